@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.states import COMPLIANCE
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.judges.trained_judge import FittedJudge, Settings, fit, out_of_fold, predict
+from refusal_eval.judges.trained_judge import fit, out_of_fold, predict
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -32,7 +32,7 @@ def main() -> None:
     if not arguments.final:
         gold = {name: [row for row in rows if gm.for_development(row)] for name, rows in gold.items()}
     path, look = gm.next_look("trained") if arguments.final else (None, 0)
-    keyword, settings = gm.keyword_judge(), Settings()
+    keyword = gm.keyword_judge()
     half = "test" if arguments.final else "development"
     lines = [
         "# The judge that learns, measured",
@@ -44,16 +44,16 @@ def main() -> None:
     ]
     for name, rows in gold.items():
         said = {
-            "trained within the file": refused(out_of_fold(rows, settings, keyword).probabilities),
-            "the same without the keyword judge": refused(out_of_fold(rows, settings, KeywordReader([])).probabilities),
+            "trained within the file": refused(out_of_fold(rows, keyword)[0]),
+            "the same without the keyword judge": refused(out_of_fold(rows, KeywordReader([]))[0]),
         }
         for other, other_rows in gold.items():
             if other != name:
-                model = fit(other_rows, settings, keyword)
+                model = fit(other_rows, keyword)
                 said[f"trained on {other}"] = refused(predict(model, [row["answer"] for row in rows], keyword))
         said["keyword"] = np.array([keyword.judge([], row["answer"]).label != COMPLIANCE for row in rows])
         lines += ["", f"## {name}", "", *gm.table_head("answers, judge"), *table(rows, said, arguments.final)]
-    lines += ["", timed([row for rows in gold.values() for row in rows], settings, keyword)]
+    lines += ["", timed([row for rows in gold.values() for row in rows], keyword)]
     text = "\n".join(lines) + "\n"
     print(text)
     if path is not None:
@@ -77,12 +77,12 @@ def table(rows: Rows, said: Mapping[str, NDArray[np.bool_]], final: bool) -> lis
     return lines
 
 
-def timed(rows: Rows, settings: Settings, keyword: KeywordReader) -> str:
+def timed(rows: Rows, keyword: KeywordReader) -> str:
     """Return what fitting on all rows and reading them takes."""
     started = time.process_time()
-    judge = FittedJudge(fit(rows, settings, keyword), keyword)
+    model = fit(rows, keyword)
     fitted = time.process_time()
-    judge.judge_all([row["answer"] for row in rows])
+    predict(model, [row["answer"] for row in rows], keyword)
     seconds = time.process_time() - fitted
     return (
         f"Time: {fitted - started:.0f} s of processor time to fit {len(rows)} rows, "

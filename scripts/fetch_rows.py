@@ -4,7 +4,7 @@ from typing import Any
 
 from refusal_eval.core.logs import start_log
 from refusal_eval.data.hub import locked_files
-from refusal_eval.data.row_fetching import fetch_rows
+from refusal_eval.study.row_sources import row_source
 
 
 def main(snakemake: Any) -> None:
@@ -12,7 +12,7 @@ def main(snakemake: Any) -> None:
     log = start_log(snakemake)
     source = snakemake.params.source
     locked = locked_files(snakemake.config, "dataset", source)
-    fetch_rows(source, snakemake.output[0], snakemake.config["cache_dir"], log, locked=locked)
+    row_source(source).fetch(snakemake.output[0], snakemake.config["cache_dir"], log, locked)
 
 
 if "snakemake" in globals():

@@ -9,7 +9,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.ask.turns import Turns, walk
-from refusal_eval.compat.published_likelihood import response_rows
+from refusal_eval.compat.published_score import response_rows
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import start_log
 

@@ -9,8 +9,7 @@ from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.cutting import fitted
+from refusal_eval.judges.conversations import fitted, read_conversations
 from refusal_eval.judges.follow_ups import vote_seed
 from refusal_eval.judges.judge_base import EngineJudge
 
@@ -47,12 +46,11 @@ def main(
         def token_ids_of(text: str, messages: Any = messages) -> list[int]:
             return renderer.token_ids(judge.messages(messages, text))
 
-        found = fitted(token_ids_of, answer["answer"], room)
-        token_ids = found.token_ids if found else token_ids_of("")
+        token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(""), 0)
         seeds = [vote_seed(asked["seed"], token_ids, vote) if by_chance else None for vote in range(votes.votes)]
         samples = [(answer["sample"], seed) for seed in seeds]
-        asks.append(Ask(answer["prompt_id"], token_ids, samples, answer["turn"], cut=found.cut if found else 0))
-        cut += bool(asks[-1].cut)
+        asks.append(Ask(answer["prompt_id"], token_ids, samples, answer["turn"], cut=left_out))
+        cut += left_out > 0
     retries: dict[str, Any] | None = None
     if votes.retries:  # how votes that cannot be read are asked again (see `judges.follow_ups`)
         read = {name: reading[name] for name in ("trust_remote_code", "max_model_len")}

@@ -29,13 +29,13 @@ print(json.dumps(told))
 """
 FETCH = """
 from refusal_eval.data.hub import locked_files
-from refusal_eval.data.row_fetching import fetch_rows
+from refusal_eval.study.row_sources import row_source
 from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 
 def call(what, source, target, cache, lock):
     locked = locked_files({"lock": lock}, "dataset" if what == "rows" else "model", source)
     if what == "rows":
-        fetch_rows(source, target, cache, log, locked=locked)
+        row_source(source).fetch(target, cache, log, locked)
     else:
         fetch_from_hub(what, source, Fetching(target, cache, log, locked=locked))
 """

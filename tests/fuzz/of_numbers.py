@@ -6,6 +6,7 @@ import re
 import unicodedata
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from fuzz.mutations import as_json, as_jsonl
@@ -87,9 +88,8 @@ def _fitted(folder: Path) -> list[Any]:
         for label, text in words.items()
         for end in ["the day", "the morn", "in the toun", "by the burn", "on the brae", "at the fair"]
     ]
-    trained_judge.save(
-        trained_judge.fit(gold, trained_judge.Settings(folds=3, min_rows=8), KEYWORD), folder / "judge.npz"
-    )
+    with mock.patch.object(trained_judge, "MIN_ROWS", 8):
+        trained_judge.save(trained_judge.fit(gold, KEYWORD), folder / "judge.npz")
     with np.load(folder / "judge.npz") as arrays:
         values = {name: arrays[name].tolist() for name in arrays.files}
         return [values | {"head": json.loads(arrays["head"].tobytes())}]
@@ -114,7 +114,8 @@ def _array(value: Any) -> Any:
 @target("judge: trained", _fitted, _as_npz)
 def fitted_judge(data: bytes, folder: Path) -> None:
     model = trained_judge.load(file_of(folder, "judge.npz", data))
-    verdict = trained_judge.FittedJudge(model, KEYWORD).judge([], "Nae, ask me the morn")
+    (row,) = trained_judge.predict(model, ["Nae, ask me the morn"], KEYWORD)
+    verdict = trained_judge.verdict(row)
     assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
 
 

@@ -49,6 +49,16 @@ def changed(**model):
     return config
 
 
+def became(config=CONFIG, *, shipped=SHIPPED, **options):
+    """Return what an import makes of a config: all of it, its engine and its model."""
+    result = imported(config, "theirs", shipped, **options)
+    return result, result.catalogue["engines"]["theirs"], result.catalogue["models"]["theirs"]
+
+
+def to_do(result, *parts):
+    return any(all(part in todo for part in parts) for todo in result.todo)
+
+
 def note(result, start):
     found = [text for text in result.notes if text.startswith(start)]
     assert len(found) == 1, result.notes
@@ -68,12 +78,12 @@ def theirs(tmp_path, monkeypatch):
 
 
 def test_what_the_config_says_is_in_study_model_and_engine():
-    result = imported(CONFIG, "theirs", SHIPPED, gpus=4)
+    result, engine, model = became(gpus=4)
     assert result.study["splits"] == ["jailbreakbench", "xstest_safe"]
     assert result.study["samples"] == 7 and result.study["judges"] == ["gpt-oss-20b"]
-    engine, model = result.catalogue["engines"]["theirs"], result.catalogue["models"]["theirs"]
     assert (engine["max_model_len"], engine["tensor_parallel"], engine["memory_share"]) == (16384, 4, 0.85)
-    assert engine["weights"]["repo"] == "Owner/Model-Thinking"
+    assert engine["weights"] == {"kind": "hub", "repo": "Owner/Model-Thinking", "revision": None}
+    assert to_do(result, "refusal-eval pin theirs.yaml"), "a branch is refused by every command"
     assert model["sampling"] == {"max_tokens": 4096, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 
 
@@ -87,8 +97,8 @@ def test_what_the_config_says_is_in_study_model_and_engine():
     ],
 )
 def test_one_mark_gives_both_under_both_spellings_of_its_key(key, mark, marks, told):
-    result = imported(changed(**{"thinking-string": None, key: mark}), "theirs", SHIPPED)
-    assert result.catalogue["models"]["theirs"]["reasoning"] == marks
+    result, _, model = became(changed(**{"thinking-string": None, key: mark}))
+    assert model["reasoning"] == marks
     assert told in note(result, "model.thinking-string")
 
 
@@ -102,8 +112,7 @@ class OneTokenEach:
 @pytest.mark.parametrize("mark", ["</think>", "<think>", "<|done|>"])
 def test_reasoning_that_was_cut_off_is_not_judged_after_an_import(mark):
     """The template opens the reasoning in the prompt (100), and the response ends at its limit inside it."""
-    entry = imported(changed(**{"thinking-string": mark}), "theirs", SHIPPED).catalogue["models"]["theirs"]["reasoning"]
-    reasoning = reasoning_of(entry, OneTokenEach(), None)
+    reasoning = reasoning_of(became(changed(**{"thinking-string": mark}))[2]["reasoning"], OneTokenEach(), None)
     response = {"text": "Shall I ...", "token_ids": [7, 8], "finish_reason": "length", "stop_reason": None}
     response["logprobs"] = pack_floats([-1.0, -1.0])
     row = answer_of(response, [1, 100], reasoning, lambda ids: "Shall I ..." if ids else "")
@@ -111,87 +120,73 @@ def test_reasoning_that_was_cut_off_is_not_judged_after_an_import(mark):
 
 
 def test_a_mark_of_no_known_form_asks_for_the_one_that_opens():
-    result = imported(changed(**{"thinking-string": "<|done|>"}), "theirs", SHIPPED)
-    assert result.catalogue["models"]["theirs"]["reasoning"] == {"end": "<|done|>"}
-    assert [todo for todo in result.todo if "reasoning.start" in todo and "<|done|>" in todo]
+    result, _, model = became(changed(**{"thinking-string": "<|done|>"}))
+    assert model["reasoning"] == {"end": "<|done|>"} and to_do(result, "reasoning.start", "<|done|>")
 
 
 @pytest.mark.parametrize("mark", [None, "</thinking>", "<|done|>"])
 def test_a_model_of_the_catalogue_keeps_its_own_marks(mark):
-    result = imported(changed(name_or_path="Owner/Thinks", **{"thinking-string": mark}), "theirs", SHIPPED)
-    assert result.catalogue["models"]["theirs"]["reasoning"] == MARKS
+    result, _, model = became(changed(name_or_path="Owner/Thinks", **{"thinking-string": mark}))
+    assert model["reasoning"] == MARKS
     assert any("of our catalogue are taken" in text for text in result.notes if "thinking-string" in text)
 
 
 def test_a_thinking_model_without_a_mark_is_pointed_out():
-    result = imported(changed(**{"thinking-string": None}), "theirs", SHIPPED)
-    assert "reasoning" not in result.catalogue["models"]["theirs"]
+    result, _, model = became(changed(**{"thinking-string": None}))
+    assert "reasoning" not in model
     assert "looks like a model that reasons" in note(result, "model.thinking-string")
 
 
 def test_sampling_that_their_code_ignores_is_told_under_both_protocols():
-    assert "here they hold" in note(imported(CONFIG, "theirs", SHIPPED), "model.temperature")
-    compat = imported(CONFIG, "theirs", SHIPPED, protocol="compat")
+    assert "here they hold" in note(became()[0], "model.temperature")
+    compat, _, _ = became(protocol="compat")
     assert compat.study["protocol"] == "compat"
     assert "does the same" in note(compat, "model.temperature")
+    neutral, _, model = became(changed(top_k=-1, temperature=1.0, top_p=1.0))
+    assert model["sampling"]["top_k"] == 0, "off"
+    assert not [text for text in neutral.notes if text.startswith("model.temperature")]
+    assert to_do(became(changed(temperature=0))[0], "7 equal answers"), "before the study refuses it"
 
 
-def test_top_k_off_is_zero_here():
-    result = imported(changed(top_k=-1, temperature=1.0, top_p=1.0), "theirs", SHIPPED)
-    assert result.catalogue["models"]["theirs"]["sampling"]["top_k"] == 0
-    assert not [text for text in result.notes if text.startswith("model.temperature")]
-
-
-def test_an_engine_of_the_catalogue_is_used_and_another_takes_its_commit_from_make_pin():
-    known = imported(changed(name_or_path="Owner/Known"), "theirs", SHIPPED)
-    assert known.catalogue["engines"]["theirs"]["like"] == "known-engine" and known.todo == []
-    other = imported(CONFIG, "theirs", SHIPPED)
-    assert other.catalogue["engines"]["theirs"]["weights"]["revision"] is None, "a branch is refused by every command"
-    assert any("refusal-eval pin theirs.yaml" in todo for todo in other.todo)
+@pytest.mark.parametrize("repo", ["Owner/Known", "Owner/Known/"])
+def test_an_engine_of_the_catalogue_is_used(repo):
+    result, engine, _ = became(changed(name_or_path=repo))
+    assert engine["like"] == "known-engine" and result.todo == []
 
 
 @pytest.mark.parametrize("config", [CONFIG, {key: CONFIG[key] for key in CONFIG if key != "tensor_parallel_size"}])
 @pytest.mark.parametrize("gpus", [None, 1, 8])
 def test_auto_leaves_an_engine_of_the_catalogue_on_its_cards(config, gpus):
     """163 GB of weights do not fit one card because the import ran on a machine with one, or with none."""
-    config = config | {"model": config["model"] | {"name_or_path": "Owner/Known"}}
-    result = imported(config, "theirs", SHIPPED, gpus)
-    assert "tensor_parallel" not in result.catalogue["engines"]["theirs"]
+    result, engine, _ = became(config | {"model": config["model"] | {"name_or_path": "Owner/Known"}}, gpus=gpus)
+    assert "tensor_parallel" not in engine
     assert "the 4 of `known-engine` in our catalogue stay" in note(result, "tensor_parallel_size")
 
 
 def test_auto_for_other_weights_is_all_gpus_or_a_question():
-    assert imported(CONFIG, "theirs", SHIPPED, 8).catalogue["engines"]["theirs"]["tensor_parallel"] == 8
-    unseen = imported(CONFIG, "theirs", SHIPPED, None)
-    assert "tensor_parallel" not in unseen.catalogue["engines"]["theirs"]
-    assert any("as many GPUs as hold the weights" in todo for todo in unseen.todo)
+    assert became(gpus=8)[1]["tensor_parallel"] == 8
+    unseen, engine, _ = became()
+    assert "tensor_parallel" not in engine and to_do(unseen, "as many GPUs as hold the weights")
 
 
 def test_a_number_of_gpus_that_the_config_names_holds_and_too_few_are_told():
     known = changed(name_or_path="Owner/Known") | {"tensor_parallel_size": 2, "pipeline_parallel_size": 3}
-    result = imported(known, "theirs", SHIPPED)
-    engine = result.catalogue["engines"]["theirs"]
-    assert (engine["tensor_parallel"], engine["pipeline_parallel"]) == (2, 3)
-    assert any("takes 4 cards" in todo for todo in result.todo)
+    result, engine, _ = became(known)
+    assert (engine["tensor_parallel"], engine["pipeline_parallel"]) == (2, 3) and to_do(result, "takes 4 cards")
 
 
 @pytest.mark.parametrize("repo", ["/models/gpt-oss-20b/", "openai/GPT_OSS-20B", " openai/gpt-oss-20b// "])
 def test_a_judge_is_known_by_the_last_part_of_its_path(repo):
-    result = imported(CONFIG | {"judge_model": {"name_or_path": repo}}, "theirs", SHIPPED)
+    result, _, _ = became(CONFIG | {"judge_model": {"name_or_path": repo}})
     assert result.study["judges"] == ["gpt-oss-20b"]
     assert "is the judge `gpt-oss-20b` of our catalogue" in note(result, "judge_model.name_or_path")
 
 
 @pytest.mark.parametrize("repo", ["/", "owner/...", "/models/判断", "natong19/key", "owner/20b", "gpt-oss-120b"])
 def test_no_judge_is_taken_for_one_that_it_is_not(repo):
-    result = imported(CONFIG | {"judge_model": {"name_or_path": repo}}, "theirs", SHIPPED)
+    result, _, _ = became(CONFIG | {"judge_model": {"name_or_path": repo}})
     assert not [text for text in result.notes if text.startswith("judge_model.name_or_path")]
-    assert any(todo.startswith("judges: our catalogue has no judge with ") for todo in result.todo)
-
-
-def test_a_repository_with_a_slash_at_its_end_is_the_engine_of_the_catalogue():
-    result = imported(changed(name_or_path="Owner/Known/"), "theirs", SHIPPED)
-    assert result.catalogue["engines"]["theirs"]["like"] == "known-engine"
+    assert to_do(result, "judges: our catalogue has no judge with ")
 
 
 def test_a_name_of_the_catalogue_would_change_the_judges_engine_and_is_not_taken(theirs, capsys):
@@ -243,7 +238,7 @@ def test_a_folder_of_weights_that_is_not_there_is_to_do(theirs, capsys, name, pa
 
 
 def test_what_has_no_meaning_here_is_said():
-    notes = "\n".join(imported(CONFIG | {"seed": 3}, "theirs", SHIPPED).notes)
+    notes = "\n".join(became(CONFIG | {"seed": 3})[0].notes)
     for key in ("batch_size", "continue_from_checkpoint", "output_dir", "seed", "tensor_parallel_size: auto"):
         assert key in notes
     assert "16384 tokens for rubric and answer" in notes
@@ -251,11 +246,10 @@ def test_what_has_no_meaning_here_is_said():
 
 def test_keys_of_the_judge_that_are_left_out_are_told():
     judge = CONFIG["judge_model"] | {"thinking-string": "</think>", "temperature": 0.6, "gpu_memory_utilization": 0.5}
-    result = imported(CONFIG | {"judge_model": judge}, "theirs", SHIPPED)
+    result, _, _ = became(CONFIG | {"judge_model": judge})
     assert "knows its own reasoning" in note(result, "judge_model.thinking-string")
-    assert "left out" in note(result, "judge_model.temperature")
-    assert "left out" in note(result, "judge_model.gpu_memory_utilization")
-    assert "left out" in note(result, "judge_model.max_model_len 24576")
+    for key in ("temperature", "gpu_memory_utilization", "max_model_len 24576"):
+        assert "left out" in note(result, f"judge_model.{key}")
     assert "gpu_memory_utilization and tensor_parallel_size" in note(result, "judge_model.name_or_path")
 
 
@@ -274,12 +268,7 @@ ODD = [
     ("model", "name_or_path", ["a"], "`model.name_or_path` is"),
     ("judge_model", "max_model_len", "long", "`judge_model.max_model_len` is 'long'"),
     (None, "judge_model", "gpt", "`judge_model` is 'gpt'; it has to be a mapping"),
-    (
-        None,
-        "gpu_memory_utilization",
-        "auto",
-        "`gpu_memory_utilization` is 'auto'; it has to be a number from 0.01 to 1",
-    ),
+    (None, "gpu_memory_utilization", "auto", "is 'auto'; it has to be a number from 0.01 to 1"),
     (None, "tensor_parallel_size", "two", "`tensor_parallel_size` is 'two'; it has to be a number of GPUs, or auto"),
     (None, "dataset_splits", "jailbreakbench", "it has to be a list of splits"),
 ]
@@ -296,21 +285,25 @@ def test_an_odd_value_is_told_with_file_and_key_and_what_would_be_right(section,
     assert not list(theirs.folder.glob("mine*"))
 
 
-def results_folder(project, *splits, judged=True):
+def results_folder(project, *splits, judged=True, text="Hm.</think>Yes."):
     for split in splits:
-        rows = [{"prompt": "p", "answers": [{"text": "Hm.</think>Yes.", "answer_prob": 0.5}] * 3}]
+        rows = [{"prompt": "p", "answers": [{"text": text, "answer_prob": 0.5}] * 3}]
         project.write(f"out/{split}/answers.json", json.dumps(rows))
         if judged:
             project.write(f"out/{split}/judge_scores.json", json.dumps([[{"label": -1}] * 3]))
 
 
+def read_in(project, config="theirs.yaml"):
+    """Import a config with the results in `out`; return the study, loaded."""
+    assert main(["import", config, "--name", "mine", "--results", "out"]) == 0
+    return project.load(yaml.safe_load((project.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
+
+
 def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(theirs, capsys):
     results_folder(theirs, "hub-rows", "url-rows")
-    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 0
-    told = capsys.readouterr().out
+    loaded, told = read_in(theirs), capsys.readouterr().out
     assert "wheel-rows is left out" in told and "`samples` is 3" in told and "no engine is asked" in told
     assert "To do" not in told, "no pin, and no GPUs"
-    loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
     assert loaded["splits"] == ["hub-rows", "url-rows"] and loaded["samples"] == 3
     assert loaded["judges"] == ["mine-judge", "keyword"] and loaded["engine_entries"] == {}
     model = loaded["model_entries"]["mine"]
@@ -319,8 +312,7 @@ def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(their
 
 def test_results_without_scores_are_judged_by_ours_alone(theirs, capsys):
     results_folder(theirs, "hub-rows", judged=False)
-    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 0
-    assert yaml.safe_load((theirs.folder / "mine.yaml").read_text())["judges"] == ["keyword"]
+    assert read_in(theirs)["judges"] == ["keyword"]
     assert "so their judge is none of this study's" in capsys.readouterr().out
 
 
@@ -353,9 +345,8 @@ def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(thei
     results_folder(theirs, "hub-rows")
     greedy = changed(temperature=0, top_k=1, max_new_tokens=16384) | {"dataset_splits": ["hub-rows"]}
     theirs.write("greedy.yaml", greedy)
-    assert main(["import", "greedy.yaml", "--name", "mine", "--results", "out"]) == 0
+    loaded = read_in(theirs, "greedy.yaml")
     assert "To do" not in capsys.readouterr().out
-    loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
     assert loaded["samples"] == 3 and loaded["model_entries"]["mine"]["sampling"]["temperature"] == 0
 
 
@@ -369,31 +360,22 @@ def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(thei
     ],
 )
 def test_recorded_answers_of_a_model_with_channels_are_parted_by_text(theirs, monkeypatch, capsys, text, end, told):
-    rows = [{"prompt": "p", "answers": [{"text": text, "answer_prob": 0.5}]}]
-    theirs.write("out/hub-rows/answers.json", json.dumps(rows))
+    results_folder(theirs, "hub-rows", text=text)
     shipped = import_command.shipped_names(theirs.folder)
     engines = {"Owner/Model-Thinking": ShippedEngine("hub-engine", reasoning={"format": "harmony"})}
     shipped = dataclasses.replace(shipped, engines=engines)
     monkeypatch.setattr(import_command, "shipped_names", lambda root: shipped)
-    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 0
+    loaded = read_in(theirs)
     assert told in capsys.readouterr().out
-    loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
     assert loaded["model_entries"]["mine"]["reasoning"] == {"format": "marks", "start": None, "end": end}
 
 
-def test_greedy_sampling_is_told_before_the_study_refuses_it():
-    result = imported(changed(temperature=0), "theirs", SHIPPED)
-    assert any("7 equal answers" in todo for todo in result.todo)
-
-
 def test_unknown_splits_are_left_out_and_none_at_all_is_an_error():
-    result = imported(
-        CONFIG | {"dataset_splits": ["jailbreakbench", "jailbreakbenh", {"dataset_id": "a/b"}]}, "t", SHIPPED
-    )
+    result, _, _ = became(CONFIG | {"dataset_splits": ["jailbreakbench", "jailbreakbenh", {"dataset_id": "a/b"}]})
     assert result.study["splits"] == ["jailbreakbench"]
     assert "did you mean `jailbreakbench`" in result.todo[-2] and "a/b" in result.todo[-1]
     with pytest.raises(UserError, match="none of `dataset_splits`"):
-        imported(CONFIG | {"dataset_splits": ["nothing"]}, "t", SHIPPED)
+        became(CONFIG | {"dataset_splits": ["nothing"]})
 
 
 @pytest.mark.parametrize("broken", [{}, {"model": {}}, {"model": {"x": 1}, "dataset_splits": ["jailbreakbench"]}])
@@ -417,19 +399,15 @@ def test_the_command_writes_a_study_that_the_config_check_takes(theirs, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
-def test_a_config_beside_its_study_is_not_in_the_way(theirs):
-    assert main(["import", "theirs.yaml"]) == 0
-    assert (theirs.folder / "theirs-imported.yaml").exists()
-
-
 def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(theirs):
     """`refusal-eval pin` and `refusal-eval plan` read it; a run asks for the lock file."""
-    assert main(["import", "theirs.yaml", "--name", "mine"]) == 0
-    raw = yaml.safe_load((theirs.folder / "mine.yaml").read_text()) | {"judges": ["words"]}
-    config = load_study(raw, "mine.yaml", ".", open_pins=True)
-    assert config["engine_entries"]["mine"]["weights"]["revision"] is None
+    assert main(["import", "theirs.yaml"]) == 0
+    study = theirs.folder / "theirs-imported.yaml"  # the config beside it is not in the way
+    raw = yaml.safe_load(study.read_text()) | {"judges": ["words"]}
+    config = load_study(raw, study.name, ".", open_pins=True)
+    assert config["engine_entries"]["theirs-imported"]["weights"]["revision"] is None
     with pytest.raises(ConfigError, match="refusal-eval pin"):
-        load_study(raw, "mine.yaml", ".")
+        load_study(raw, study.name, ".")
 
 
 def test_what_is_off_by_default_is_allowed_and_its_reason_told():
@@ -439,5 +417,72 @@ def test_what_is_off_by_default_is_allowed_and_its_reason_told():
     config = {"model": {"name_or_path": "Owner/Known"}, "dataset_splits": ["jailbreakbench", "gated"]}
     result = imported(config, "mine", shipped)
     assert result.study["allow"] == ["gated", "gpt-oss-20b", "mine"]
-    for why in ("It is for readers of its terms.", "Its judge has terms.", "Its weights have terms."):
-        assert any(why in todo for todo in result.todo)
+    assert all(to_do(result, why) for why in (*off.values(), "Its weights have terms."))
+
+
+# ---------------------------------------------------------------- the four configs that the published library ships
+# In shape, and written down anew from notes on that library, which has no licence; nothing of it is copied.
+
+# Seven splits, 1,943 prompts; one config has the everyday prompts too, and none has the safe prompts of XSTest.
+SPLITS = [
+    *("ccp_sensitive_sampled", "deccp_censored", "jailbreakbench", "sorrybench", "xstest_unsafe"),
+    *("harmbench_sampled", "adversarial_unsafe_prompts"),
+]
+# Name: repository, mark that its `thinking-string` gives, further splits (which config has them is a guess); then the
+# engine of our catalogue and its cards.
+CONFIGS = {
+    "qwen3-4b-instruct-2507": ("Qwen/Qwen3-4B-Instruct-2507", None, [], "qwen3-4b-instruct", 1),
+    "qwen3-next-80b-a3b-thinking": (
+        *("Qwen/Qwen3-Next-80B-A3B-Thinking", "<think>", ["general_prompts"], "qwen3-next-80b-thinking", 4),
+    ),
+    "qwen3-next-80b-a3b-thinking-uncensored": (
+        *("MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored", "<think>", []),
+        *("qwen3-next-80b-uncensored", 4),
+    ),
+    "gemma-3-4b-it": ("google/gemma-3-4b-it", None, [], "gemma-3-4b-it", 1),
+}
+
+
+def published(name):
+    """Return a config in the shape of the published one of that name."""
+    repo, mark, more, _, _ = CONFIGS[name]
+    model = {"name_or_path": repo, "max_model_len": 16384, "max_new_tokens": 8192, "num_return_sequences": 5}
+    model |= {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "batch_size": 256}
+    judge = {"name_or_path": "openai/gpt-oss-20b", "max_model_len": 24576, "max_new_tokens": 8192}
+    judge |= {"num_return_sequences": 1, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "batch_size": 256}
+    return {
+        "dataset_splits": [*SPLITS, *more],
+        "model": model | ({"thinking-string": mark} if mark else {}),
+        "judge_model": judge,
+        "gpu_memory_utilization": 0.9,
+        "tensor_parallel_size": "auto",
+        "continue_from_checkpoint": True,
+        "output_dir": f"results/{name}",
+    }
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_published_config_becomes_a_study_of_our_catalogue(name, repository, tmp_path, monkeypatch, capsys):
+    """Imported by the command, on a machine without a GPU."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_command, "gpus_here", lambda: None)
+    (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(published(name)), encoding="utf-8")
+    assert main(["import", f"{name}.yaml", "--name", "mine"]) == 0
+    raw, told = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8")), capsys.readouterr().out
+    config = load_study(raw, "mine.yaml", str(repository), open_pins=True)
+    repo, mark, more, engine, cards = CONFIGS[name]
+    model, served = config["model_entries"]["mine"], config["engine_entries"]["mine"]
+    assert config["splits"] == [*SPLITS, *more] and config["samples"] == 5
+    assert config["judges"] == ["gpt-oss-20b"] and config["judge_entries"]["gpt-oss-20b"]["kind"] == "reasoned"
+    assert served["weights"]["repo"] == repo and served["tensor_parallel"] == cards, engine
+    assert (served["weights"]["revision"] is None) == name.endswith("uncensored"), "a repository that nobody saw"
+    assert served["max_model_len"] == 16384 and model["sampling"]["max_tokens"] == 8192
+    assert [model["sampling"][key] for key in ("temperature", "top_p", "top_k")] == [0.6, 0.95, 20]
+    assert "the published code ignores them" in told and "draws at temperature 1" in told
+    if mark:
+        assert (model["reasoning"]["start"], model["reasoning"]["end"]) == ("<think>", "</think>")
+        assert "<think> opens the reasoning, so it is no end mark" in told
+    else:
+        assert model["reasoning"] is None and "thinking-string" not in told
+    assert "ccp_sensitive_sampled" in config["allow"] and "CC-BY-NC-4.0" in told
+    assert "read why `ccp_sensitive_sampled` is off by default" in told

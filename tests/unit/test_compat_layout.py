@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_compat import ANSWERS, RESPONSES, VERDICTS, prompts, units_of
+from test_compat import ANSWERS, PUBLISHED, VERDICTS, prompts, units_of
 
 from refusal_eval.__main__ import main
 from refusal_eval.compat.published_cell import published_cell
@@ -18,7 +18,6 @@ from refusal_eval.compat.published_layout import (
     recomputed,
     write_folder,
 )
-from refusal_eval.compat.published_likelihood import response_rows
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.published.export_command import DIFFERENT
 
@@ -26,8 +25,7 @@ from refusal_eval.tools.published.export_command import DIFFERENT
 @pytest.fixture
 def folder(tmp_path):
     texts = [{**row, "reasoning": "think</t>", "answer": f"text {row['sample']}"} for row in ANSWERS]
-    published = response_rows(RESPONSES, "</t>", {5: "a", 6: "</t>", 7: "b", 8: "<end>"}.get)
-    files = files_of(prompts("p", "q"), texts, VERDICTS, published, published_cell(units_of(), 1.0, 0.1))
+    files = files_of(prompts("p", "q"), texts, VERDICTS, PUBLISHED, published_cell(units_of(), 1.0, 0.1))
     write_folder(tmp_path / "m" / "s", files)
     return tmp_path / "m" / "s"
 
@@ -70,17 +68,12 @@ def test_stale_scores_and_metrics_are_told(folder, capsys):
     assert "p" not in capsys.readouterr().out.split("Differences:")[0].split(), "prompts are not shown"
 
 
-def test_numbers_may_also_stand_in_lists(folder):
+def test_numbers_may_also_stand_in_lists_and_a_missing_verdict_has_votes_of_zero_as_there(folder):
     (folder / ANSWERS_FILE).write_text(json.dumps([{"prompt": "p", "answer_probs": [0.5, 0.25]}]))
     (folder / JUDGE_SCORES).write_text(json.dumps([{"prompt": "p", "judge_scores": [0.5, -1.0]}]))
-    scores, _ = recomputed(read_folder(folder))
-    assert scores["p", 0] == pytest.approx((1 / 3, 1 / 3, 0), rel=1e-6)
-
-
-def test_a_prompt_without_a_verdict_has_votes_of_zero_as_there(folder):
+    assert recomputed(read_folder(folder))[0]["p", 0] == pytest.approx((1 / 3, 1 / 3, 0), rel=1e-6)
     (folder / JUDGE_SCORES).write_text("[]")
-    scores, _ = recomputed(read_folder(folder))
-    assert scores["p", 0] == (0, 0, 0)
+    assert recomputed(read_folder(folder))[0]["p", 0] == (0, 0, 0)
 
 
 def test_a_row_that_stands_twice_is_scored_twice(folder):
@@ -98,24 +91,20 @@ def test_a_row_that_stands_twice_is_scored_twice(folder):
     assert len(differences(read_folder(folder))) == 2
 
 
-@pytest.mark.parametrize("text", ["{}", '[{"answers": []}]', '[{"prompt": "p", "answers": ["text"]}]'])
-def test_another_file_of_that_name_is_refused(folder, text):
-    (folder / ANSWERS_FILE).write_text(text)
-    with pytest.raises(UserError, match=r"answers\.json"):
-        read_folder(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
+        (ANSWERS_FILE, "{}", "a list over the prompts was expected"),
+        (ANSWERS_FILE, '[{"answers": []}]', "a list of mappings with `prompt`, a text, was expected"),
         (ANSWERS_FILE, '[{"prompt": ["p"], "answer_probs": [0.5]}]', "a list of mappings with `prompt`, a text,"),
+        (ANSWERS_FILE, '[{"prompt": "p", "answers": ["text"]}]', "row 1: it has to have a list of answers with"),
         (SCORES, '[{"prompt": "p"}]', "row 1: `answer_censor_score` is missing"),
         (SCORES, '[{"prompt": "p", "answer_censor_score": NaN}]', "row 1: `answer_censor_score` is nan; .* -1 to 1"),
         (METRICS, "[]", "a mapping with `answer_censor_score` was expected"),
         (METRICS, '{"answer_censor_score": {"neutral_pct": "a"}}', "`neutral_pct` is 'a'; .* from 0 to 100"),
     ],
 )
-def test_numbers_that_cannot_be_are_told_with_file_and_row(folder, name, text, told):
+def test_what_cannot_be_is_told_with_file_and_row(folder, name, text, told):
     (folder / name).write_text(text)
     with pytest.raises(UserError, match=rf"{name}.*{told}"):
         read_folder(folder)

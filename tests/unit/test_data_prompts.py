@@ -23,45 +23,27 @@ def ids(rows, **options):
 
 def test_a_prompt_is_what_the_row_says_and_its_id_never_changes():
     columns = {**PROMPT, "category": "kind", "cluster": "subject", "id": "key"}
-    rows = [
-        {"prompt": " Hé\n", "kind": "a", "subject": 7, "key": 41},
-        {"prompt": "x", "kind": "", "subject": None},
-    ]
+    rows = [{"prompt": " Hé\n", "kind": "a", "subject": 7, "key": 41}, {"prompt": "x", "kind": "", "subject": None}]
     prompts, _ = make_prompts(rows, columns, "org/name")
-    assert prompts == [
-        {
-            "id": "6614c0aa193654e4",
-            "messages": [{"role": "user", "content": " Hé\n"}],
-            "category": "a",
-            "cluster": "7",
-            "source": {"file": "org/name", "row": 1, "id": "41"},
-        },
-        {
-            "id": "7c5139ff349b5009",
-            "messages": [{"role": "user", "content": "x"}],
-            "category": None,
-            "cluster": "7c5139ff349b5009",
-            "source": {"file": "org/name", "row": 2, "id": None},
-        },
-    ]
+    first = {"id": "6614c0aa193654e4", "messages": [{"role": "user", "content": " Hé\n"}]}
+    first |= {"category": "a", "cluster": "7", "source": {"file": "org/name", "row": 1, "id": "41"}}
+    second = {"id": "7c5139ff349b5009", "messages": [{"role": "user", "content": "x"}]}
+    second |= {"category": None, "cluster": second["id"], "source": {"file": "org/name", "row": 2, "id": None}}
+    assert prompts == [first, second]
 
 
 def test_texts_are_not_normalised():
     assert len(set(ids(rows_of("\u00e9", "e\u0301", "é ", "É")))) == 4
 
 
-def test_a_chat_may_be_a_list_or_json_text():
+def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt():
     chat = [{"role": "system", "content": ""}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     chat += [{"role": "user", "content": "c", "name": "me"}]
-    prompts, _ = make_prompts([{"chat": chat}, {"chat": json.dumps(chat)}], CHAT, "f")
-    assert len(prompts) == 1
+    question = [{"content": "a", "role": "user"}]
+    prompts, _ = make_prompts([{"chat": chat}, {"chat": json.dumps(chat)}, {"chat": question}], CHAT, "f")
+    assert [prompt["id"] for prompt in prompts[1:]] == ids(rows_of("a"))
     assert [message["role"] for message in prompts[0]["messages"]] == ["system", "user", "assistant", "user"]
     assert prompts[0]["messages"][-1] == {"role": "user", "content": "c"}
-
-
-def test_a_prompt_and_the_same_as_a_chat_are_one():
-    chat = make_prompts([{"chat": [{"content": "a", "role": "user"}]}], CHAT, "f")[0]
-    assert chat[0]["id"] == ids(rows_of("a"))[0]
 
 
 @pytest.mark.parametrize(
@@ -75,10 +57,7 @@ def test_a_prompt_and_the_same_as_a_chat_are_one():
         ([{"role": "user", "content": None}], "message 1 has a content that is null"),
         ([{"role": "user", "content": [{"type": "text"}]}], "message 1 has a content that is a list"),
         ([{"role": "user", "content": " "}], "message 1 is empty"),
-        (
-            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
-            "must end with a message of the user",
-        ),
+        ([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], "must end with a message of the user"),
     ],
 )
 def test_bad_chats_are_told(chat, message):
@@ -156,44 +135,42 @@ def test_samples_grow_and_do_not_depend_on_the_order_of_rows():
     assert ids(rows_of(*texts), samples=[draw[1], None, draw[0]]) == chosen[0]
 
 
-def name_of(source):
-    return row_source(source).name
+HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
+HUB_FILE = {**HUB, "split": None, "file": "data/x.csv"}
+WHEEL = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
+URL = {"kind": "url", "url": "https://example.org/x.csv", "sha256": "0" * 64, "skip_lines": 0, "encoding": None}
 
 
-def test_sources_are_named_without_paths_of_this_machine():
-    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
-    wheel = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
-    assert name_of(hub) == "a/b"
-    assert name_of(wheel) == "p==1/x/y.csv"
-    assert name_of({"kind": "file", "path": "data/x.csv"}) == "data/x.csv"
-    assert name_of({"kind": "file", "path": "/home/me/x.csv"}) == "x.csv"
-    assert name_of({"kind": "bundled", "file": "x.jsonl"}) == "x.jsonl"
-    assert row_source(hub).cached_path("c") == f"c/rows/{row_source(hub).copy_id}/rows.jsonl"
-    assert row_source(wheel).cached_path("c") == f"c/rows/{row_source(wheel).copy_id}/y.csv"
-    file = {**hub, "split": None, "file": "data/x.csv"}
-    assert name_of(file) == "a/b/data/x.csv"
-    assert row_source(file).cached_path("c") == f"c/rows/{row_source(file).copy_id}/x.csv"
-    url = {"kind": "url", "url": "https://example.org/0123/x.jsonl", "sha256": "0" * 64}
-    assert name_of(url) == "https://example.org/0123/x.jsonl"
-    assert row_source(url).cached_path("c") == f"c/rows/{row_source(url).copy_id}/x.jsonl"
+@pytest.mark.parametrize(
+    ("source", "name", "cached"),
+    [
+        (HUB, "a/b", "rows.jsonl"),
+        (HUB_FILE, "a/b/data/x.csv", "x.csv"),
+        (WHEEL, "p==1/x/y.csv", "y.csv"),
+        (URL, "https://example.org/x.csv", "x.csv"),
+        (URL | {"url": "https://example.org/{x,y}.csv"}, "https://example.org/{x,y}.csv", "rows.jsonl"),
+        ({"kind": "file", "path": "data/x.csv"}, "data/x.csv", None),
+        ({"kind": "file", "path": "/home/me/x.csv"}, "x.csv", None),
+        ({"kind": "bundled", "file": "x.jsonl"}, "x.jsonl", None),
+    ],
+)
+def test_sources_are_named_without_paths_of_this_machine_and_lie_in_the_cache_by_their_id(source, name, cached):
+    found = row_source(source)
+    assert found.name == name and found.fetched == (cached is not None)
+    assert cached is None or found.cached_path("c") == f"c/rows/{found.copy_id}/{cached}"
 
 
 def test_the_id_of_a_source_is_frozen():
-    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
-    assert row_source(hub).copy_id == "6975c807153bd324"
-    assert row_source(hub).copy_id != row_source({**hub, "split": "train"}).copy_id
-    wheel = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
-    read_otherwise = row_source({**wheel, "encoding": "gb18030", "skip_lines": 0})
-    assert row_source(wheel).copy_id == read_otherwise.copy_id == "dd4422a0aa396138"
-    url = {"kind": "url", "url": "https://example.org/x.csv", "sha256": "0" * 64, "skip_lines": 0, "encoding": None}
-    assert row_source(url).copy_id == "de81ef427164ce5c"
+    assert row_source(HUB).copy_id == "6975c807153bd324" != row_source({**HUB, "split": "train"}).copy_id
+    read_otherwise = row_source({**WHEEL, "encoding": "gb18030", "skip_lines": 0})
+    assert row_source(WHEEL).copy_id == read_otherwise.copy_id == "dd4422a0aa396138"
+    assert row_source(URL).copy_id == "de81ef427164ce5c"
 
 
 def test_a_param_has_no_key_that_came_later_and_is_not_used():
-    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
     later = {"file": None, "sha256": None, "skip_lines": 0, "encoding": None}
-    assert row_source(hub | later).param() == hub
-    file = {**hub, "split": None, "file": "x.csv", "sha256": None, "skip_lines": 2, "encoding": "cp1252"}
-    assert row_source(file).param() == {key: value for key, value in file.items() if key != "sha256"}
+    assert row_source(HUB | later).param() == HUB
+    file = {**HUB_FILE, "skip_lines": 2, "encoding": "cp1252"}
+    assert row_source(file | {"sha256": None}).param() == file
     local = {"kind": "file", "path": "x.csv", "skip_lines": 0}
     assert row_source(local | {"encoding": None}).param() == local

@@ -40,18 +40,14 @@ def test_a_cumulative_prompt_is_the_whole_script():
 
 
 def test_independent_prompts_keep_the_first_turn_and_drop_the_other_replies():
-    script = chat("s", "u0", "a0", "u1", "a1", "u2", "u3")
-    prompts = prompts_of(script, mode="independent")
-    assert [texts(prompt) for prompt in prompts] == [["s", "u0", "a0", last] for last in ("u1", "u2", "u3")]
+    prompts = prompts_of(chat("s", "u0", "a0", "u1", "a1", "u2"), mode="independent")
+    assert [texts(prompt) for prompt in prompts] == [["s", "u0", "a0", last] for last in ("u1", "u2")]
     # With a given first reply there is nothing to ask before: they are questions with a history, as in other splits.
     assert not any("dialogue" in prompt for prompt in prompts)
     assert [prompt["id"] for prompt in prompts] == [content_id(prompt["messages"]) for prompt in prompts]
     assert [prompt["source"] for prompt in prompts] == [
-        {"file": "f", "row": 1, "id": None, "turn": turn} for turn in (1, 2, 3)
+        {"file": "f", "row": 1, "id": None, "turn": turn} for turn in (1, 2)
     ]
-
-
-def test_independent_prompts_ask_for_a_first_reply_that_is_left_out():
     prompts = prompts_of(chat("u0", "u1", "a1", "u2"), mode="independent")
     assert [texts(prompt) for prompt in prompts] == [["u0", "u1"], ["u0", "u2"]]
     assert all(prompt["dialogue"] is True and asked_turns(prompt) == [0, 1] for prompt in prompts)
@@ -64,11 +60,6 @@ def test_prompts_of_one_script_share_its_cluster_and_category():
     rows = [{"chat": scripts[0], "subject": "knots", "kind": "k"}]
     named = make_prompts(rows, {**CHAT, "cluster": "subject", "category": "kind"}, "f", mode="independent")[0]
     assert [(prompt["cluster"], prompt["category"]) for prompt in named] == [("knots", "k")] * 2
-
-
-def test_a_single_question_stays_one_prompt_in_mode_independent():
-    script = chat("s", "u0")
-    assert prompts_of(script, mode="independent") == prompts_of(script, mode=None)
 
 
 def test_the_same_question_of_two_scripts_is_kept_once_and_told():
@@ -96,24 +87,26 @@ def test_columns_of_turns_are_a_script_without_replies():
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("cells", "message"),
     [
-        ({"first": "a", "second": "", "third": "c"}, "row 2: column `second` is empty"),
-        ({"first": "a", "third": "c"}, "row 2: column `second` is missing in this row"),
-        ({"first": "", "second": "", "third": ""}, "row 2: column `first` is empty"),
-        ({"first": None, "second": "b", "third": None}, "row 2: column `first` holds null"),
-        ({"first": "a", "second": 3, "third": ""}, "row 2: column `second` holds a number"),
+        (("a", "", "c"), "row 2: column `second` is empty"),
+        (("", "", ""), "row 2: column `first` is empty"),
+        ((None, "b", None), "row 2: column `first` holds null"),
+        (("a", 3, ""), "row 2: column `second` holds a number"),
     ],
 )
-def test_an_empty_cell_before_a_turn_is_told_with_row_and_column(row, message):
-    good = {"first": "u0", "second": "u1", "third": "u2"}
+def test_an_empty_cell_before_a_turn_is_told_with_row_and_column(cells, message):
+    rows = [dict(zip(TURNS["turns"], row, strict=True)) for row in (("u0", "u1", "u2"), cells)]
     with pytest.raises(UserError, match=message):
-        make_prompts([good, row], TURNS, "f", mode="cumulative")
+        make_prompts(rows, TURNS, "f", mode="cumulative")
 
 
-def test_a_column_of_turns_that_no_row_has_is_told():
+def test_a_column_of_turns_that_a_row_lacks_or_all_do_is_told():
+    rows = [{"first": "a", "third": "b"}, {"first": "u0", "second": "u1", "third": "u2"}]
+    with pytest.raises(UserError, match="row 1: column `second` is missing in this row"):
+        make_prompts(rows, TURNS, "f", mode="cumulative")
     with pytest.raises(UserError, match="f: has no column `second`"):
-        make_prompts([{"first": "a", "third": "b"}], TURNS, "f", mode="cumulative")
+        make_prompts(rows[:1], TURNS, "f", mode="cumulative")
 
 
 @pytest.mark.parametrize("mode", ["cumulative", "independent"])
@@ -159,5 +152,7 @@ def test_any_script_gives_every_later_turn_once():
         for prompt in prompts:
             assert texts(prompt)[:-1] == letters[: letters.index("u0") + 1 + given][: None if turns > 1 else -1]
             assert bool(prompt.get("dialogue")) == (turns > 1 and not given)
+        if turns == 1:
+            assert prompts == prompts_of(script, mode=None), "a single question stays as it is"
         (whole,) = prompts_of(script, mode="cumulative")
         assert asked_turns(whole) == [turn for turn in range(turns) if f"a{turn}" not in letters]

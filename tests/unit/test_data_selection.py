@@ -36,35 +36,30 @@ def test_rows_keep_their_numbers_in_the_source(where, rows):
     assert kept(where) == rows
 
 
-def test_what_is_left_out_is_counted_in_the_log():
-    _, notes = make_prompts(ROWS, COLUMNS, "f", where={"label": "safe"})
-    assert notes == ["f: 2 of 4 rows have `label` safe, 2 left out", "f: 2 rows, 2 different prompts"]
-
-
 @pytest.mark.parametrize(
-    ("where", "message"),
+    ("where", "options", "message"),
     [
-        ({"lable": "safe"}, r"f: has no column `lable`; did you mean `label`"),
+        ({"lable": "safe"}, {}, r"f: has no column `lable`; did you mean `label`"),
         (
             {"label": "saef"},
+            {},
             r"f: no row has `saef` in column `label`; did you mean `safe`\? "
             r"\(its values, with rows: `safe` \(2\), `unsafe` \(1\), empty \(1\)\)",
         ),
-        ({"label": ["safe", "harmless"]}, "no row has `harmless` in column `label`"),
-        ({"label": "unsafe", "level": 3}, "f: no row has `label` unsafe and `level` 3 at once"),
+        ({"label": ["safe", "harmless"]}, {}, "no row has `harmless` in column `label`"),
+        ({"label": "unsafe", "level": 3}, {}, "f: no row has `label` unsafe and `level` 3 at once"),
+        ({"label": "safe"}, {"expected_kept": 3}, "f: 2 rows have `label` safe, but expected_kept says 3"),
+        ({"label": "safe"}, {"expected_rows": 2}, "f: has 4 rows, but expected_rows says 2"),
     ],
 )
-def test_a_filter_that_would_leave_rows_out_by_mistake_is_told(where, message):
+def test_a_filter_that_would_leave_rows_out_by_mistake_is_told(where, options, message):
     with pytest.raises(UserError, match=message):
-        kept(where)
+        kept(where, **options)
 
 
 def test_rows_are_counted_before_and_after_the_filter():
-    assert kept({"label": "safe"}, expected_rows=4, expected_kept=2) == [1, 3]
-    with pytest.raises(UserError, match="f: 2 rows have `label` safe, but expected_kept says 3"):
-        kept({"label": "safe"}, expected_kept=3)
-    with pytest.raises(UserError, match="f: has 4 rows, but expected_rows says 2"):
-        kept({"label": "safe"}, expected_rows=2)
+    _, notes = make_prompts(ROWS, COLUMNS, "f", where={"label": "safe"}, expected_rows=4, expected_kept=2)
+    assert notes == ["f: 2 of 4 rows have `label` safe, 2 left out", "f: 2 rows, 2 different prompts"]
 
 
 def test_further_columns_are_kept_with_the_prompt_and_decide_nothing():

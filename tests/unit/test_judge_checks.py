@@ -20,48 +20,42 @@ def of_one(judge, protocol="default"):
     return list(judge.mistakes("j", StudyView({"j": judge}, [], protocol)))
 
 
+@pytest.fixture
+def rubric(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "rubric.md"
+
+
 def test_a_sound_study_has_no_mistakes():
     learner = judge_entry("trained", floor={"se": 0.8})
     assert told({"panel": judge_entry("panel"), "learner": learner, "soft": CALIBRATED}) == []
 
 
+SOFT = {"soft": CALIBRATED}
+ELSEWHERE = CALIBRATED.model_copy(update={"calibrated_on": "x"})
+
+
+def panel(*members):
+    return judge_entry("panel", members=list(members))
+
+
 @pytest.mark.parametrize(
     ("judges", "gold", "path", "words"),
     [
-        ({"p": judge_entry("panel", members=["words", "lable"])}, "g", ("members", 1), "did you mean `label`?"),
-        ({"p": judge_entry("panel", members=["p", "words"])}, "g", ("members", 0), "`p` is not one of"),
-        (
-            {"p": judge_entry("panel", members=["q", "words"]), "q": judge_entry("panel")},
-            "g",
-            ("members", 0),
-            "a panel itself",
-        ),
-        (
-            {"p": judge_entry("panel", members=["soft", "words"]), "soft": judge_entry("llm", threshold="calibrated")},
-            "g",
-            ("members", 0),
-            "would not be true",
-        ),
+        ({"p": panel("words", "lable")}, "g", ("members", 1), "did you mean `label`?"),
+        ({"p": panel("p", "words")}, "g", ("members", 0), "`p` is not one of"),
+        ({"p": panel("q", "words"), "q": judge_entry("panel")}, "g", ("members", 0), "a panel itself"),
+        (SOFT | {"p": panel("soft", "words")}, "g", ("members", 0), "with it would not be true; give it a number, a "),
+        (SOFT | {"p": panel("soft", "words")}, "g", ("members", 0), "fitted on gold which is not in this study"),
         ({"t": judge_entry("trained", gold=["peple"])}, ["people"], ("gold", 0), "did you mean `people`?"),
-        ({"s": judge_entry("llm", threshold="calibrated")}, [], ("threshold",), "needs gold"),
-        (
-            {"s": judge_entry("llm", threshold="calibrated", calibrated_on="x")},
-            ["people"],
-            ("calibrated_on",),
-            "`x` is not in `gold`",
-        ),
+        (SOFT, [], ("threshold",), "needs gold"),
+        ({"s": ELSEWHERE}, ["people"], ("calibrated_on",), "`x` is not in `gold`"),
         ({"k": judge_entry("keyword", floor={"se": 0.9})}, [], ("floor",), "needs gold to be measured on"),
     ],
 )
 def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
-    ((_, where, message),) = told({"words": WORDS, "label": LABEL, **judges}, gold)
+    ((_, where, message),) = told(judges, gold)
     assert where == path and words in message
-
-
-def test_a_panel_member_is_to_have_a_threshold_of_other_gold():
-    soft = judge_entry("llm", threshold="calibrated")
-    ((_, _, message),) = told({"words": WORDS, "soft": soft, "p": judge_entry("panel", members=["soft", "words"])}, "g")
-    assert message.endswith("give it a number, a threshold that was fitted on gold which is not in this study")
 
 
 @pytest.mark.parametrize(
@@ -76,16 +70,14 @@ def test_a_panel_member_is_to_have_a_threshold_of_other_gold():
         ("<r_{{ nonce }}>{{ answer }}</r_{{ nonce }}> {{ prompt }} Again: {{ answer }}", False),
     ],
 )
-def test_a_rubric_that_an_answer_can_leave_is_refused(tmp_path, text, safe):
-    rubric = tmp_path / "rubric.md"
+def test_a_rubric_that_an_answer_can_leave_is_refused(rubric, text, safe):
     rubric.write_text(text)
     found = of_one(judge_entry("llm", rubric=str(rubric)))
     assert [path for path, _ in found] == ([] if safe else [("rubric",)])
     assert all("<response_{{ nonce }}>, {{ answer }}, </response_{{ nonce }}>" in message for _, message in found)
 
 
-def test_the_published_prompt_may_be_taken_as_it_is_with_the_published_form_only(tmp_path):
-    rubric = tmp_path / "rubric.md"
+def test_the_published_prompt_may_be_taken_as_it_is_with_the_published_form_only(rubric):
     rubric.write_text("{{ prompt }} {{ answer }}")
     entry, once = judge_entry("reasoned", rubric=str(rubric)), {"form": "published", "votes": 1, "retries": 0}
     published = entry.model_copy(update=once)
@@ -94,13 +86,6 @@ def test_the_published_prompt_may_be_taken_as_it_is_with_the_published_form_only
     rubric.write_text("{{ prompt }}")
     ((_, message),) = of_one(published, "compat")
     assert "must contain {{ prompt }} and {{ answer }}" in message
-
-
-def test_a_rubric_that_cannot_be_rendered_is_told_before_anything_runs(tmp_path):
-    rubric = tmp_path / "rubric.md"
-    rubric.write_text("{{ prompt }} {{ answer")
-    ((_, message),) = of_one(judge_entry("reasoned", rubric=str(rubric)))
-    assert str(rubric) in message
 
 
 FRAME = "<r_{{ nonce }}>{{ prompt }} {{ answer }}</r_{{ nonce }}> "
@@ -115,12 +100,11 @@ FRAME = "<r_{{ nonce }}>{{ prompt }} {{ answer }}</r_{{ nonce }}> "
         "{% include 'other.md' %}",
     ],
 )
-def test_checking_a_rubric_runs_no_code_of_it(tmp_path, monkeypatch, code):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rubric.md").write_text(FRAME + code)
+def test_checking_a_rubric_runs_no_code_of_it(rubric, code):
+    rubric.write_text(FRAME + code)
     ((path, message),) = of_one(judge_entry("reasoned", rubric="rubric.md"))
     assert path == ("rubric",) and message.startswith("rubric rubric.md: ")
-    assert not (tmp_path / "RAN").exists()
+    assert not rubric.with_name("RAN").exists()
 
 
 @pytest.mark.parametrize(
@@ -133,12 +117,12 @@ def test_checking_a_rubric_runs_no_code_of_it(tmp_path, monkeypatch, code):
         ("{{ 'x' | center(10 ** 10) }}", "takes more memory than"),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
         ("{{ 1 // 0 }}", "division"),
+        ("{{ prompt }} {{ answer", "rubric rubric.md"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "rubric rubric.md"),
     ],
 )
-def test_a_rubric_without_an_end_or_with_a_fault_is_a_mistake(tmp_path, monkeypatch, code, told):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rubric.md").write_text(FRAME + code)
+def test_a_rubric_without_an_end_or_with_a_fault_is_a_mistake(rubric, code, told):
+    rubric.write_text(FRAME + code)
     ((_, message),) = of_one(judge_entry("reasoned", rubric="rubric.md"))
     assert message.startswith("rubric rubric.md") and told in message
 

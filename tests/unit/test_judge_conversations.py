@@ -45,24 +45,15 @@ ANSWERS = [
 ]
 
 
-def test_every_readable_turn_is_read_with_what_went_before_it_in_its_own_sample():
-    read = [(row["answer"], messages) for row, messages in read_conversations([QUESTION, CHAT], ANSWERS)]
-    assert read == [
-        ("first", [user("c0")]),
-        ("third", [user("c0"), own("first"), user("c1"), own("given"), user("c2")]),
-        ("other first", [user("c0")]),
-        ("plain", QUESTION["messages"]),
-    ]
-
-
-def test_the_order_of_the_answers_does_not_matter():
-    forth = sorted(
-        (row["answer"], messages[-1]["content"]) for row, messages in read_conversations([CHAT], ANSWERS[:6])
-    )
-    back = sorted(
-        (row["answer"], messages[-1]["content"]) for row, messages in read_conversations([CHAT], ANSWERS[5::-1])
-    )
-    assert forth == back
+@pytest.mark.parametrize("answers", [ANSWERS, ANSWERS[::-1]])
+def test_every_readable_turn_is_read_with_what_went_before_it_in_its_own_sample(answers):
+    read = {row["answer"]: messages for row, messages in read_conversations([QUESTION, CHAT], answers)}
+    assert read == {
+        "first": [user("c0")],
+        "third": [user("c0"), own("first"), user("c1"), own("given"), user("c2")],
+        "other first": [user("c0")],
+        "plain": QUESTION["messages"],
+    }
 
 
 def test_a_lost_turn_is_an_error_and_not_a_shorter_conversation():
@@ -118,6 +109,9 @@ def test_a_reply_cannot_speak_for_another_role(rubric):
     assert len(set(of_answers)) == 2
 
 
+PLACES = [("c", 0, 0), ("c", 0, 2), ("c", 2, 0), ("q", 0, 0)]  # of the answers that are read, in their order
+
+
 def write_cell(folder):
     write_jsonl(folder / "prompts.jsonl", [QUESTION, CHAT])
     write_jsonl(folder / "answers.jsonl", ANSWERS)
@@ -135,12 +129,7 @@ def test_the_cpu_judge_gets_the_conversation_and_its_verdicts_name_the_turn(tmp_
     judge_on_cpu.main(*write_cell(tmp_path), Counting(kind="counting"), str(tmp_path / "verdicts.jsonl"))
     assert seen == [(1, "first"), (5, "third"), (1, "other first"), (3, "plain")]
     rows = read_jsonl(tmp_path / "verdicts.jsonl")
-    assert [(row["prompt_id"], row["sample"], row["turn"]) for row in rows] == [
-        ("c", 0, 0),
-        ("c", 0, 2),
-        ("c", 2, 0),
-        ("q", 0, 0),
-    ]
+    assert [(row["prompt_id"], row["sample"], row["turn"]) for row in rows] == PLACES
 
 
 def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_path, rubric):
@@ -150,12 +139,7 @@ def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_pat
     checked = {"label_token_ids": {"refusal": 65, "compliance": 67}}
     render_judge_requests.main(*write_cell(tmp_path), engine, checked, asked, str(output))
     requests = list(read_requests(output).requests())
-    assert [(request.prompt_id, request.sample, request.turn) for request in requests] == [
-        ("c", 0, 0),
-        ("c", 0, 2),
-        ("c", 2, 0),
-        ("q", 0, 0),
-    ]
+    assert [(request.prompt_id, request.sample, request.turn) for request in requests] == PLACES
     assert len({request.key for request in requests} - {None}) == 4
     text = Renderer(tmp_path / "t").decode(requests[1].token_ids)
     assert re.findall(r"^\[(\w+)_\w{10}\]\n(.*)$", text, re.MULTILINE) == [

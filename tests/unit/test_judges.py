@@ -15,7 +15,7 @@ from refusal_eval.core.files import canonical_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
-from refusal_eval.judges.llm_judge import judge_sampling, label_token_ids, label_verdict
+from refusal_eval.judges.llm_judge import label_verdict
 
 ROOT = Path(__file__).parents[2]
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
@@ -26,18 +26,17 @@ def test_only_complete_and_truncated_answers_are_read():
     assert [row["state"] for row in readable({"state": state} for state in states)] == ["complete", "truncated"]
 
 
-def test_a_failed_judge_has_no_label():
-    class Broken:
-        def judge(self, messages, answer):
-            raise RuntimeError("out of luck")
+def broken(messages, answer):
+    raise RuntimeError("out of luck")
 
-    verdict = judged_safely(Broken(), USER, "text")
+
+def test_a_failed_judge_has_no_label():
+    verdict = judged_safely(broken, USER, "text")
     assert (verdict.state, verdict.label) == ("judge_failed", None)
     assert "out of luck" in verdict.raw["error"]
-    with pytest.raises(ValueError):
-        Verdict("judge_failed", label="refusal")
-    with pytest.raises(ValueError):
-        Verdict("judged", label=None)
+    for state, label in (("judge_failed", "refusal"), ("judged", None)):
+        with pytest.raises(ValueError):
+            Verdict(state, label=label)
 
 
 def test_a_users_own_function_is_a_judge(tmp_path):
@@ -52,7 +51,7 @@ def test_a_users_own_function_is_a_judge(tmp_path):
     assert judge.judge(USER, "no").label == "refusal"
     assert judge.judge(USER, "yes").p_refusal == 0.9
     assert judge.judge(USER, "none").state == "unparsable"
-    assert judged_safely(judge, USER, "odd").state == "judge_failed"
+    assert judged_safely(judge.judge, USER, "odd").state == "judge_failed"
     with pytest.raises(UserError, match="no function `other`"):
         judge_entry("python", file=str(file), function="other").judge_all([(USER, "no")])
 
@@ -64,34 +63,31 @@ def response(*probabilities):
 THREE = ["refusal", "partial", "compliance"]
 
 
-def test_label_probabilities_become_a_verdict():
-    verdict = label_verdict(response(0.4, 0.1, 0.3), THREE, threshold=0.5, mass_floor=0.5)
-    assert (verdict.state, verdict.label) == ("judged", "refusal")
-    assert verdict.p_refusal == pytest.approx(0.5 / 0.8)
-    assert verdict.raw["mass"] == pytest.approx(0.8)
-    assert label_verdict(response(0.1, 0.4, 0.3), THREE, 0.5, 0.5).label == "partial"
-    assert label_verdict(response(0.1, 0.1, 0.7), THREE, 0.5, 0.5).label == "compliance"
-    assert label_verdict(response(0.3, 0.5), ["refusal", "compliance"], 0.3, 0.5).label == "refusal"
-
-
-def test_little_mass_on_the_labels_is_unparsable_not_a_vote():
-    verdict = label_verdict(response(0.3, 0.05, 0.05), THREE, threshold=0.5, mass_floor=0.5)
-    assert (verdict.state, verdict.label, verdict.p_refusal) == ("unparsable", None, None)
-    assert verdict.raw["mass"] == pytest.approx(0.4)
-
-
-def floats(*values):
-    return pack_floats(values)
+@pytest.mark.parametrize(
+    ("shares", "labels", "threshold", "label", "p"),
+    [
+        ((0.4, 0.1, 0.3), THREE, 0.5, "refusal", 0.5 / 0.8),
+        ((0.1, 0.4, 0.3), THREE, 0.5, "partial", 0.5 / 0.8),
+        ((0.1, 0.1, 0.7), THREE, 0.5, "compliance", 0.2 / 0.9),
+        ((0.3, 0.5), ["refusal", "compliance"], 0.3, "refusal", 0.3 / 0.8),
+        ((0.3, 0.05, 0.05), THREE, 0.5, None, None),  # little mass on the labels is no vote
+    ],
+)
+def test_label_probabilities_become_a_verdict(shares, labels, threshold, label, p):
+    verdict = label_verdict(response(*shares), labels, threshold, mass_floor=0.5)
+    assert (verdict.state, verdict.label) == ("judged" if label else "unparsable", label)
+    assert verdict.p_refusal == (pytest.approx(p) if p else None)
+    assert verdict.raw["mass"] == pytest.approx(sum(shares))
 
 
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        (floats(-1.0, -2.0), "2 log-probabilities for 3 labels"),
-        (floats(-1.0, -2.0, -0.7, -0.1), "4 log-probabilities for 3 labels"),
-        (floats(math.nan, -1.0, -2.0), "nan, which is no log-probability"),
-        (floats(-math.inf, -1.0, -2.0), "-inf, which is no log-probability"),
-        (floats(3.0, -1.0, -2.0), "3.0, which is no log-probability"),
+        (pack_floats([-1.0, -2.0]), "2 log-probabilities for 3 labels"),
+        (pack_floats([-1.0, -2.0, -0.7, -0.1]), "4 log-probabilities for 3 labels"),
+        (pack_floats([math.nan, -1.0, -2.0]), "nan, which is no log-probability"),
+        (pack_floats([-math.inf, -1.0, -2.0]), "-inf, which is no log-probability"),
+        (pack_floats([3.0, -1.0, -2.0]), "3.0, which is no log-probability"),
         ("no base64", "cannot be read"),
         (7, "cannot be read"),
         (None, "cannot be read"),
@@ -115,13 +111,19 @@ def rubric(tmp_path):
 
 def test_labels_must_be_single_tokens_that_can_follow_the_prompt(tmp_path, rubric):
     renderer = Renderer(byte_tokenizer(tmp_path / "t"))
-    ids = label_token_ids(renderer, rubric, {"refusal": "A", "partial": None, "compliance": "C"})
-    assert [renderer.decode([i]) for i in ids.values()] == ["A", "C"]
-    assert judge_sampling(ids)["logprob_token_ids"] == list(ids.values())
-    with pytest.raises(UserError, match="takes 7 tokens"):
-        label_token_ids(renderer, rubric, {"refusal": "refusal", "compliance": "C"})
-    with pytest.raises(UserError, match="same token"):
-        label_token_ids(renderer, rubric, {"refusal": "A", "compliance": "A"})
+
+    def judge(refusal, compliance):
+        entry = judge_entry("llm", rubric=str(tmp_path / "rubric.md"))
+        labels = {"refusal": refusal, "partial": None, "compliance": compliance}
+        return entry.model_copy(update={"labels": entry.labels.model_copy(update=labels)})
+
+    checked = judge("A", "C").checked(renderer, "")
+    ids = list(checked["label_token_ids"].values())
+    assert [renderer.decode([i]) for i in ids] == ["A", "C"]
+    assert judge_entry("llm").request_sampling(checked)["logprob_token_ids"] == ids
+    for labels, message in ((("refusal", "C"), "takes 7 tokens"), (("A", "A"), "same token")):
+        with pytest.raises(UserError, match=message):
+            judge(*labels).checked(renderer, "")
 
 
 def test_an_answer_cannot_close_its_delimiter(rubric):
@@ -148,17 +150,7 @@ def test_shipped_rubrics_put_all_that_varies_behind_the_shared_part(name):
 
 
 def test_a_verdict_row_names_prompt_sample_and_turn():
-    verdict = Verdict("judged", "partial", 0.5, raw={"x": 1})
-    row = verdict_row({"prompt_id": "p", "sample": 1, "turn": 0}, verdict, "key")
-    assert row == {
-        "prompt_id": "p",
-        "sample": 1,
-        "turn": 0,
-        "state": "judged",
-        "label": "partial",
-        "p_refusal": 0.5,
-        "kind": None,
-        "flags": [],
-        "raw": {"x": 1},
-        "key": "key",
-    }
+    place = {"prompt_id": "p", "sample": 1, "turn": 0}
+    row = verdict_row(place, Verdict("judged", "partial", 0.5, raw={"x": 1}), "key")
+    said = {"state": "judged", "label": "partial", "p_refusal": 0.5, "kind": None, "flags": [], "raw": {"x": 1}}
+    assert row == place | said | {"key": "key"}

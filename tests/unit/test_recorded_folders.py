@@ -8,7 +8,7 @@ import pytest
 import recorded_answers
 import recorded_verdicts as recorded_verdicts_script
 from config_project import CATALOGUE, STUDY, Project, changed
-from test_compat import ANSWERS, RESPONSES, VERDICTS, units_of
+from test_compat import ANSWERS, PUBLISHED, VERDICTS, units_of
 from test_compat import prompts as asked
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
@@ -17,7 +17,6 @@ from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder
-from refusal_eval.compat.published_likelihood import response_rows
 from refusal_eval.compat.recorded_folder import matched, recorded_votes
 from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
 from refusal_eval.core.errors import UserError
@@ -45,30 +44,46 @@ def write(tmp_path):
     return write
 
 
-def test_texts_are_parted_at_the_end_mark_and_weigh_what_the_folder_says(write):
-    texts = ["Hm.</think>Yes.", "<think>Hm.</think> No </think>.", "Never ended", "Hm.</think>  "]
-    path = write("answers.json", [{"prompt": "a", "answers": drawn(*texts)}])
-    cell = recorded_cell(prompts(" a\n"), path, MARKS, 4)
-    found = [(row["state"], row["reasoning"], row["answer"]) for row in cell.answers]
-    assert found == [
-        ("complete", "Hm.", "Yes."),
-        ("complete", "Hm.", " No </think>."),
-        ("truncated_reasoning", "Never ended", ""),
-        ("empty", "Hm.", "  "),
-    ]
-    assert cell.answers[0]["answer_logprob"] == pytest.approx(math.log(0.5))
-    assert cell.answers[2]["answer_logprob"] is None
-    assert [row["answer_prob"] for row in cell.published] == [0.5] * 4
-    assert cell.published[0]["combined_prob"] == 0.7
+@pytest.fixture
+def cell_of(write):
+    """Return a function that reads the answers to one prompt as a cell."""
+
+    def cell_of(answers, marks=None, **lists):
+        return recorded_cell(
+            prompts("a"), write("answers.json", [{"prompt": "a ", "answers": answers} | lists]), marks, len(answers)
+        )
+
+    return cell_of
 
 
-def test_a_model_that_does_not_reason_has_whole_answers(write):
-    path = write("answers.json", [{"prompt": "a", "answers": ["Yes.", ""], "answer_probs": [0.25, -1]}])
-    cell = recorded_cell(prompts("a"), path, None, 2)
-    assert [(row["state"], row["answer"], row["reasoning"]) for row in cell.answers] == [
-        ("complete", "Yes.", None),
-        ("empty", "", None),
-    ]
+@pytest.mark.parametrize(
+    ("marks", "texts", "found"),
+    [
+        (
+            MARKS,
+            ["Hm.</think>Yes.", "<think>Hm.</think> No </think>.", "Never ended", "Hm.</think>  "],
+            [
+                ("complete", "Hm.", "Yes."),
+                ("complete", "Hm.", " No </think>."),
+                ("truncated_reasoning", "Never ended", ""),
+                ("empty", "Hm.", "  "),
+            ],
+        ),
+        (None, ["Yes.</think>", ""], [("complete", None, "Yes.</think>"), ("empty", None, "")]),
+    ],
+)
+def test_texts_are_parted_at_the_end_mark_and_weigh_what_the_folder_says(cell_of, marks, texts, found):
+    cell = cell_of(drawn(*texts), marks)
+    assert [(row["state"], row["reasoning"], row["answer"]) for row in cell.answers] == found
+    for row in cell.answers:
+        assert row["answer_logprob"] == (pytest.approx(math.log(0.5)) if row["answer"] else None)
+    assert {(row["answer_prob"], row["combined_prob"]) for row in cell.published} == {(0.5, 0.7)}
+
+
+def test_texts_and_probabilities_may_stand_in_lists(cell_of):
+    cell = cell_of(["Yes.", ""], answer_probs=[0.25, -1])
+    assert [row["answer"] for row in cell.answers] == ["Yes.", ""]
+    assert [row["answer_logprob"] for row in cell.answers] == [pytest.approx(math.log(0.25)), None]
     assert cell.published[1]["answer_prob"] == -1
 
 
@@ -85,17 +100,15 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
     assert "1 of 2 prompts of the split are not in the folder" in told and "1 prompts of the folder" in told
 
 
-def test_answers_without_a_probability_are_told(write):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("Hm.</think>Yes.", prob=-1)}])
-    cell = recorded_cell(prompts("a"), path, MARKS, 1)
+def test_answers_without_a_probability_are_told(cell_of):
+    cell = cell_of(drawn("Hm.</think>Yes.", prob=-1), MARKS)
     assert cell.answers[0]["answer_logprob"] is None
     assert "1 of 1 answers have no probability" in cell.notes[0]
 
 
 def test_rows_that_stand_twice_are_taken_in_turn():
-    rows = [{"prompt": "a"}, {"prompt": "b"}, {"prompt": "a"}]
-    assert matched(prompts("a", "a", "b"), rows) == {"id0": 0, "id1": 2, "id2": 1}
-    assert matched(prompts("a"), rows) == {"id0": 0}
+    assert matched(prompts("a", "a", "b"), ["a", "b", "a"]) == {"id0": 0, "id1": 2, "id2": 1}
+    assert matched(prompts("a"), ["a", "b", "a"]) == {"id0": 0}
 
 
 def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
@@ -104,12 +117,9 @@ def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
     cell = recorded_cell(prompts("a"), path, None, 5)
     judged = write("judge_scores.json", [[{"label": label} for label in (1.0, -1, 0.0)]])
     rows = recorded_verdicts(prompts("a"), cell.answers, path, judged)
-    assert [(row["sample"], row["state"], row["label"]) for row in rows] == [
-        (0, "judged", "refusal"),
-        (1, "judged", "compliance"),
-        (2, "unparsable", None),
-        (3, "unparsable", None),
-    ]
+    assert [row["sample"] for row in rows] == [0, 1, 2, 3]
+    assert [row["label"] for row in rows] == ["refusal", "compliance", None, None]
+    assert [row["state"] for row in rows] == ["judged", "judged", "unparsable", "unparsable"]
     judged = write("judge_scores.json", [])
     assert {row["state"] for row in recorded_verdicts(prompts("a"), cell.answers, path, judged)} == {"unparsable"}
 
@@ -179,9 +189,8 @@ def test_another_judge_of_recorded_answers_votes_by_its_labels(scored):
 def test_an_export_of_ours_is_such_a_folder(tmp_path):
     """What `refusal-eval export` writes is read as what it was written from."""
     texts = [{**row, "reasoning": "think</t>", "answer": f"text {row['sample']}"} for row in ANSWERS]
-    published = response_rows(RESPONSES, "</t>", {5: "a", 6: "</t>", 7: "b", 8: "<end>"}.get)
     split = asked("p", "q")
-    write_folder(tmp_path, files_of(split, texts, VERDICTS, published, published_cell(units_of(), 1.0, 0.1)))
+    write_folder(tmp_path, files_of(split, texts, VERDICTS, PUBLISHED, published_cell(units_of(), 1.0, 0.1)))
     path = tmp_path / "answers.json"
     cell = recorded_cell(split, path, {"start": None, "end": "</t>"}, 3)
     first = [row for row in cell.answers if row["prompt_id"] == split[0]["id"]]
@@ -243,14 +252,15 @@ def test_an_export_keeps_answer_and_reasoning_apart(tmp_path, tokenizer_folder, 
         drawn_row = {name: row[name] for name in drawn_row}
 
 
-def test_a_mark_that_reasoning_quotes_does_not_become_the_answers_beginning(tmp_path):
-    quoted = {"prompt_id": "id0", "sample": 0, "turn": 0, "reasoning": "Is it </think>No?", "answer": "Yes."}
+def test_a_mark_that_reasoning_quotes_does_not_become_the_answers_beginning_and_without_reasoning_there_is_none(
+    tmp_path,
+):
+    row = {"prompt_id": "id0", "sample": 0, "turn": 0, "state": "complete", "answer_logprob": None, "answer": "Yes."}
+    quoted = row | {"reasoning": "Is it </think>No?"}
     assert exported(tmp_path, prompts("a"), [quoted], HARMONY)[0]["answer"] == "Yes."
-
-
-def test_an_answer_of_a_model_that_does_not_reason_has_no_mark(tmp_path):
-    plain = {"prompt_id": "id0", "sample": 0, "turn": 0, "reasoning": None, "answer": "Yes."}
-    files = files_of(prompts("a"), [plain], [], [], {"scores": [], "metrics": None}, text_mark(None))
+    files = files_of(
+        prompts("a"), [row | {"reasoning": None}], [], [], {"scores": [], "metrics": None}, text_mark(None)
+    )
     assert files["answers.json"][0]["answers"][0]["text"] == "Yes."
 
 
@@ -260,10 +270,9 @@ def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_pat
     split = [row | {"category": None, "cluster": row["id"]} for row in prompts("a")]
     cell = recorded_cell(split, answers, None, 3)
     votes = recorded_votes(split, answers, judged)
-    verdicts = recorded_verdicts(split, cell.answers, answers, judged)
-    units = cell_units(split, cell.answers, verdicts, cell.published, 3, votes=votes)
-    scores = published_cell(units, 1.0, 0.1)
-    write_folder(tmp_path / "out", files_of(split, cell.answers, verdicts, cell.published, scores, votes=votes))
+    rows = (split, cell.answers, recorded_verdicts(split, cell.answers, answers, judged), cell.published)
+    scores = published_cell(cell_units(*rows, 3, votes=votes), 1.0, 0.1)
+    write_folder(tmp_path / "out", files_of(*rows, scores, votes=votes))
     written = read_folder(tmp_path / "out")
     assert written.votes == [[THIRD, -1, 0]] and differences(written) == []
 
@@ -276,6 +285,7 @@ def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_pat
         ([{"prompt": "a", "answers": [{"answer": "x"}]}], "has to have a list of `answers`, each with its `text`"),
         ([{"prompt": "a", "answers": ["x", "y"], "answer_probs": [1]}], "2 answers and 1 `answer_probs`"),
         ([{"answers": ["x"]}], "is not of the published layout"),
+        ([{"prompt": "a", "answers": drawn("fine", "\ud83d")}], r"json, row 1, answer 2: holds \\ud83d alone"),
     ],
 )
 def test_what_does_not_fit_is_told(write, rows, told):
@@ -294,15 +304,10 @@ def test_no_probability_beyond_one_is_believed(write, value):
         recorded_cell(prompts("a", "b"), write("answers.json", rows), None, 2)
 
 
-def test_a_probability_too_small_for_float32_is_none(write):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("x", prob=1e-320)}])
-    cell = recorded_cell(prompts("a"), path, None, 1)
-    assert cell.answers[0]["answer_logprob"] is None and cell.published[0]["answer_prob"] == 0
-
-
-def test_a_probability_may_exceed_one_by_what_float32_rounds(write):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("x", prob=1.0000001)}])
-    assert recorded_cell(prompts("a"), path, None, 1).answers[0]["answer_logprob"] == 0
+@pytest.mark.parametrize(("prob", "logprob", "kept"), [(1e-320, None, 0), (1.0000001, 0, 1.0000001)])
+def test_a_probability_may_exceed_one_by_what_float32_rounds_and_be_too_small_for_it(cell_of, prob, logprob, kept):
+    cell = cell_of(drawn("x", prob=prob))
+    assert (cell.answers[0]["answer_logprob"], cell.published[0]["answer_prob"]) == (logprob, kept)
 
 
 @pytest.mark.parametrize("label", [*NUMBERS, 57, -1.5])
@@ -312,13 +317,6 @@ def test_no_score_beyond_one_is_a_vote(write, label):
     told = r"judge_scores\.json, row 1: `label` of answer 2 is .+; it has to be a number from -1 to 1"
     with pytest.raises(UserError, match=told):
         recorded_votes(prompts("a"), path, judged)
-
-
-def test_half_a_character_in_an_answer_is_told_with_its_place(write):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("fine", "half \ud83d")}])
-    told = r"answers\.json, row 1, answer 2: holds \\ud83d alone"
-    with pytest.raises(UserError, match=told):
-        recorded_cell(prompts("a"), path, None, 2)
 
 
 @pytest.mark.parametrize("split", ["", "/split", "**x", "sp*", "[s]plit", "../split"])
@@ -356,17 +354,24 @@ def project(tmp_path, monkeypatch):
     for split in ("hub-rows", "file-rows"):
         for name in ("answers.json", "judge_scores.json"):
             project.write(f"theirs/run/{split}/{name}", "[]")
-    entry = {"engine": "hub-engine", "sampling": {"max_tokens": 64}, "recorded": "../../theirs"}
-    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
+    recorded(project)
     return project
+
+
+def recorded(project, **fields):
+    """Give the catalogue a model whose answers are recorded."""
+    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs"} | fields
+    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
 
 
 RECORDED = STUDY | {"models": ["theirs"], "judges": ["came-along", "words"]}
 
 
-def test_a_recorded_model_needs_no_engine(project):
+def test_a_recorded_model_needs_no_engine_and_may_come_from_any_sampling(project):
+    recorded(project, sampling={"max_tokens": 9999, "temperature": 0, "top_k": 1})
     loaded = project.load(RECORDED)
     assert loaded["engine_entries"] == {} and loaded["model_entries"]["theirs"]["recorded"] == "theirs"
+    assert loaded["samples"] == 3
 
 
 @pytest.mark.parametrize(
@@ -390,14 +395,6 @@ def test_a_folder_that_is_not_there_or_holds_two_runs_is_told(project):
 
 
 def test_channels_are_refused_with_what_to_write(project):
-    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs", "reasoning": {"format": "harmony"}}
-    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
+    recorded(project, reasoning={"format": "harmony"})
     (told,) = project.mistakes(RECORDED)
     assert "write the text that ends the reasoning in these answers, e.g. `reasoning: {end: assistantfinal}`" in told
-
-
-def test_recorded_answers_may_come_from_any_sampling_and_engine(project):
-    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs"}
-    entry["sampling"] = {"max_tokens": 9999, "temperature": 0, "top_k": 1}
-    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
-    assert project.load(RECORDED)["samples"] == 3

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import random
 
 import judge_on_cpu
@@ -20,7 +19,6 @@ from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
 KEYWORD = KeywordReader([])
-SETTINGS = trained_judge.Settings(folds=3)
 LEARNER = judge_entry("trained").model_copy(update={"lists": []})
 # A dialect no list knows, so that only learning helps.
 SAID = {
@@ -42,21 +40,31 @@ def gold(n=90, models=("one", "two"), labels=("refusal", "partial", "compliance"
     return rows
 
 
+def train(folder, *files):
+    """Let the script train on these rows; return the model and the out-of-fold verdicts."""
+    paths = [folder / f"{number}.jsonl" for number in range(len(files))]
+    for path, rows in zip(paths, files, strict=True):
+        write_jsonl(path, rows)
+    model, said = folder / "judge.npz", folder / "verdicts.jsonl"
+    train_judge.main(LEARNER, list(map(str, paths)), model_path=str(model), verdict_path=str(said))
+    return trained_judge.load(model), list(read_jsonl(said))
+
+
 @pytest.fixture(scope="module")
 def model():
-    return trained_judge.fit(gold(), SETTINGS, KEYWORD)
+    return trained_judge.fit(gold(), KEYWORD)
+
+
+def said_of(model, answers):
+    return [trained_judge.verdict(row) for row in trained_judge.predict(model, answers, KEYWORD)]
 
 
 def test_it_learns_three_classes_from_wording(model):
-    probabilities = trained_judge.predict(
-        model, ["Nae, that I dinna dae, lass.", "Nae aw o it, but a wee bit, lass."], KEYWORD
-    )
-    assert probabilities.shape == (2, 3) and np.allclose(probabilities.sum(axis=1), 1)
-    verdicts = trained_judge.FittedJudge(model, KEYWORD)
-    assert verdicts.judge([], "Nae, that I dinna dae, lass.").label == "refusal"
-    assert verdicts.judge([], "Nae aw o it, but a wee bit, lass.").label == "partial"
-    aye = verdicts.judge([], "Aye, here ye go, lass.")
-    assert aye.label == "compliance" and 0 <= aye.p_refusal < 0.5
+    answers = ["Nae, that I dinna dae, lass.", "Nae aw o it, but a wee bit, lass.", "Aye, here ye go, lass."]
+    probabilities = trained_judge.predict(model, answers, KEYWORD)
+    assert probabilities.shape == (3, 3) and np.allclose(probabilities.sum(axis=1), 1)
+    said = said_of(model, answers)
+    assert [verdict.label for verdict in said] == ["refusal", "partial", "compliance"] and 0 <= said[2].p_refusal < 0.5
 
 
 def test_p_refusal_is_refusal_or_partial_and_the_threshold_decides():
@@ -74,7 +82,7 @@ def test_digits_that_another_processor_would_not_give_are_in_no_verdict():
 
 def test_gold_with_two_labels_gives_a_two_class_model():
     rows = gold(labels=("refusal", "compliance"))
-    model = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    model = trained_judge.fit(rows, KEYWORD)
     probabilities = trained_judge.predict(model, [rows[0]["answer"], rows[1]["answer"]], KEYWORD)
     assert probabilities[:, LABELS.index("partial")].tolist() == [0, 0]
     assert probabilities[0, 0] > 0.5 > probabilities[1, 0]
@@ -84,7 +92,7 @@ def test_gold_with_two_labels_gives_a_two_class_model():
 def test_the_order_of_gold_changes_nothing(model):
     rows = gold()
     random.Random(2).shuffle(rows)
-    again = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    again = trained_judge.fit(rows, KEYWORD)
     assert again.ngrams == model.ngrams and np.array_equal(again.weights, model.weights)
 
 
@@ -106,24 +114,12 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, content):
         trained_judge.load(tmp_path / "judge.npz")
 
 
-def test_a_model_with_arrays_that_do_not_fit_is_refused(model, tmp_path):
-    broken = trained_judge.TrainedModel(
-        model.settings, model.labels, model.ngrams, model.idf, model.weights[:, 1:], model.intercepts
-    )
-    trained_judge.save(broken, tmp_path / "judge.npz")
-    with pytest.raises(UserError, match="do not fit together"):
-        trained_judge.load(tmp_path / "judge.npz")
-
-
 def changed(model, **parts):
     return dataclasses.replace(model, **parts)
 
 
-def of_settings(model, **parts):
-    return changed(model, settings=dataclasses.replace(model.settings, **parts))
-
-
 BROKEN = {
+    "arrays that do not fit together": lambda model: changed(model, weights=model.weights[:, 1:]),
     "not a number": lambda model: changed(model, weights=model.weights * np.nan),
     "infinite": lambda model: changed(model, intercepts=model.intercepts + np.inf),
     "huge": lambda model: changed(model, weights=model.weights * 1e300),
@@ -136,10 +132,6 @@ BROKEN = {
         model, ngrams=(model.ngrams[0][:1] * 2 + model.ngrams[0][2:], model.ngrams[1])
     ),
     "a term that is no text": lambda model: changed(model, ngrams=((5, *model.ngrams[0][1:]), model.ngrams[1])),
-    "words without end": lambda model: of_settings(model, words=(-(10**9), 3)),
-    "words of one number": lambda model: of_settings(model, words=(1,)),
-    "a head that is no number": lambda model: of_settings(model, head="400"),
-    "a weight that is none": lambda model: of_settings(model, surface=math.nan),
 }
 
 
@@ -176,7 +168,7 @@ def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch
     monkeypatch.setattr(
         trained_judge, "predict", lambda model, answers, *rest: asked.append(answers) or predict(model, answers, *rest)
     )
-    assert not any(trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).saw_model)
+    assert not any(trained_judge.out_of_fold(rows, KEYWORD)[1])
     assert sum(map(len, asked)) == len(rows)
     for part, answers in zip(seen, asked, strict=True):
         models = {row["answering_model"] for row in part}
@@ -192,14 +184,14 @@ def test_what_cannot_be_told_from_wording_is_not_told_out_of_fold():
     draw.shuffle(labels)
     for row, label in zip(rows, labels, strict=True):
         row["label"] = label
-    probabilities = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
+    probabilities = trained_judge.out_of_fold(rows, KEYWORD)[0]
     right = np.mean([LABELS[row.argmax()] == label for row, label in zip(probabilities, labels, strict=True)])
     assert right < 0.55
 
 
 def test_gold_of_a_single_answering_model_is_grouped_by_cluster():
     rows = gold(models=("only",))
-    probabilities = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
+    probabilities = trained_judge.out_of_fold(rows, KEYWORD)[0]
     right = np.mean([LABELS[p.argmax()] == row["label"] for p, row in zip(probabilities, rows, strict=True)])
     assert right > 0.9
 
@@ -215,24 +207,21 @@ def beside_a_model_that_complies():
 
 def test_a_model_that_cannot_be_left_out_is_grouped_by_cluster():
     rows = beside_a_model_that_complies()
-    unseen = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD)
+    unseen, saw_model = trained_judge.out_of_fold(rows, KEYWORD)
     one = [row["answering_model"] == "one" for row in rows]
-    assert unseen.saw_model == one
-    right = [LABELS[p.argmax()] == row["label"] for p, row in zip(unseen.probabilities, rows, strict=True)]
+    assert saw_model == one
+    right = [LABELS[p.argmax()] == row["label"] for p, row in zip(unseen, rows, strict=True)]
     assert np.mean(right) > 0.9
     # Nothing of its own cluster: turned round, the labels of a cluster leave what is said of it.
     wrong = [row | ({"label": "refusal"} if row["cluster"] == "c3" else {}) for row in rows]
-    again = trained_judge.out_of_fold(wrong, SETTINGS, KEYWORD)
+    again, _ = trained_judge.out_of_fold(wrong, KEYWORD)
     own = [i for i, row in enumerate(rows) if row["cluster"] == "c3" and row["answering_model"] == "one"]
-    assert np.array_equal(again.probabilities[own], unseen.probabilities[own])
+    assert np.array_equal(again[own], unseen[own])
 
 
 def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_path):
     rows = [row | {"id": f"g{i}"} for i, row in enumerate(beside_a_model_that_complies())]
-    write_jsonl(tmp_path / "gold.jsonl", rows)
-    outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
-    train_judge.main(LEARNER, [str(tmp_path / "gold.jsonl")], **outputs)
-    said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
+    _, said = train(tmp_path, rows)
     card = card_with_calibration(rows, said, fitted_here=True, judge="j", gold="g")
     assert card["n_judged"] == 180
     assert card["labels_from"].endswith("show both classes; answering models that could not be left out: one")
@@ -240,20 +229,17 @@ def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_pat
 
 def test_gold_rows_count_by_their_weights():
     rows = gold()
-    alike = trained_judge.fit([row | {"weight": 1.0} for row in rows], SETTINGS, KEYWORD)
-    plain = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    alike = trained_judge.fit([row | {"weight": 1.0} for row in rows], KEYWORD)
+    plain = trained_judge.fit(rows, KEYWORD)
     assert np.array_equal(alike.weights, plain.weights)
     # What is said in both classes leans to the class whose rows weigh more.
-    both = [
-        {"answer": "Och weel, that is that.", "label": label, "cluster": "b"} for label in ("refusal", "compliance")
-    ]
-    for heavy, share in (("refusal", "above"), ("compliance", "below")):
+    told = "Och weel, that is that."
+    both = [{"answer": told, "label": label, "cluster": "b"} for label in ("refusal", "compliance")]
+    for heavy in ("refusal", "compliance"):
         weighted = [row | {"weight": 1.0} for row in rows]
         weighted += [row | {"weight": 9.0 if row["label"] == heavy else 1.0} for row in both * 3]
-        p = trained_judge.predict(trained_judge.fit(weighted, SETTINGS, KEYWORD), ["Och weel, that is that."], KEYWORD)[
-            0
-        ]
-        assert (p[0] > p[2]) == (share == "above")
+        (p,) = trained_judge.predict(trained_judge.fit(weighted, KEYWORD), [told], KEYWORD)
+        assert (p[0] > p[2]) == (heavy == "refusal")
 
 
 def test_weights_of_each_gold_file_are_brought_to_one(tmp_path):
@@ -261,27 +247,25 @@ def test_weights_of_each_gold_file_are_brought_to_one(tmp_path):
     models = []
     for times in (1.0, 1000.0):
         heavy = [row | {"weight": times * (1 + i % 2)} for i, row in enumerate(rows[:45])]
-        write_jsonl(tmp_path / "a.jsonl", heavy)
-        write_jsonl(tmp_path / "b.jsonl", rows[45:])
-        outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
-        train_judge.main(LEARNER, [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], **outputs)
-        models.append(trained_judge.load(tmp_path / "judge.npz"))
+        models.append(train(tmp_path, heavy, rows[45:])[0])
     assert np.array_equal(models[0].weights, models[1].weights)
 
 
-def test_gold_that_is_too_small_says_how_much_is_needed():
-    few = [row | {"answer": f"{row['answer'][0]}{i}"} for i, row in enumerate(gold(n=3))]
-    with pytest.raises(UserError, match=r"at least 3 answers, and these 3 share too little.*some dozens"):
-        trained_judge.fit(few, SETTINGS, KEYWORD)
-    with pytest.raises(UserError, match="these 2 share too little"):
-        trained_judge.fit(gold(n=3)[1:], SETTINGS, KEYWORD)
+FEW = [row | {"answer": f"{row['answer'][0]}{i}"} for i, row in enumerate(gold(n=3))]
 
 
-def test_gold_with_one_label_is_refused():
-    with pytest.raises(UserError, match="it has: refusal"):
-        trained_judge.fit(gold(labels=("refusal",)), SETTINGS, KEYWORD)
-    with pytest.raises(UserError, match="it has: none"):
-        trained_judge.fit([], SETTINGS, KEYWORD)
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (FEW, r"at least 3 answers, and these 3 share too little.*some dozens"),
+        (gold(n=3)[1:], "these 2 share too little"),
+        (gold(labels=("refusal",)), "it has: refusal"),
+        ([], "it has: none"),
+    ],
+)
+def test_gold_that_nothing_can_be_learned_from_is_refused(rows, message):
+    with pytest.raises(UserError, match=message):
+        trained_judge.fit(rows, KEYWORD)
 
 
 def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_said_unseen(model, tmp_path):
@@ -293,12 +277,11 @@ def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_sa
     write_jsonl(tmp_path / "answers.jsonl", answers)
     unseen = [verdict_row(answers[3], trained_judge.verdict([0.0, 0.0, 1.0]))]
     write_jsonl(tmp_path / "unseen.jsonl", unseen)
-    judge = trained_judge.FittedJudge(model, KEYWORD)
     paths = [str(tmp_path / name) for name in ("gold.jsonl", "answers.jsonl")]
     trained_judge.save(model, tmp_path / "judge.npz")
     fitted, said = str(tmp_path / "judge.npz"), str(tmp_path / "unseen.jsonl")
     judge_on_cpu.main(*paths, LEARNER, str(tmp_path / "verdicts.jsonl"), fitted, said)
-    single = [verdict_row(answer, judge.judge([], answer["answer"])) for answer in answers]
+    single = [verdict_row(answer, *said_of(model, [answer["answer"]])) for answer in answers]
     assert single[3] != unseen[0]
     assert list(read_jsonl(tmp_path / "verdicts.jsonl")) == [*single[:3], *unseen, *single[4:]]
 
@@ -306,13 +289,8 @@ def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_sa
 def test_the_script_writes_a_model_and_out_of_fold_verdicts_of_each_file(tmp_path):
     rows = [row | {"id": f"g{i}"} for i, row in enumerate(gold())]
     rows[0]["answer"] = " "  # is `empty` as an answer, which no judge reads
-    write_jsonl(tmp_path / "a.jsonl", rows[:60])
-    write_jsonl(tmp_path / "b.jsonl", rows[50:])
-    outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
-    train_judge.main(LEARNER, [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], **outputs)
-    said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
+    _, said = train(tmp_path, rows[:60], rows[50:])
     assert [row["prompt_id"] for row in said] == [f"g{i}" for i in range(1, 90)]
     assert all(row["state"] == "judged" and 0 <= row["p_refusal"] <= 1 for row in said)
-    expected = trained_judge.out_of_fold(rows[1:], trained_judge.Settings(), KEYWORD).probabilities
+    expected = trained_judge.out_of_fold(rows[1:], KEYWORD)[0]
     assert [row["p_refusal"] for row in said] == pytest.approx(expected[:, :2].sum(axis=1).tolist(), abs=1e-6)
-    assert trained_judge.load(tmp_path / "judge.npz").settings == trained_judge.Settings()

@@ -14,7 +14,7 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.judges.trained_judge import FittedJudge, load
+from refusal_eval.judges.trained_judge import load, predict
 from refusal_eval.stats.estimates.units import read_units
 
 Row = Mapping[str, Any]
@@ -214,11 +214,12 @@ def test_on_its_own_gold_a_trained_judge_says_what_it_said_without_having_seen_i
     said = verdicts(study, "learned", "gold/people")
     unseen = {(row["prompt_id"], 0): row for row in read_jsonl(folder / "out_of_fold.jsonl")}
     assert said == unseen and {name for name, _ in said} == set(gold)
-    fitted = FittedJudge(load(folder / "model.npz"), KeywordReader.from_files([str(study.folder / "words.yaml")]))
     odd = [name for name, row in gold.items() if row["messages"][0]["content"] == ODD]
+    keyword = KeywordReader.from_files([str(study.folder / "words.yaml")])
+    fitted = predict(load(folder / "model.npz"), [gold[name]["answer"] for name in odd], keyword)
     assert len(odd) == 6
-    for name in odd:
-        assert said[name, 0]["p_refusal"] < 0.5 < fitted.judge([], gold[name]["answer"]).p_refusal
+    for name, (refusal, partial, _) in zip(odd, fitted, strict=True):
+        assert said[name, 0]["p_refusal"] < 0.5 < refusal + partial
     missed = [name for name, row in gold.items() if (row["label"], said[name, 0]["label"]) == ("refusal", "compliance")]
     assert set(odd) <= set(missed)
     card = json.loads((study.results / "judge_cards" / "learned" / "people.json").read_text())

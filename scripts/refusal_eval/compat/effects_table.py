@@ -1,6 +1,6 @@
 """The table `protocol_effects`: what each choice of the published code does to each cell."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,35 +11,24 @@ from refusal_eval.report.paper.display import NO_DATA, interval, number, ordered
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
 
-Cell = Mapping[str, Any]  # a file under published/scores/
-
-_SHARES = ("rate", "refusing", "mixed", "complying")
-
-
-def effects_frame(cells: Iterable[Cell]) -> pd.DataFrame:
-    """Return one row per judge, model, split and choice: its numbers, and `refusing` less that of our own scoring."""
-    rows = []
-    for cell in sorted(cells, key=lambda cell: (cell["judge"], cell["model"], cell["split"])):
-        names = {name: cell[name] for name in ("judge", "model", "split", "samples")}
-        own = cell["choices"][0]["refusing"]
-        for choice in cell["choices"]:
-            change = {"refusing_change": _difference(choice["refusing"], own)}
-            rows.append({**names, **choice, **change})
-    return pd.DataFrame(rows, dtype=object)
+_NAMES = ("judge", "model", "split")
 
 
 def protocol_effects(data: TableData) -> Made:
     """Return a row per judge, model, split and choice, in percent of the prompts that have a score."""
     cells, show = [read_json(path) for path in data.files["published"]], data.labels
-    by_name = {(cell["judge"], cell["model"], cell["split"]): cell for cell in cells}
-    orders = [
-        ordered((name[i] for name in by_name), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))
+    made = []
+    for cell in sorted(cells, key=lambda cell: [cell[name] for name in _NAMES]):
+        names = {name: cell[name] for name in (*_NAMES, "samples")}
+        own = cell["choices"][0]["refusing"]
+        for choice in cell["choices"]:
+            change = None if None in (choice["refusing"], own) else choice["refusing"] - own
+            made.append({**names, **choice, "refusing_change": change})
+    orders = {name: ordered((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
+    rows = [
+        [show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), row["choice"], *_numbers(row)]
+        for row in sorted(made, key=lambda row: [orders[name].index(row[name]) for name in _NAMES])
     ]
-    rows = []
-    for name in sorted(by_name, key=lambda name: [order.index(part) for order, part in zip(orders, name, strict=True)]):
-        first = by_name[name]["choices"][0]
-        for choice in by_name[name]["choices"]:
-            rows.append([show.judge(name[0]), show.model(name[1]), show.split(name[2]), *_cells(choice, first)])
     header = ["Judge", "Model", "Split", "Choice", "Prompts", "Votes", "Refusal rate", "Mean c"]
     header += ["Refusing", "Change", "Mixed", "Complying", "Refusing if\ndropped count"]
     notes = [
@@ -52,26 +41,21 @@ def protocol_effects(data: TableData) -> Made:
         "tokens, classes or phrases, so there is nothing to search for a word. These numbers depend on K.",
     ]
     caption = "What each choice of the published scoring does to each cell."
-    return effects_frame(cells), [Table("protocol_effects", caption, header, rows, notes, keys=4, per_block=5)]
+    table = Table("protocol_effects", caption, header, rows, notes, keys=4, per_block=5)
+    return pd.DataFrame(made, dtype=object), [table]
 
 
-def _cells(choice: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    if choice["n_scored"] is None:
-        return [choice["choice"], *[NO_DATA] * 9]
-    rate, *bands = (percent(choice[name]) for name in _SHARES)
-    change = _difference(choice["refusing"], own["refusing"])
+def _numbers(row: Mapping[str, Any]) -> list[str]:
+    if row["n_scored"] is None:
+        return [NO_DATA] * 9
     return [
-        choice["choice"],
-        f"{choice['n_scored']} of {choice['n']}",
-        str(choice["n_votes"]),
-        rate,
-        number(choice["c"], 3),
-        bands[0],
-        points(change),
-        *bands[1:],
-        interval(choice["low"], choice["high"]) or NO_DATA,
+        f"{row['n_scored']} of {row['n']}",
+        str(row["n_votes"]),
+        percent(row["rate"]),
+        number(row["c"], 3),
+        percent(row["refusing"]),
+        points(row["refusing_change"]),
+        percent(row["mixed"]),
+        percent(row["complying"]),
+        interval(row["low"], row["high"]) or NO_DATA,
     ]
-
-
-def _difference(value: float | None, other: float | None) -> float | None:
-    return None if value is None or other is None else value - other

@@ -53,6 +53,12 @@ class Imported:
         """Add a note."""
         self.notes.append(words()["notes"][about].format(**values))
 
+    def note_unknown(self, found: Mapping[str, Any], known: Collection[str], section: str) -> None:
+        """Add a note for each key that is none of the library's."""
+        for key in found:
+            if key not in known:
+                self.note("unknown_key", key=f"{section}{key}", hint=nearest(str(key), known))
+
     def do(self, about: str, **values: Any) -> None:
         """Add what the user has to do."""
         self.todo.append(words()["todo"][about].format(**values))
@@ -114,24 +120,32 @@ def imported(
         if not isinstance(config.get(key), kind) or not config[key]:
             raise refused("no_config", key=key, what=what)
     result = Imported()
-    _note_unknown(config, KNOWN, "", result)
+    result.note_unknown(config, KNOWN, "")
     given = Values(config)
-    model = given.section("model")
-    _note_unknown(model.values, KNOWN_OF_A_MODEL, model.name, result)
+    model, judge_model = given.section("model"), given.section("judge_model")
+    result.note_unknown(model.values, KNOWN_OF_A_MODEL, model.name)
     repo = model.weights()
     if repo is None:
         raise refused("no_weights", section="model")
     samples = model.whole("num_return_sequences", SAMPLES)
     known = shipped.engines.get(repo) if folder is None else None
-    engine = _engine(given, model, repo, name, known, gpus, folder, result)
-    entry: dict[str, Any] = {"engine": name, "sampling": {"max_tokens": model.whole("max_new_tokens", MAX_NEW_TOKENS)}}
-    entry["sampling"] |= _sampling(model, protocol, result)
+    engine = _engine(given, name, known, gpus, result)
+    if known is not None:
+        result.note("known_engine", repo=repo, name=known.name)
+        engine = {"like": known.name, **engine}
+    elif folder is not None:
+        engine = {"weights": {"kind": "folder", "path": folder}, **engine}
+    else:
+        result.do("commit", name=name, repo=repo)
+        engine = {"weights": {"kind": "hub", "repo": repo, "revision": None}, **engine}
+    sampling = {"max_tokens": model.whole("max_new_tokens", MAX_NEW_TOKENS), **_sampling(model, protocol, result)}
+    entry: dict[str, Any] = {"engine": name, "sampling": sampling}
     if reasoning := _reasoning(model, repo, name, known, protocol, result):
         entry["reasoning"] = reasoning
-    if entry["sampling"].get("temperature") == 0 and samples > 1:
+    if sampling.get("temperature") == 0 and samples > 1:
         result.do("greedy", name=name, samples=samples)
     splits = _splits(config["dataset_splits"], shipped, result)
-    judge = _judge(given.section("judge_model"), shipped.judges, result)
+    judge = _judge(judge_model, shipped.judges, result)
     result.catalogue = {"engines": {name: engine}, "models": {name: entry}}
     result.study = {
         "study": name,
@@ -147,11 +161,11 @@ def imported(
         off[name] = known.off
     if off:
         result.study["allow"] = list(off)
-        for one, why in off.items():
-            result.do("allow", name=one, why=why)
+    for one, why in off.items():
+        result.do("allow", name=one, why=why)
     if protocol == "default":
         result.study["tables"] = ["protocol_effects"]
-    if "batch_size" in model.values or "batch_size" in given.section("judge_model").values:
+    if "batch_size" in model.values or "batch_size" in judge_model.values:
         result.note("batch_size")
     for key in ("enforce_eager", "continue_from_checkpoint", "output_dir"):  # they decide nothing here
         if key in config:
@@ -159,23 +173,11 @@ def imported(
     return result
 
 
-def _note_unknown(found: Mapping[str, Any], known: Collection[str], section: str, result: Imported) -> None:
-    for key in found:
-        if key not in known:
-            result.note("unknown_key", key=f"{section}{key}", hint=nearest(str(key), known))
-
-
 def _engine(
-    config: Values,
-    model: Values,
-    repo: str,
-    name: str,
-    known: ShippedEngine | None,
-    gpus: int | None,
-    folder: str | None,
-    result: Imported,
+    config: Values, name: str, known: ShippedEngine | None, gpus: int | None, result: Imported
 ) -> dict[str, Any]:
-    """The engine: one of our catalogue where it has these weights, changed where the config says otherwise."""
+    """What the config says of the engine but its weights; of one of our catalogue, what is different."""
+    model = config.section("model")
     engine: dict[str, Any] = {"max_model_len": model.whole("max_model_len", MAX_MODEL_LEN, least=16)}
     cards = _tensor_parallel(config, known, name, gpus, result)
     if cards is not None:
@@ -185,13 +187,7 @@ def _engine(
     share = config.number("gpu_memory_utilization", least=0.01, most=1.0)
     if share is not None or known is None:
         engine["memory_share"] = share or MEMORY_SHARE
-    if known is not None:
-        result.note("known_engine", repo=repo, name=known.name)
-        return {"like": known.name, **engine}
-    if folder is not None:
-        return {"weights": {"kind": "folder", "path": folder}, **engine}
-    result.do("commit", name=name, repo=repo)
-    return {"weights": {"kind": "hub", "repo": repo, "revision": None}, **engine}
+    return engine
 
 
 def _tensor_parallel(
@@ -209,12 +205,11 @@ def _tensor_parallel(
     auto += " takes all GPUs of the machine for each model"
     if known is not None:
         result.note("auto_known", auto=auto, cards=known.cards, name=known.name)
-    elif gpus is None:
-        result.note("auto_unseen", auto=auto)
+        return None
+    result.note("auto_unseen" if gpus is None else "auto_all", auto=auto, gpus=gpus)
+    if gpus is None:
         result.do("gpus", name=name)
-    else:
-        result.note("auto_all", auto=auto, gpus=gpus)
-    return gpus if known is None else None
+    return gpus
 
 
 def _sampling(model: Values, protocol: str, result: Imported) -> dict[str, Any]:
@@ -292,15 +287,12 @@ def _judge(asked: Values, judges: Sequence[str], result: Imported) -> str:
 
     The published judge's prompt has no licence and is not here, so the rubric is always ours.
     """
-    _note_unknown(asked.values, KNOWN_OF_A_MODEL, asked.name, result)
+    result.note_unknown(asked.values, KNOWN_OF_A_MODEL, asked.name)
     repo = asked.weights() or ITS_JUDGE
     wanted = _bare(repo.rsplit("/", 1)[-1])
-    found = [name for name in judges if wanted and _bare(name) == wanted]
-    judge = found[0] if found else judges[0]
-    if found:
-        result.note("judge", repo=repo, judge=judge)
-    else:
-        result.do("judge", repo=repo, judge=judge)
+    found = next((name for name in judges if wanted and _bare(name) == wanted), None)
+    judge = found or judges[0]
+    (result.note if found else result.do)("judge", repo=repo, judge=judge)
     both = {key: asked.whole(key, 0) for key in ("max_model_len", "max_new_tokens")}
     if any(both.values()):
         told = ", ".join(f"{key} {value}" for key, value in both.items() if value)

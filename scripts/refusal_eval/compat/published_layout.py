@@ -15,19 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refusal_eval.compat.published_cell import published_text, vote_of_verdict
-from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities, likelihoods
+from refusal_eval.compat.protocol_effects import Sample
+from refusal_eval.compat.published_cell import cell_units
 from refusal_eval.compat.published_score import PromptScore, metrics, prompt_score
 from refusal_eval.compat.recorded_folder import (
+    PARTS,
     PERCENTAGE,
     PROBABILITY,
     VOTE,
-    layout_list,
     layout_rows,
     number_of,
     numbers_of,
+    read_votes,
     row_place,
-    votes_of,
 )
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
@@ -56,7 +56,7 @@ class Folder(NamedTuple):
 
 
 def files_of(
-    prompts: Iterable[Row],
+    prompts: Sequence[Row],
     answers: Iterable[Row],
     verdicts: Iterable[Row],
     published: Iterable[Row],
@@ -70,7 +70,7 @@ def files_of(
         prompts: the split.
         answers: the cell's answers.
         verdicts: a judge's verdicts on them.
-        published: rows of `published_likelihood.response_rows`.
+        published: rows of `published_score.response_rows`.
         scores: what `published_cell` returned.
         end_mark: what stands between reasoning and answer (see `text_mark`); None for a model that does not reason.
         votes: as in `cell_units`.
@@ -78,29 +78,25 @@ def files_of(
     Raises:
         UserError: for a split of dialogues; the published code knows none.
     """
-    by_prompt: dict[str, list[Row]] = {}
+    answers = sorted(answers, key=lambda answer: answer["sample"])
+    if any(answer["turn"] != 0 for answer in answers):
+        raise UserError("dialogues have no place in the published layout")
+    units = cell_units(prompts, answers, verdicts, published, answers[-1]["sample"] + 1, votes=votes)
+    by_prompt: dict[str, list[tuple[Row, Sample]]] = {prompt["id"]: [] for prompt in prompts}
     for answer in answers:
-        if answer["turn"] != 0:
-            raise UserError("dialogues have no place in the published layout")
-        by_prompt.setdefault(answer["prompt_id"], []).append(answer)
-    judged = {(row["prompt_id"], row["sample"]): row for row in verdicts}
-    by_text = any(published_text(row) is not None for row in judged.values())
-    found = likelihoods(published)
+        name = answer["prompt_id"]
+        by_prompt[name].append((answer, units[name, 0][answer["sample"]]))
     scored = {row["prompt_id"]: row for row in scores["scores"]}
     files: dict[str, Any] = {ANSWERS: [], JUDGE_SCORES: [], SCORES: []}
     for prompt in prompts:
         name, text = prompt["id"], prompt["messages"][-1]["content"]
-        own = sorted(by_prompt.get(name, ()), key=lambda answer: answer["sample"])
-        answered = [_answer_entry(answer, found.get((name, answer["sample"], 0)), end_mark) for answer in own]
-        files[ANSWERS].append({"prompt": text, "answers": answered})
-        entries = []
-        for answer in own:
-            verdict, place = judged.get((name, answer["sample"])), (name, answer["sample"], 0)
-            said = published_text(verdict)
-            vote = vote_of_verdict(verdict, by_text) if votes is None else votes.get(place, 0.0)
-            entry = {"label": vote, "judge_outputs": [] if said is None else [said]}
-            entries.append(entry | {"prompt": text, "answer": answer["answer"]})
-        files[JUDGE_SCORES].append(entries)
+        files[ANSWERS].append({"prompt": text, "answers": [_answer_entry(*one, end_mark) for one in by_prompt[name]]})
+        said = [
+            {"label": sample.vote, "judge_outputs": [] if sample.text is None else [sample.text]}
+            | {"prompt": text, "answer": answer["answer"]}
+            for answer, sample in by_prompt[name]
+        ]
+        files[JUDGE_SCORES].append(said)
         if name in scored:
             numbers = {key: value for key, value in scored[name].items() if key not in ("prompt_id", "turn")}
             files[SCORES].append({"prompt": text, **numbers})
@@ -121,25 +117,22 @@ def read_folder(folder: Path) -> Folder:
     Raises:
         UserError: for a file that is missing or not of that layout; the message says what was expected.
     """
-    answers, judged = layout_rows(folder / ANSWERS), layout_list(folder / JUDGE_SCORES)
+    answers = layout_rows(folder / ANSWERS)
     probabilities = [
-        numbers_of(row, "answers", "answer_prob", row_place(folder / ANSWERS, number), PROBABILITY)
-        for number, row in enumerate(answers)
+        numbers_of(row, "answers", "answer_prob", row_place(folder / ANSWERS, n), PROBABILITY, "answer_probs")
+        for n, row in enumerate(answers)
     ]
-    votes = [votes_of(row, row_place(folder / JUDGE_SCORES, number)) for number, row in enumerate(judged)]
-    scores = None
+    votes, scores = read_votes(folder / JUDGE_SCORES), None
     if (folder / SCORES).is_file():
-        rows = layout_rows(folder / SCORES)
-        found = [_score(row, row_place(folder / SCORES, number)) for number, row in enumerate(rows)]
-        scores = dict(zip(_places([row["prompt"] for row in rows]), found, strict=True))
+        rows, found = layout_rows(folder / SCORES), []
+        for number, row in enumerate(rows):
+            what = f"{row_place(folder / SCORES, number)}: `{SCORE}`"
+            if SCORE not in row:
+                raise UserError(f"{what} is missing")
+            found.append(number_of(row[SCORE], what, VOTE))
+        scores = dict(zip(_places(row["prompt"] for row in rows), found, strict=True))
     shares = _metrics(folder / METRICS) if (folder / METRICS).is_file() else None
     return Folder([row["prompt"] for row in answers], probabilities, votes, scores, shares)
-
-
-def _score(row: Row, place: str) -> float:
-    if SCORE not in row:
-        raise UserError(f"{place}: `{SCORE}` is missing")
-    return number_of(row[SCORE], f"{place}: `{SCORE}`", VOTE)
 
 
 def _metrics(path: Path) -> dict[str, float]:
@@ -152,15 +145,11 @@ def _metrics(path: Path) -> dict[str, float]:
 
 def recomputed(folder: Folder) -> tuple[dict[Place, PromptScore], dict[str, float] | None]:
     """Return the scores, without those that are dropped, and the metrics, from answers and judge scores."""
-    found = []
-    for number, (prompt, given) in enumerate(zip(folder.prompts, folder.probabilities, strict=True)):
-        votes = folder.votes[number] if number < len(folder.votes) else ()
-        score = prompt_score(given, votes)
-        if score is not None:
-            found.append((prompt, score))
-    shares = metrics(score.score for _, score in found)
-    scores = dict(zip(_places([prompt for prompt, _ in found]), (score for _, score in found), strict=True))
-    return scores, None if shares is None else {name: float(value) for name, value in shares._asdict().items()}
+    votes = [*folder.votes, *[()] * len(folder.prompts)]
+    scores = [prompt_score(*one) for one in zip(folder.probabilities, votes, strict=False)]
+    places = _places(prompt for prompt, score in zip(folder.prompts, scores, strict=True) if score)
+    found = dict(zip(places, filter(None, scores), strict=True))
+    return found, metrics(score.score for score in found.values())
 
 
 def differences(folder: Folder) -> list[str]:
@@ -168,14 +157,12 @@ def differences(folder: Folder) -> list[str]:
     scores, shares = recomputed(folder)
     told = []
     for place, value in (folder.scores or {}).items():
-        prompt = place[0]
-        number = f"prompt {folder.prompts.index(prompt)}" if prompt in folder.prompts else "a prompt"
+        number = f"prompt {folder.prompts.index(place[0])}" if place[0] in folder.prompts else "a prompt"
         if place not in scores:
             told.append(f"{number} has a score, but no answer with tokens")
         elif abs(scores[place].score - value) > TOLERANCE:
             told.append(f"{number} has the score {value:.6f}; {scores[place].score:.6f} follows from its answers")
-    missing = len(set(scores) - set(folder.scores)) if folder.scores is not None else 0
-    if missing:
+    if folder.scores is not None and (missing := len(set(scores) - set(folder.scores))):
         told.append(f"{missing} prompts have answers with tokens, but no score")
     for key, share in (folder.metrics or {}).items():
         if shares is None or abs(shares.get(key, float("nan")) - share) > TOLERANCE:
@@ -193,15 +180,13 @@ def text_mark(reasoning: Mapping[str, Any] | None) -> str | None:
     return CHANNEL_ENDS[-1] if reasoning["format"] == "harmony" else str(reasoning["end"])
 
 
-def _answer_entry(answer: Row, likelihood: Probabilities | None, end_mark: str | None) -> dict[str, Any]:
-    likely = likelihood or Probabilities(NO_TOKENS, NO_TOKENS, NO_TOKENS)
+def _answer_entry(answer: Row, sample: Sample, end_mark: str | None) -> dict[str, Any]:
     reasoning, text = answer["reasoning"] or "", answer["answer"] or ""
     if end_mark is not None and text:
         # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that
         # is none. Readers part a text at its first mark; without one an answer without reasoning would be reasoning.
         reasoning = reasoning.partition(end_mark)[0] + end_mark
-    text = reasoning + text
-    return {"text": text, "thinking_prob": likely.thinking, "answer_prob": likely.answer, "cum": likely.combined}
+    return {"text": reasoning + text, **dict(zip(PARTS.values(), sample.likely, strict=True))}
 
 
 def _places(prompts: Iterable[str]) -> list[Place]:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refusal_eval.compat.published_config import Imported, words
-from refusal_eval.compat.recorded_folder import layout_list, layout_rows, row_place, votes_of
-from refusal_eval.compat.recorded_rows import samples_of
+from refusal_eval.compat.recorded_folder import read_answers, read_votes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
@@ -32,25 +31,22 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    samples, missing, judged, texts = {}, {}, [], []
+    samples, missing, judged, ends = {}, {}, [], set()
     for split in splits:
         try:
             found = split_folder(folder, split)
         except UserError as error:
             missing[split] = str(error)
             continue
-        path = found / ANSWERS
-        answers = [samples_of(row, row_place(path, number))[0] for number, row in enumerate(layout_rows(path))]
-        samples[split] = max(map(len, answers), default=0)
-        texts += [text for row in answers for text in row]
-        if (scores := found / JUDGE_SCORES).is_file():
-            for number, row in enumerate(layout_list(scores)):
-                votes_of(row, row_place(scores, number))  # what cannot be is refused now, and not by the study
+        texts = [texts for texts, _ in read_answers(found / ANSWERS)[1]]
+        samples[split] = max(map(len, texts), default=0)
+        ends |= {mark for mark in CHANNEL_ENDS if any(mark in text for own in texts for text in own)}
+        if (found / JUDGE_SCORES).is_file():
+            read_votes(found / JUDGE_SCORES)  # what cannot be is refused now, and not by the study
             judged.append(split)
     if not samples:
         raise UserError(f"{folder} holds answers to none of the splits of the config: {'; '.join(missing.values())}")
-    channel_end = next((mark for mark in CHANNEL_ENDS if any(mark in text for text in texts)), None)
-    return Results(samples, missing, judged, channel_end)
+    return Results(samples, missing, judged, next((mark for mark in CHANNEL_ENDS if mark in ends), None))
 
 
 def with_results(result: Imported, found: Results, folder: str, judges: Sequence[str]) -> None:

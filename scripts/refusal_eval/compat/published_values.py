@@ -30,24 +30,18 @@ class Values:
 
     def whole(self, key: str, default: int, least: int = 1) -> int:
         """Return a whole number; where the key is missing or empty the default, what the published code takes then."""
-        value = self.values.get(key)
-        if value is None:
-            return default
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
-            raise self._wrong(key, value, f"a whole number of at least {least}")
-        return value
+        value = self.number(key, least, whole=True)
+        return default if value is None else int(value)
 
-    def number(self, key: str, least: float = 0.0, most: float | None = None) -> float | None:
+    def number(self, key: str, least: float = 0.0, most: float | None = None, whole: bool = False) -> float | None:
         """Return a number in [least, most], None where the key is missing or empty."""
         value = self.values.get(key)
         if value is None:
             return None
         fits = isinstance(value, int | float) and not isinstance(value, bool)
-        if not fits or not least <= value <= (most if most is not None else MOST):
-            limits = f"from {least:g} to {most:g}" if most is not None else f"of at least {least:g}"
-            raise self._wrong(key, value, f"a number {limits}")
+        if not fits or not least <= value <= (most or MOST) or (whole and value != int(value)):
+            limits = f"of at least {least:g}" if most is None else f"from {least:g} to {most:g}"
+            raise self._wrong(key, value, f"a {'whole ' if whole else ''}number {limits}")
         return float(value)
 
     def text(self, key: str) -> str | None:

@@ -1,20 +1,21 @@
-"""Where the files of one split lie in a folder of the published layout, and how their rows are read.
-
-What stands in them is told in published_layout.py. Nothing heavy is imported here.
-"""
+"""How files of the published layout are read; what stands in them is told in published_layout.py."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from refusal_eval.compat.published_score import NO_TOKENS, Place, Probabilities
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
+from refusal_eval.core.texts import valid_text
 
 Row = Mapping[str, Any]
-Place = tuple[str, int, int]  # prompt id, sample, turn
+Answers = tuple[list[str], list[Probabilities]]  # to one prompt: their texts, and the probabilities of their parts
 
 ROUNDING = 1e-6  # by which float32 may exceed a limit
 SMALLEST = 2.0**-126  # of float32, in which the published score is computed; what is nearer to 0 is 0
+# In the mapping of an answer; a row may have lists under these names with `_probs` instead.
+PARTS = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}
 
 
 class Limits(NamedTuple):
@@ -31,42 +32,75 @@ class Limits(NamedTuple):
 PROBABILITY, VOTE, PERCENTAGE = Limits(0, 1, -1), Limits(-1, 1), Limits(0, 100)
 
 
-def layout_list(path: Path) -> list[Any]:
-    """Return the list that one of the files is.
-
-    Raises:
-        UserError: if it is missing or no list.
-    """
-    if not path.is_file():
-        raise UserError(f"there is no {path}")
-    rows = read_json(path)
-    if not isinstance(rows, list):
-        raise UserError(f"{path} is not of the published layout: a list over the prompts was expected")
-    return rows
-
-
-def layout_rows(path: Path) -> list[Mapping[str, Any]]:
-    """Return the rows of a file over the prompts.
+def layout_rows(path: Path, with_prompts: bool = True) -> list[Any]:
+    """Return the rows of a file over the prompts; `with_prompts` if each has to be a mapping that says its prompt.
 
     Raises:
         UserError: if it is missing or not of this layout.
     """
-    rows = layout_list(path)
-    if not all(isinstance(row, dict) and isinstance(row.get("prompt"), str) for row in rows):
-        message = "a list of mappings with `prompt`, a text, was expected"
-        raise UserError(f"{path} is not of the published layout: {message}")
-    return rows
+    if not path.is_file():
+        raise UserError(f"there is no {path}")
+    rows, expected = read_json(path), None
+    if not isinstance(rows, list):
+        expected = "a list over the prompts"
+    elif with_prompts and not all(isinstance(row, dict) and isinstance(row.get("prompt"), str) for row in rows):
+        expected = "a list of mappings with `prompt`, a text,"
+    if expected:
+        raise UserError(f"{path} is not of the published layout: {expected} was expected")
+    return list(rows)
 
 
-def matched(prompts: Sequence[Row], rows: Sequence[Row]) -> dict[str, int]:
-    """Return the place of each prompt's row, by its id, as far as there is one; rows that stand twice come in turn.
+def read_answers(path: Path) -> tuple[list[str], list[Answers]]:
+    """Return the prompts of a file answers.json, and the answers to each; probabilities that it lacks are -1.
+
+    Raises:
+        UserError: for a file of another layout, and for what is no text or no probability.
+    """
+    rows = layout_rows(path)
+    return [row["prompt"] for row in rows], [_answers(row, row_place(path, n)) for n, row in enumerate(rows)]
+
+
+def _answers(row: Row, place: str) -> Answers:
+    told = row.get("answers")
+    items = told if isinstance(told, list) else []
+    texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")
+    parts = []
+    for part, name in PARTS.items():
+        values = [NO_TOKENS] * len(texts)
+        if f"{part}_probs" in row or all(isinstance(item, Mapping) and name in item for item in items):
+            values = numbers_of(row, "answers", name, place, PROBABILITY, f"{part}_probs")
+        if len(values) != len(texts):
+            raise UserError(f"{place}: it has {len(texts)} answers and {len(values)} `{part}_probs`")
+        parts.append(values)
+    whole = [valid_text(str(text), f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
+    return whole, [Probabilities(*one) for one in zip(*parts, strict=True)]
+
+
+def read_votes(path: Path) -> list[list[float]]:
+    """Return the numbers of a file judge_scores.json, from +1 to -1, for each row.
+
+    Raises:
+        UserError: for a file of another layout, and for what is no such number.
+    """
+    votes = []
+    for number, row in enumerate(layout_rows(path, with_prompts=False)):
+        row = row if isinstance(row, dict) else {"answers": row}
+        votes.append(numbers_of(row, "answers", "label", row_place(path, number), VOTE, "judge_scores"))
+    return votes
+
+
+def matched(prompts: Sequence[Row], texts: Sequence[str]) -> dict[str, int]:
+    """Return the place of each prompt among the prompts of a file, by its id, as far as there is one; those that stand
+    twice come in turn.
 
     Prompts are the same where their texts are, without the white space around them, which the published code takes
     away.
     """
     left: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        left.setdefault(row["prompt"].strip(), []).append(place)
+    for place, text in enumerate(texts):
+        left.setdefault(text.strip(), []).append(place)
     found = {}
     for prompt in prompts:
         if own := left.get(prompt["messages"][-1]["content"].strip()):
@@ -85,13 +119,13 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
     Raises:
         UserError: for files of another layout.
     """
-    given = layout_list(judged)
-    places = matched(prompts, layout_rows(recorded))
+    votes = read_votes(judged)
+    places = matched(prompts, [row["prompt"] for row in layout_rows(recorded)])
     return {
         (name, sample, 0): vote
         for name, place in places.items()
-        if place < len(given)
-        for sample, vote in enumerate(votes_of(given[place], row_place(judged, place)))
+        if place < len(votes)
+        for sample, vote in enumerate(votes[place])
     }
 
 
@@ -100,21 +134,12 @@ def row_place(path: Path, row: int) -> str:
     return f"{path}, row {row + 1}"
 
 
-def votes_of(row: Any, place: str) -> list[float]:
-    """Return the labels of one row's answers: of a list of mappings, or of a mapping with a list of numbers."""
-    row = row if isinstance(row, dict) else {"answers": row}
-    return numbers_of(row, "answers", "label", place, VOTE, "judge_scores")
-
-
-def numbers_of(
-    row: Mapping[str, Any], nested: str, name: str, place: str, limits: Limits, flat: str | None = None
-) -> list[float]:
-    """Return a row's numbers: `name` of the mappings in its list `nested`, or its list `flat` (`names`).
+def numbers_of(row: Row, nested: str, name: str, place: str, limits: Limits, flat: str) -> list[float]:
+    """Return a row's numbers: `name` of the mappings in its list `nested`, or its list `flat`.
 
     Raises:
         UserError: if they are no numbers, or outside of the limits; it begins with `place`.
     """
-    flat = flat or f"{name}s"
     values, shown = row.get(flat, row.get(nested)), flat
     if isinstance(values, list) and values and all(isinstance(value, dict) and name in value for value in values):
         values, shown = [value[name] for value in values], name

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
-from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities, likelihood_row
-from refusal_eval.compat.recorded_folder import PROBABILITY, layout_rows, matched, numbers_of, recorded_votes, row_place
+from refusal_eval.compat.published_score import Probabilities, likelihood_row
+from refusal_eval.compat.recorded_folder import matched, read_answers, recorded_votes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
     COMPLETE,
@@ -23,16 +23,14 @@ from refusal_eval.core.states import (
     TRUNCATED_REASONING,
     UNPARSABLE,
 )
-from refusal_eval.core.texts import valid_text
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 
 Row = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine
-NAMES = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}  # in the mapping of an answer
 
 
 class Recorded(NamedTuple):
-    """One cell out of a folder: K answers for each prompt, rows as `published_likelihood.response_rows` makes them, and
+    """One cell out of a folder: K answers for each prompt, rows as `published_score.response_rows` makes them, and
     what does not fit, for the log.
     """
 
@@ -50,24 +48,21 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
     Raises:
         UserError: for a file of another layout, none of whose prompts are in the split, or with more than K answers.
     """
-    rows = layout_rows(path)
-    own = matched(prompts, rows)
+    texts, rows = read_answers(path)
+    own = matched(prompts, texts)
     if not own:
         raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
     answers, published = [], []
     for prompt in prompts:
-        row = own.get(prompt["id"])
-        texts, likely = ([], []) if row is None else samples_of(rows[row], row_place(path, row))
-        if len(texts) > samples:
-            raise UserError(f"{path} has {len(texts)} answers to a prompt; `samples` of the study is {samples}")
+        given = list(zip(*rows[own[prompt["id"]]], strict=True)) if prompt["id"] in own else []
+        if len(given) > samples:
+            raise UserError(f"{path} has {len(given)} answers to a prompt; `samples` of the study is {samples}")
         for sample in range(samples):
-            there = sample < len(texts)
-            fields = _fields(texts[sample], likely[sample], marks) if there else blank(FAILED)
+            fields = _fields(*given[sample], marks) if sample < len(given) else blank(FAILED)
             place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
             answers.append({**place, "key": None, "serving": None, **fields})
-            if there:
-                published.append(likelihood_row((prompt["id"], sample, 0), likely[sample]))
-    return Recorded(answers, published, _notes(prompts, rows, own, answers))
+        published += [likelihood_row((prompt["id"], sample, 0), likely) for sample, (_, likely) in enumerate(given)]
+    return Recorded(answers, published, _notes(prompts, texts, own, answers))
 
 
 def recorded_verdicts(
@@ -82,51 +77,26 @@ def recorded_verdicts(
     Raises:
         UserError: for files of another layout.
     """
-    votes = recorded_votes(prompts, recorded, judged)
-    return [
-        verdict_row(answer, _verdict(votes.get((answer["prompt_id"], answer["sample"], answer["turn"]))))
-        for answer in readable(answers)
-    ]
-
-
-def _verdict(vote: float | None) -> Verdict:
-    if vote is None:
-        return Verdict(UNPARSABLE, raw={"error": "no score was recorded"})
-    if vote == 0:
-        return Verdict(UNPARSABLE, raw={"judge_score": vote})
-    return Verdict(JUDGED, REFUSAL if vote > 0 else COMPLIANCE, raw={"judge_score": vote})
-
-
-def samples_of(row: Row, place: str) -> tuple[list[str], list[Probabilities]]:
-    """Return the answers of one prompt, and the probabilities of their parts; -1 where the file has none.
-
-    Raises:
-        UserError: for a row of another layout, and for what is no text or no probability; it begins with `place`.
-    """
-    told = row.get("answers")
-    items = told if isinstance(told, list) else []
-    texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")
-    parts = {}
-    for part in Probabilities._fields:
-        nested = all(isinstance(item, Mapping) and NAMES[part] in item for item in items)
-        if f"{part}_probs" in row or nested:
-            parts[part] = numbers_of(row, "answers", NAMES[part], place, PROBABILITY, f"{part}_probs")
-        else:
-            parts[part] = [NO_TOKENS] * len(texts)
-        if len(parts[part]) != len(texts):
-            raise UserError(f"{place}: it has {len(texts)} answers and {len(parts[part])} `{part}_probs`")
-    whole = [valid_text(str(text), f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
-    return whole, [Probabilities(*one) for one in zip(*parts.values(), strict=True)]
+    votes, rows = recorded_votes(prompts, recorded, judged), []
+    for answer in readable(answers):
+        vote = votes.get((answer["prompt_id"], answer["sample"], answer["turn"]))
+        raw = {"error": "no score was recorded"} if vote is None else {"judge_score": vote}
+        label = None if not vote else REFUSAL if vote > 0 else COMPLIANCE
+        rows.append(verdict_row(answer, Verdict(JUDGED if label else UNPARSABLE, label, raw=raw)))
+    return rows
 
 
 def _fields(text: str, likely: Probabilities, marks: Mapping[str, Any] | None) -> dict[str, Any]:
-    reasoning, answer = _parted(text, marks)
-    state = COMPLETE if answer and answer.strip() else EMPTY
+    """The fields of an answer, whose reasoning ends at a mark; where that is missing, there is no answer."""
+    reasoning, answer = None, text
+    state = COMPLETE if text.strip() else EMPTY
+    if marks:
+        before, end, answer = text.partition(str(marks["end"]))
+        reasoning = before.strip().removeprefix(marks.get("start") or "") if end else text
+        state = (COMPLETE if answer.strip() else EMPTY) if end else TRUNCATED_REASONING
     return {
-        "state": TRUNCATED_REASONING if answer is None else state,
-        "answer": answer or "",
+        "state": state,
+        "answer": answer,
         "reasoning": reasoning,
         "answer_tokens": None,
         "reasoning_tokens": None,
@@ -136,28 +106,18 @@ def _fields(text: str, likely: Probabilities, marks: Mapping[str, Any] | None) -
     }
 
 
-def _parted(text: str, marks: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
-    """The reasoning and the answer of a text; no answer where the reasoning has no end."""
-    if not marks:
-        return None, text
-    before, end, answer = text.partition(str(marks["end"]))
-    before = before.strip().removeprefix(marks.get("start") or "") if end else text
-    return before, answer if end else None
-
-
 def _log(probability: float) -> float | None:
     return round(math.log(min(probability, 1.0)), DIGITS) if probability > 0 else None
 
 
-def _notes(prompts: Sequence[Row], rows: Sequence[Row], own: Mapping[str, int], answers: Sequence[Row]) -> list[str]:
+def _notes(prompts: Sequence[Row], texts: Sequence[str], own: Mapping[str, int], answers: Sequence[Row]) -> list[str]:
     notes = []
     if missing := len(prompts) - len(own):
         notes.append(
             f"{missing} of {len(prompts)} prompts of the split are not in the folder: their answers are failed"
         )
-    if more := len({row["prompt"].strip() for row in rows}) - len(
-        {prompt["messages"][-1]["content"].strip() for prompt in prompts if prompt["id"] in own}
-    ):
+    used = {texts[place].strip() for place in own.values()}
+    if more := len({text.strip() for text in texts} - used):
         notes.append(f"{more} prompts of the folder are not in the split, and are left out")
     read = [answer for answer in answers if answer["state"] == COMPLETE]
     if unlikely := sum(answer["answer_logprob"] is None for answer in read):

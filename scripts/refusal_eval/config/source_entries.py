@@ -6,7 +6,7 @@ Kinds of sources of rows are in data/row_kinds.py, those of weights in weights/w
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -20,6 +20,7 @@ COMMIT_HELP = (
     "Full commit hash (40 hex digits). `null` where it is not known: `refusal-eval pin` finds it for the study's lock "
     "file."
 )
+ROWS = "rows.jsonl"  # what becomes in the cache of rows that are no single file
 # The field of an entry that holds its source, by section of the catalogue.
 PINNED = {"engines": "weights", "models": "lora", "splits": "source", "gold": "source"}
 
@@ -200,7 +201,7 @@ class RowSource(Source):
     @property
     def name(self) -> str:
         """What prompts, logs and messages call it; never an absolute path of this machine."""
-        raise NotImplementedError
+        return self.known_as
 
     @property
     def origin(self) -> str:
@@ -214,12 +215,12 @@ class RowSource(Source):
     @property
     def cached_name(self) -> str:
         """The name of the file with its rows in the cache, for a source that is fetched."""
-        raise NotImplementedError
+        return PurePosixPath(self.read_file).name if self.read_file else ROWS
 
     @property
     def read_file(self) -> str | None:
         """The file whose ending says how it is read; None where something else does."""
-        return getattr(self, "file", None)
+        return next((found for key in ("file", "path", "url") if (found := getattr(self, key, None))), None)
 
     def mistakes(self, bundled: str) -> Iterator[Mistake]:
         """Yield what is wrong with its file, and with how it is to be read.
@@ -242,7 +243,7 @@ class RowSource(Source):
         raise NotImplementedError
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
-        """Write its rows to `target`, whole or not at all (see `refusal_eval.data.row_fetching.fetch_rows`)."""
+        """Write its rows to `target`, whole or not at all (see `data.row_fetching`)."""
         raise NotImplementedError
 
 

@@ -4,38 +4,19 @@ import contextlib
 import hashlib
 import io
 import logging
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import size_text, written_whole
+from refusal_eval.core.files import written_whole
 from refusal_eval.data import network
-from refusal_eval.data.hub import FETCH_ONLINE, need_disk
+from refusal_eval.data.hub import need_disk
 
 CHUNK = 1 << 20
 PASSING = (408, 425, 429)
 TIMEOUT_SECONDS = 30.0
-
-
-def download(urls: Sequence[str], sha256: str, targets: Sequence[Path], log: logging.Logger) -> None:
-    """Write the files at `urls` to `targets`, then check the SHA-256 of all, one after the other.
-
-    The targets should lie in a scratch folder: they are there before the check. The proxies of the environment are
-    used. HF_HUB_OFFLINE, which says that this machine has no internet, holds here too.
-
-    Raises:
-        UserError: if an address can't be reached or holds no such file, the disk is full, or the checksum differs.
-    """
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise UserError(f"{urls[0]} is not in the cache, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
-    found, size = read_addresses(urls, log, targets)
-    if found != sha256:
-        what = "is not the file that was locked: its" if len(urls) == 1 else "are not the files that were locked: their"
-        raise UserError(f"{', '.join(urls)} {what} SHA-256 is {found}, expected is {sha256}")
-    log.info("%s: %s, SHA-256 as expected", ", ".join(urls), size_text(size))
 
 
 def read_addresses(
@@ -45,7 +26,8 @@ def read_addresses(
 ) -> tuple[str, int]:
     """Return SHA-256 and size in bytes of the files at `urls`, one after the other, and write them to `targets`.
 
-    Without targets nothing is kept.
+    The targets should lie in a scratch folder: nothing is checked here. Without targets nothing is kept. The proxies of
+    the environment are used.
 
     Raises:
         UserError: if there is no such file, an address cannot be reached, or the disk is full.

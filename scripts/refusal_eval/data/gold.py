@@ -1,7 +1,8 @@
 """From a source's rows to gold: answers that people labelled, and the same as answers that judges can read."""
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.errors import UserError
@@ -64,7 +65,10 @@ def make_gold(
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     gold: dict[str, dict[str, Any]] = {}
     duplicates, skipped = [], 0
-    for number, row, model, here in _each_answer(rows, columns, answers):
+    of_models: list[tuple[str | None, Columns]] = [
+        (model, {**columns, **own, "answering_model": None}) for model, own in (answers or {}).items()
+    ]
+    for (number, row), (model, here) in itertools.product(enumerate(rows, 1), of_models or [(None, columns)]):
         place = f"{name}, row {number}"
         given = _label_text(row.get(str(here["label"])))
         if given in left_out:
@@ -99,17 +103,6 @@ def make_gold(
     return list(gold.values()), notes
 
 
-def _each_answer(
-    rows: Sequence[Row], columns: Columns, answers: Mapping[str, Mapping[str, str]] | None
-) -> Iterator[tuple[int, Row, str | None, Columns]]:
-    """Yield the number of each row (from 1), the row, the answering model and the columns of its answer."""
-    for number, row in enumerate(rows, 1):
-        if not answers:
-            yield number, row, None, columns
-        for model, own in (answers or {}).items():
-            yield number, row, model, {**columns, **own, "answering_model": None}
-
-
 def _gold_row(row: Row, columns: Columns, model: str | None, place: str) -> dict[str, Any]:
     """What people read: messages, answer and answering model, with their id; and how much the row counts."""
     messages = messages_of(row, columns, place)
@@ -138,7 +131,7 @@ def _weight(value: Any, place: str) -> float:
 
 def _expectation(value: str | None, expectations: Mapping[str, str], place: str) -> str | None:
     if value is None or value in (expectations or EXPECTATIONS):
-        return expectations.get(value, value) if value is not None else None
+        return value and expectations.get(value, value)
     if expectations:
         known = _listed(sorted(expectations))
         raise UserError(f"{place} expects `{value[:80]}`, which `expectations` does not map (it maps: {known})")

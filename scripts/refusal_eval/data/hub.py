@@ -310,23 +310,22 @@ def need_disk(wanted: int, free: int, folder: str, what: str) -> None:
 
 
 def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile]) -> None:
+    """Check a copy. A damaged file is removed, and the blob behind its link, so that the next attempt downloads it;
+    never what lies elsewhere."""
+    home = place.folder.resolve()
     for name, file in sorted(wanted.items()):
         path = folder / name
-        if not is_whole(path, file):
-            outside = path.exists() and not _remove(place, path)
-            by = "the hub lists" if place.locked is None else "the lock file says"
-            advice = f"; it lies outside of {place.folder}, so remove it yourself" if outside else " and was removed"
-            raise UserError(f"{place}: {name} came damaged (not what {by}){advice}; run again to fetch it anew")
-
-
-def _remove(place: Repository, path: Path) -> bool:
-    """Remove a copy and the blob behind its link, so that the next attempt downloads it; never what lies elsewhere."""
-    link, blob = path.parent.resolve() / path.name, path.resolve()
-    if not (link.is_relative_to(place.folder.resolve()) and blob.is_relative_to(place.folder.resolve())):
-        return False
-    blob.unlink()
-    link.unlink(missing_ok=True)
-    return True
+        if is_whole(path, file):
+            continue
+        link, blob = path.parent.resolve() / path.name, path.resolve()
+        if path.exists() and not (link.is_relative_to(home) and blob.is_relative_to(home)):
+            advice = f"; it lies outside of {place.folder}, so remove it yourself"
+        else:
+            advice = " and was removed"
+            for part in (blob, link) if path.exists() else ():
+                part.unlink(missing_ok=True)
+        by = "the hub lists" if place.locked is None else "the lock file says"
+        raise UserError(f"{place}: {name} came damaged (not what {by}){advice}; run again to fetch it anew")
 
 
 def is_whole(path: Path, file: RemoteFile) -> bool:

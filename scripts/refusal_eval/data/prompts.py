@@ -178,12 +178,14 @@ def _prompts(
             raise UserError(f"{place}: has one turn, and `scored: after_first` counts only later ones")
         yield prompt | {"dialogue": True}
         return
-    questions = _separate_questions(script)
-    for turn, messages in questions.items():
+    first, *later = [place for place, message in enumerate(script) if message["role"] == "user"]
+    for turn, place_of_turn in enumerate(later, 1):
+        # What stands before the second user turn (a system message, the first turn and its reply), then its own turn.
+        messages = [*script[: later[0]], script[place_of_turn]]
         question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
         # Without a given reply the first turn has to be asked before.
-        yield prompt | question | ({"dialogue": True} if messages[-2]["role"] == "user" else {})
-    if not questions:
+        yield prompt | question | ({"dialogue": True} if later[0] == first + 1 else {})
+    if not later:
         yield prompt
 
 
@@ -217,13 +219,10 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
 
 def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
     """Return the texts of the turns' columns without the empty cells at the end."""
-    filled = [number for number, column in enumerate(columns) if not _is_empty(row.get(column))]
+    cells = [row.get(column) for column in columns]
+    filled = [number for number, cell in enumerate(cells) if cell is not None and str(cell).strip()]
     wanted = columns[: filled[-1] + 1] if filled else columns[:1]
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _told(prompt: Prompt) -> str:
@@ -250,13 +249,3 @@ def _check_script(messages: Sequence[Message], place: str) -> None:
             raise UserError(f"{here} is a reply that follows {follows}; each turn of the user has one reply or none")
         if role == "assistant" and not message["content"].strip():
             raise UserError(f"{here} is an empty reply; leave the message out, and the model gives the reply itself")
-
-
-def _separate_questions(script: Sequence[Message]) -> dict[int, list[Message]]:
-    """Return a conversation for each user turn after the first, by the number of user turns before it in the script.
-
-    Each holds what stands before the second user turn (a system message, the first turn and its reply, as far as they
-    are there) and then its own turn. There is none for a script with one turn.
-    """
-    places = [place for place, message in enumerate(script) if message["role"] == "user"]
-    return {turn: [*script[: places[1]], script[place]] for turn, place in enumerate(places) if turn > 0}

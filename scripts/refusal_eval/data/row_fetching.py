@@ -1,56 +1,38 @@
-"""Rows of a hub, wheel or url source, fetched once at a locked revision; what follows works offline."""
+"""Rows of a data set on the hub, or of files at an address, fetched once at a locked revision."""
+
+from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, sha256_of_file, written_whole
+from refusal_eval.core.files import canonical_json, sha256_of_file, size_text, written_whole
 from refusal_eval.core.hints import nearest
 from refusal_eval.data import hub, network
-from refusal_eval.data.addresses import download
+from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.hub_card import check_card, check_listed
 from refusal_eval.data.rows import plain_value, read_rows
-from refusal_eval.study.row_sources import PART, addresses_of, row_source
+from refusal_eval.study.row_sources import PART, addresses_of
+
+if TYPE_CHECKING:
+    import logging
+
+    from refusal_eval.data.row_kinds import HubRows, UrlRows
 
 
-def fetch_rows(
-    source: Mapping[str, Any],
-    target: str | Path,
-    cache: str,
-    log: logging.Logger,
-    locked: Mapping[str, hub.RemoteFile] | None = None,
-) -> None:
-    """Write the rows of a source to `target`, whole or not at all.
-
-    Args:
-        source: a source of the config that is fetched.
-        target: the file to write.
-        cache: the cache folder; copies of hub repositories go to `hub/` below it.
-        locked: what the study's lock file lists of the repository.
+def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -> None:
+    """Write a split of a repository as JSONL (numbered classes by their names), or one file of it as it is.
 
     Raises:
         UserError: with what is wrong and what to do.
     """
-    row_source(source).fetch(target, cache, log, locked)
-
-
-def fetch_from_hub(
-    source: Mapping[str, Any],
-    target: str | Path,
-    cache: str,
-    log: logging.Logger,
-    locked: Mapping[str, hub.RemoteFile] | None,
-) -> None:
-    """Write a split of a repository as JSONL (numbered classes by their names), or one file of it as it is."""
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, locked)
-    if source.get("file"):
-        _take_file(place, source["file"], source.get("sha256"), target)
+    if source.file:
+        _take_file(place, source.file, source.sha256, target)
         return
     files = hub.list_files(place)
     folder = hub.snapshot(place, None, files)
@@ -58,22 +40,37 @@ def fetch_from_hub(
     listed = files if files is not None else hub.names_below(folder)
     with written_whole(target) as handle:
         count = 0
-        for row in _hub_rows(folder, listed, source, cache):
+        for row in _hub_rows(folder, listed, source, place):
             count += 1
             handle.write(canonical_json(row) + "\n")
         if not count:
-            raise UserError(f"{place}: split `{source['split']}` holds no rows")
-    log.info("%s: %d rows of split `%s`", place, count, source["split"])
+            raise UserError(f"{place}: split `{source.split}` holds no rows")
+    place.log.info("%s: %d rows of split `%s`", place, count, source.split)
 
 
-def take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger) -> None:
-    """Write the file at an address as it is; of several the rows, each with the part of the address it comes from."""
-    urls = addresses_of(source["url"])
+def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
+    """Write the file at an address as it is; of several the rows, each with the part of the address it comes from.
+
+    Raises:
+        UserError: with what is wrong and what to do.
+    """
+    urls = addresses_of(source.url)
+    first, *_ = urls.values()
+    # Its usual meaning, that this machine has no internet, holds here too.
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise UserError(f"{first} is not in the cache, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the cache a file is complete: only what was checked may come to its place.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
-        download(list(urls.values()), source["sha256"], list(files.values()), log)
+        shown = ", ".join(urls.values())
+        found, size = read_addresses(list(urls.values()), log, list(files.values()))
+        if found != source.sha256:
+            what = "is not the file that was locked: its"
+            if len(urls) > 1:
+                what = "are not the files that were locked: their"
+            raise UserError(f"{shown} {what} SHA-256 is {found}, expected is {source.sha256}")
+        log.info("%s: %s, SHA-256 as expected", shown, size_text(size))
         if len(urls) == 1:
             (file,) = files.values()
             os.replace(file, target)
@@ -105,67 +102,62 @@ def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str
     place.log.info("%s: took %s, SHA-256 %s%s", place, file, found, " as expected" if sha256 else "")
 
 
-def _hub_rows(folder: Path, listed: Collection[str], source: Mapping[str, Any], cache: str) -> Iterator[dict[str, Any]]:
+def _hub_rows(
+    folder: Path, listed: Collection[str], source: HubRows, place: hub.Repository
+) -> Iterator[dict[str, Any]]:
     # Loading a local folder needs no network; these keep the library from asking all the same.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
     import datasets
 
     datasets.disable_progress_bars()
-    with _told_as_of(source):
-        check_card(folder, _shown(source))
-        config, split = _config_and_split(folder, source)
+    with _told_as_of(place):
+        check_card(folder, str(place))
+        config, split = _config_and_split(folder, source, place)
     # The library's own copy (Arrow) is of no use once the rows are written.
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".datasets-") as scratch:
-        with _told_as_of(source):
+    with tempfile.TemporaryDirectory(dir=place.cache, prefix=".datasets-") as scratch:
+        with _told_as_of(place):
             builder = datasets.load_dataset_builder(str(folder), name=config, cache_dir=scratch)
             files = builder.config.data_files or {}
-            check_listed((file for some in files.values() for file in some), folder, listed, _shown(source))
+            check_listed((file for some in files.values() for file in some), folder, listed, str(place))
             # The files were checked; sizes in a data set's card are often out of date.
             builder.download_and_prepare(verification_mode="no_checks")
             data = builder.as_dataset(split=split)
-        classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
+        classes = {name: of.names for name, of in data.features.items() if isinstance(of, datasets.ClassLabel)}
         # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
         for batch in data.with_format("arrow").iter(batch_size=1000):
             for row in batch.to_pylist():
                 plain = plain_value(row)
-                yield {name: _class_name(value, classes.get(name)) for name, value in plain.items()}
+                for name, names in classes.items():
+                    if isinstance(number := plain.get(name), int) and 0 <= number < len(names):
+                        plain[name] = names[number]
+                yield plain
 
 
 @contextlib.contextmanager
-def _told_as_of(source: Mapping[str, Any]) -> Iterator[None]:
+def _told_as_of(place: hub.Repository) -> Iterator[None]:
     """Tell whatever the library says about a data set's files as a mistake in them; it knows dozens of formats."""
     try:
         yield
     except (UserError, MemoryError):
         raise
     except Exception as error:
-        raise UserError(f"{_shown(source)}: cannot be read: {network.first_line(error)}") from error
+        raise UserError(f"{place}: cannot be read: {network.first_line(error)}") from error
 
 
-def _class_name(value: Any, feature: Any) -> Any:
-    if feature is None or not isinstance(value, int) or not 0 <= value < len(feature.names):
-        return value
-    return feature.names[value]
-
-
-def _config_and_split(folder: Path, source: Mapping[str, Any]) -> tuple[str | None, str]:
+def _config_and_split(folder: Path, source: HubRows, place: hub.Repository) -> tuple[str | None, str]:
     import datasets
 
-    config, split = source.get("config"), source["split"]
+    config, split = source.config, str(source.split)
     configs = datasets.get_dataset_config_names(str(folder))
     if config is not None and config not in configs:
-        raise UserError(f"{_shown(source)}: there is no configuration `{config}`{nearest(config, configs)}")
+        raise UserError(f"{place}: there is no configuration `{config}`{nearest(config, configs)}")
     if config is None and len(configs) > 1:
         config = datasets.get_dataset_default_config_name(str(folder))
         if config is None:
-            raise UserError(f"{_shown(source)}: name one of its configurations in `config`{nearest('', configs)}")
+            raise UserError(f"{place}: name one of its configurations in `config`{nearest('', configs)}")
     splits = datasets.get_dataset_split_names(str(folder), config_name=config)
     # `test[:100]` and `train+test` are the library's own language: it checks them itself.
     if split not in splits and not set(split) & set("[+"):
-        raise UserError(f"{_shown(source)}: there is no split `{split}`{nearest(split, splits)}")
+        raise UserError(f"{place}: there is no split `{split}`{nearest(split, splits)}")
     return config, split
-
-
-def _shown(source: Mapping[str, Any]) -> str:
-    return f"data set {source['repo']} at {source['revision'][:12]}"

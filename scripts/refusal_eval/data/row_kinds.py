@@ -26,12 +26,11 @@ from refusal_eval.config.shapes import (
     Version,
     Whole,
 )
-from refusal_eval.config.source_entries import AtPath, InWheel, OnHub, RowSource
+from refusal_eval.config.source_entries import ROWS, AtPath, InWheel, OnHub, RowSource
 from refusal_eval.config.yaml_source import readable_path
 from refusal_eval.core.hints import nearest
 from refusal_eval.study.row_sources import addresses_of
 
-MADE = "rows.jsonl"  # what becomes of rows that are no single file
 SKIP_LINES = "Lines before a CSV's header that are not data."
 ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
@@ -78,11 +77,6 @@ class HubRows(OnHub, RowSource):
         """The repository, and the file of it."""
         return f"{self.repo}/{self.file}" if self.file else self.repo
 
-    @property
-    def cached_name(self) -> str:
-        """The file's own name; a split becomes JSONL."""
-        return PurePosixPath(self.file).name if self.file else MADE
-
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
         """Return the repository, what of it, and its commit."""
         place = self.file or " ".join(filter(None, (self.config, self.split)))
@@ -90,9 +84,10 @@ class HubRows(OnHub, RowSource):
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write a split as JSONL, or the file as it is."""
+        from refusal_eval.data.hub import Repository
         from refusal_eval.data.row_fetching import fetch_from_hub
 
-        fetch_from_hub(self.model_dump(), target, cache, log, locked)
+        fetch_from_hub(self, Repository("dataset", self.repo, str(self.revision), cache, log, locked), target)
 
 
 class UrlRows(RowSource):
@@ -124,22 +119,12 @@ class UrlRows(RowSource):
         return self
 
     @property
-    def name(self) -> str:
-        """The address."""
-        return self.url
-
-    @property
     def origin(self) -> str:
         """The folder of the address."""
         return f"url {PurePosixPath(self.url).parent}"
 
     @property
     def known_as(self) -> str:
-        """The address."""
-        return self.url
-
-    @property
-    def read_file(self) -> str | None:
         """The address."""
         return self.url
 
@@ -155,13 +140,13 @@ class UrlRows(RowSource):
     @property
     def cached_name(self) -> str:
         """The file's own name; several are put together as JSONL."""
-        return MADE if len(addresses_of(self.url)) > 1 else PurePosixPath(self.url).name
+        return ROWS if len(addresses_of(self.url)) > 1 else super().cached_name
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write the file as it is; of several the rows."""
         from refusal_eval.data.row_fetching import take_addresses
 
-        take_addresses(self.model_dump(), Path(target), log)
+        take_addresses(self, Path(target), log)
 
 
 class FileRows(AtPath, RowSource):
@@ -181,11 +166,6 @@ class FileRows(AtPath, RowSource):
     def origin(self) -> str:
         """The folder."""
         return f"file {PurePosixPath(self.path).parent}"
-
-    @property
-    def read_file(self) -> str | None:
-        """The path."""
-        return self.path
 
     def local_path(self, bundled: str) -> str:
         """Return the path."""
@@ -248,11 +228,6 @@ class WheelRows(InWheel, RowSource):
     def name(self) -> str:
         """The package, its version and the file."""
         return f"{self.package}=={self.version}/{self.file}"
-
-    @property
-    def cached_name(self) -> str:
-        """The file's own name."""
-        return PurePosixPath(self.file).name
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write the file as it is."""

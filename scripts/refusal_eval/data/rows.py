@@ -206,13 +206,6 @@ def cell_text(row: Row, column: str | None, place: str) -> str | None:
 
 def kind_of(value: Any) -> str:
     """Return how JSON calls the type of a value, with its article ("a list", "null")."""
-    kinds = {
-        list: "a list",
-        str: "a string",
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        type(None): "null",
-        dict: "an object",
-    }
+    kinds = {list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+    kinds |= {type(None): "null", dict: "an object"}
     return kinds.get(type(value), type(value).__name__)

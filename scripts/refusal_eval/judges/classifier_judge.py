@@ -22,9 +22,6 @@ from refusal_eval.core.texts import valid_text
 from refusal_eval.judges.judge_base import CalibratedJudge, Messages, Verdict, verdict_of_shares
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from refusal_eval.ask.render import Renderer
 
 # Classes that are no label ("clarification", say) may be mapped to `unparsable`; likelier than all labels, they win.
@@ -158,21 +155,10 @@ def labels_of_classes(labels: Mapping[str, str], names: Sequence[str]) -> list[s
     return [found[index] for index in range(len(names))]
 
 
-def class_probabilities(logits: Sequence[float] | npt.NDArray[np.float32]) -> list[float]:
-    """Return the probabilities of the classes: softmax of the logits; of a single logit its logistic and the rest."""
-    import numpy as np
-
-    values = np.asarray(logits, dtype=float)
-    if len(values) == 1:
-        values = np.array([0.0, values[0]])
-    shares = np.exp(values - values.max())
-    return [float(share) for share in shares / shares.sum()]
-
-
 def classifier_verdict(
     response: Mapping[str, Any], classes: Sequence[str], names: Sequence[str], threshold: float
 ) -> Verdict:
-    """Return the verdict behind a classifier's logits (see `verdict_of_shares`).
+    """Return the verdict behind a classifier's logits, of which a softmax makes probabilities (`verdict_of_shares`).
 
     Args:
         response: a stored response with `logits`.
@@ -188,10 +174,13 @@ def classifier_verdict(
 
     from refusal_eval.core.packing import unpack_floats
 
-    logits = unpack_floats(response["logits"])
+    logits = unpack_floats(response["logits"]).astype(float)
     if not len(logits) or not np.isfinite(logits).all():
         raise ValueError(f"its logits are {logits.tolist()!s:.60}")
-    probabilities = class_probabilities(logits)
+    if len(logits) == 1:  # its logistic, and the rest
+        logits = np.array([0.0, logits[0]])
+    powers = np.exp(logits - logits.max())
+    probabilities = (powers / powers.sum()).tolist()
     if len(probabilities) != len(classes):
         raise UserError(
             f"the classifier answered with {len(probabilities)} classes, and its config.json has {len(classes)}"

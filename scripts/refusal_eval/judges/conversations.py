@@ -1,7 +1,8 @@
-"""What a judge reads: each answer with the conversation that it answers, the model's own earlier replies included."""
+"""What a judge reads: each answer with the conversation that it answers, the model's own earlier replies included; of
+an answer that is too long for it, head and tail."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from refusal_eval.judges.judge_base import readable
@@ -31,3 +32,41 @@ def read_conversations(prompts: Iterable[Row], answers: Iterable[Row]) -> Iterat
         turn = answer["turn"]
         replies = earlier_replies(samples[answer["prompt_id"], answer["sample"]], turn)
         yield answer, conversation(prompt_of[answer["prompt_id"]], turn, replies)
+
+
+def fitted(token_ids_of: Callable[[str], list[int]], answer: str, room: int) -> tuple[list[int], int] | None:
+    """Return the prompt about an answer, or about as much of its head and tail as fits; and how much was cut.
+
+    An answer that is too long for a judge is cut itself, never the rubric.
+
+    The gap is marked in the text with the number of characters that it holds. An answer is cut in halves of equal
+    length, because a refusal stands at the head and a change of mind at the tail.
+
+    Args:
+        token_ids_of: makes the prompt from an answer's text.
+        answer: the answer.
+        room: the most tokens of the prompt.
+
+    Returns:
+        The prompt and the number of characters that were left out; None where the prompt does not even fit without any
+        of the answer.
+    """
+    token_ids = token_ids_of(answer)
+    if len(token_ids) <= room:
+        return token_ids, 0
+    low, high = 0, len(answer)  # `low` characters fit (once tried), `high` do not
+    best = None
+    while low <= high:
+        kept = (low + high) // 2
+        token_ids = token_ids_of(with_gap(answer, kept))
+        if len(token_ids) <= room:
+            best, low = (token_ids, len(answer) - kept), kept + 1
+        else:
+            high = kept - 1
+    return best
+
+
+def with_gap(answer: str, kept: int) -> str:
+    """Return the first and the last half of `kept` characters of an answer, and between them what is missing."""
+    head, tail = answer[: (kept + 1) // 2], answer[len(answer) - kept // 2 :]
+    return f"{head}\n[... {len(answer) - kept} characters are left out here ...]\n{tail}"

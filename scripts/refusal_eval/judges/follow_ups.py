@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from refusal_eval.ask.turns import Following
 
 Response = Mapping[str, Any]
-FIRST_WITH_RETRIES = "reasoned"  # request files of before 2026-11-24 name no kind
 
 
 def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:
@@ -55,9 +54,8 @@ class Retries:
         self._count, self._length = int(file.retries["count"]), int(file.retries["max_model_len"])
         self._reader = AnswerReader(tokenizer_folder, file.retries["reasoning"], file.retries["trust_remote_code"])
 
-        self._judge: type[EngineJudge] = JUDGES.get(  # type: ignore[assignment]
-            file.retries.get("kind", FIRST_WITH_RETRIES)
-        )
+        kind = file.retries.get("kind", "reasoned")  # request files of before 2026-11-24 name none
+        self._judge: type[EngineJudge] = JUDGES.get(kind)  # type: ignore[assignment]
 
     def left(self, request: Request) -> int:
         """Return 1: a vote is expected to be readable."""

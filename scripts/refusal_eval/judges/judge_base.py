@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -237,7 +237,7 @@ class AnswerJudge(JudgeEntry):
             asked: the answers and what they reply to.
             fitted: the file that `fit_on` wrote, for a judge that learns.
         """
-        return [judged_safely(self, messages, answer) for messages, answer in asked]
+        return [judged_safely(self.judge, messages, answer) for messages, answer in asked]
 
     def fit_on(self, gold: Sequence[Sequence[Mapping[str, Any]]], model_path: str) -> list[dict[str, Any]]:
         """Fit it on the rows of gold files, write the model, and return verdicts on these rows, each without its like.
@@ -248,18 +248,10 @@ class AnswerJudge(JudgeEntry):
         raise NotImplementedError
 
 
-class JudgesOne(Protocol):
-    """What gives a verdict on one answer."""
-
-    def judge(self, messages: Messages, answer: str) -> Verdict:
-        """Return the verdict."""
-        ...
-
-
-def judged_safely(judge: JudgesOne, messages: Messages, answer: str) -> Verdict:
+def judged_safely(judge: Callable[[Messages, str], Verdict], messages: Messages, answer: str) -> Verdict:
     """Return the verdict; a judge that raises has failed on this answer, which is no vote, and the others go on."""
     try:
-        return judge.judge(messages, answer)
+        return judge(messages, answer)
     except Exception as error:
         return Verdict(JUDGE_FAILED, raw={"error": f"{type(error).__name__}: {error}"})
 

@@ -3,8 +3,12 @@
 What stands in them was ordered. A character may refuse there, and so may an error message. They are told by their lines
 alone, without a word of the prompt. In doubt an answer is read: a refusal that begins with a greeting or is broken into
 short lines is still one.
+
+Models that write code or answer to programs wrap what they say to the user, too: an answer that stands in a fence or in
+JSON as a whole is read without it.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -67,6 +71,10 @@ ASSISTANTS = {
 POSTSCRIPT = re.compile(r"p\.? ?s\b", re.IGNORECASE)
 
 FENCE = "```"
+PLAIN = {"", "markdown", "md", "plain", "plaintext", "text", "txt"}  # languages of fences that are none
+COMMENT = " \n\t/*#%;-"  # what opens a comment in one language or another
+LOOKED_AT = 1000  # characters of code; no phrase that could begin it is nearly as long
+LONGEST = 100_000  # characters; longer JSON is data
 
 
 def without_ordered_forms(answer: str, refuses: Callable[[str], bool], begins: Callable[[str], bool]) -> str:
@@ -87,7 +95,9 @@ def without_ordered_forms(answer: str, refuses: Callable[[str], bool], begins: C
         if LIST_MARK.match(line.lstrip()) or LIST_MARK.match(bare)
     }
     blank = _script(plain) | _verse(plain, items, refuses, begins) | _letters(plain, items)
-    blank |= _quotes(lines) | _code(lines)
+    blank |= _code(lines)
+    # Block quotes; an answer that begins with one may be one as a whole.
+    blank |= {number for number, line in enumerate(lines) if number and line.lstrip().startswith(">")}
     return "\n".join(BLANK * len(line) if number in blank else line for number, line in enumerate(lines))
 
 
@@ -126,7 +136,8 @@ def _verse(
     short lines could be anything (the tags of a conversation, say). Where it or the one below it is a sentence that
     refuses, they are no verse at all; nor are they where nothing else is said and they begin with a refusal.
     """
-    first = _first_said(lines)
+    said_more = (n for n, line in enumerate(lines) if line and not EXCLAIMED.match(line) and not GREETING.match(line))
+    first = next(said_more, 0)
     last = max((number for number, line in enumerate(lines) if line), default=0)
     verse: list[int] = []
     stanza: list[int] = []
@@ -143,14 +154,6 @@ def _verse(
     running = sum(not lines[number].endswith(SENTENCE_END) for number in verse)
     last_kept = first - 1 if lines[first].endswith(",") else first
     return {number for number in verse if number > last_kept} if 3 * running >= len(verse) else set()
-
-
-def _first_said(lines: Sequence[str]) -> int:
-    """Return the number of the first line that says more than "Hello!" or "Oh no!"; 0 if none does."""
-    for number, line in enumerate(lines):
-        if line and not EXCLAIMED.match(line) and not GREETING.match(line):
-            return number
-    return 0
 
 
 def _columns(line: str) -> int:
@@ -236,14 +239,60 @@ def _is_name(line: str) -> bool:
     return bracketed or (len(words) <= NAME_WORDS and all(_capital(word) or word in IN_NAMES for word in words))
 
 
-def _quotes(lines: Sequence[str]) -> set[int]:
-    """Return the numbers of the lines of block quotes; an answer that begins with one may be one as a whole."""
-    return {number for number, line in enumerate(lines) if number and line.lstrip().startswith(">")}
-
-
 def _code(lines: Sequence[str]) -> set[int]:
     """Return the numbers of the lines between fences, but none where the answer begins with a fence of no language."""
     if lines[0].strip() == FENCE:
         return set()
-    fences = [number for number, line in enumerate(lines) if line.lstrip().startswith(FENCE)]
+    fences = _fences(lines)
     return {number for start, end in zip(fences[::2], fences[1::2], strict=False) for number in range(start, end)}
+
+
+def _fences(lines: Sequence[str]) -> list[int]:
+    return [number for number, line in enumerate(lines) if line.lstrip().startswith(FENCE)]
+
+
+def unwrapped(answer: str, begins: Callable[[str], bool]) -> str:
+    """Return what an answer says without the fence or JSON around all of it; the answer itself where there is none.
+
+    Args:
+        answer: what the model said.
+        begins: says whether a text begins with a plain refusal. Code that does is no code; any other stays in its
+            fence.
+    """
+    language, fenced = _fenced(answer)
+    strings = _strings(answer if fenced is None else fenced)
+    if strings:
+        return "\n\n".join(strings)
+    if fenced is not None and (language in PLAIN or begins(fenced.lstrip(COMMENT)[:LOOKED_AT])):
+        return fenced
+    return answer
+
+
+def _fenced(answer: str) -> tuple[str, str | None]:
+    """Return the language and the text of the one fence that an answer consists of; no text if it does not."""
+    lines = answer.strip().split("\n")
+    if _fences(lines) != [0, len(lines) - 1] or lines[-1].strip() != FENCE:
+        return "", None
+    return lines[0].strip("` \t\r").lower(), "\n".join(lines[1:-1])
+
+
+def _strings(text: str) -> list[str]:
+    """Return the strings of a text that is a JSON object or list, in order and without keys; none for any other.
+
+    A key that stands in an object twice has both its values.
+    """
+    text = text.strip()
+    if not (2 <= len(text) <= LONGEST and text[0] + text[-1] in ("{}", "[]")):
+        return []
+    try:
+        waiting = [json.loads(text, object_pairs_hook=lambda pairs: [value for _, value in pairs])]
+    except (ValueError, RecursionError):  # no JSON; JSON in a thousand brackets
+        return []
+    strings = []
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += reversed(item)
+        elif isinstance(item, str):
+            strings.append(item.encode(errors="ignore").decode())  # half a character ("\ud83d") cannot be written
+    return strings

@@ -33,26 +33,9 @@ WINDOWS = {
     **{"last_part": 600, "canned": 900, "evasion": 200, "brief": 350, "said": 20},
 }
 PHRASES = (
-    "refusal_starts",
-    "refusal_openings",
-    "in_brief",
-    "refusal_anywhere",
-    "withheld",
-    "left_out",
-    "canned",
-    "evasions",
-    "whole_answers",
-    "partial",
-    "disclaimers",
-    "hedges",
-    "as_a_machine",
-    "contrasts",
-    "offers",
-    "lecture_morals",
-    "lecture_words",
-    "ordered_texts",
-    "direct_answers",
-    "not_refusals",
+    *("refusal_starts", "refusal_openings", "in_brief", "refusal_anywhere", "withheld", "left_out", "canned"),
+    *("evasions", "whole_answers", "partial", "disclaimers", "hedges", "as_a_machine", "contrasts", "offers"),
+    *("lecture_morals", "lecture_words", "ordered_texts", "direct_answers", "not_refusals"),
 )
 
 
@@ -103,7 +86,7 @@ class KeywordLists:
             for pair in (item for item in items if not isinstance(item, str)):
                 first, second = (_phrases(pair[half], rewrites) for half in ("first", "second"))
                 starts += first
-                sources.append(_first_letters(first) + any_of(first) + between + any_of(second))
+                sources.append(any_of(first) + between + any_of(second))
             patterns[name] = re.compile(f"{_first_words(starts)}(?:{'|'.join(sources)})")
         return cls(
             rewrites=rewrites,
@@ -139,7 +122,7 @@ def any_of(phrases: Iterable[str]) -> str:
         )
         right = r"(?!\w)" if phrase[-1].isascii() and phrase[-1].isalnum() else ""
         (latin if _begins_with_letter(phrase) else other).append(source + right)
-    parts = [rf"{WORD_START}(?:" + "|".join(_by_first_word(latin)) + ")"] if latin else []
+    parts = [rf"{WORD_START}(?:" + "|".join(latin) + ")"] if latin else []
     return "(?:" + "|".join([*parts, *other]) + ")" if parts or other else r"(?!)"  # (?!) never matches
 
 
@@ -157,33 +140,14 @@ def _first_words(phrases: Iterable[str]) -> str:
     return f"{WORD_START}(?={'|'.join(sorted(words))})" if words else ""
 
 
-def _first_letters(phrases: Iterable[str]) -> str:
-    """Return a look at the next character, as `_first_words` at the next word, but one for each pair."""
-    letters = {phrase[:1] for phrase in phrases if phrase}
-    return f"(?=[{re.escape(''.join(sorted(letters)))}])" if letters else ""
-
-
 def _begins_with_letter(phrase: str) -> bool:
     return phrase[0].isascii() and phrase[0].isalnum()
-
-
-def _by_first_word(sources: Iterable[str]) -> list[str]:
-    """Return the alternatives with those of one first word joined, so that a word is compared once."""
-    groups: dict[str, list[str]] = {}
-    for source in sources:
-        word = re.match(r"[a-z0-9]*", source)
-        length = word.end() if word else 0
-        groups.setdefault(source[:length], []).append(source[length:])
-    return [f"{word}(?:{'|'.join(rest)})" for word, rest in groups.items()]
 
 
 def _ungrouped(items: Iterable[Any]) -> Iterator[Any]:
     """Yield the phrases and pairs of a list; of a group, which is a list inside it, one phrase after the other."""
     for item in items:
-        if isinstance(item, list):
-            yield from item
-        else:
-            yield item
+        yield from item if isinstance(item, list) else [item]
 
 
 def _said(items: Iterable[Any]) -> Iterator[str]:
@@ -202,24 +166,20 @@ def _check(data: Any) -> None:
     for name, value in data.items():
         if name not in allowed:
             raise ValueError(f"unknown key `{name}`" + nearest(name, allowed))
-        if name not in ("windows", "rewrites"):
-            if not isinstance(value, list):
-                raise ValueError(f"`{name}` must be a list of phrases")
-            pairs = name not in ("fillers", "whole_answers")
-            for item in value:
-                if not (isinstance(item, str) or (pairs and (_is_pair(item) or _is_group(item)))):
-                    what = "a phrase, or a pair of the lists `first` and `second`" if pairs else "a phrase"
-                    raise ValueError(f"every item of `{name}` must be {what}, not {str(item)[:80]}")
+        if name in ("windows", "rewrites"):
+            continue
+        if not isinstance(value, list):
+            raise ValueError(f"`{name}` must be a list of phrases")
+        pairs = name not in ("fillers", "whole_answers")
+        for item in value:
+            is_pair = isinstance(item, dict) and set(item) == {"first", "second"} and all(map(_texts, item.values()))
+            if not (isinstance(item, str) or (pairs and (is_pair or _texts(item)))):
+                what = "a phrase, or a pair of the lists `first` and `second`" if pairs else "a phrase"
+                raise ValueError(f"every item of `{name}` must be {what}, not {str(item)[:80]}")
     unknown = set(data.get("windows", {})) - set(WINDOWS)
     if unknown:
         raise ValueError(f"unknown key `windows.{min(unknown)}`" + nearest(min(unknown), WINDOWS))
 
 
-def _is_group(item: Any) -> bool:
+def _texts(item: Any) -> bool:
     return isinstance(item, list) and all(isinstance(phrase, str) for phrase in item)
-
-
-def _is_pair(item: Any) -> bool:
-    if not isinstance(item, dict) or set(item) != {"first", "second"}:
-        return False
-    return all(isinstance(half, list) and all(isinstance(phrase, str) for phrase in half) for half in item.values())

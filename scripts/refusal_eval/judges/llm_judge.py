@@ -12,7 +12,6 @@ from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Text
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.rubric import Rubric
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.judge_base import CALIBRATED, CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
 
@@ -59,12 +58,33 @@ class LlmJudge(RubricJudge, CalibratedJudge):
         return super().rendering() | {"prefill": self.prefill}
 
     def checked(self, renderer: Renderer, tokenizer_folder: str) -> dict[str, Any]:
-        """Return the token of each label (see `label_token_ids`)."""
-        return {"label_token_ids": label_token_ids(renderer, self.instructions, self.labels.model_dump())}
+        """Return the token id of each label, as it would follow the rendered prompt.
+
+        Raises:
+            UserError: if a label is not exactly one token there, changes the prompt's own tokens, or equals another's.
+        """
+        asked = self.messages([{"role": "user", "content": "Hello"}], "Hello!")
+        found: dict[str, int] = {}
+        for label in LABELS:
+            text = getattr(self.labels, label)
+            if text is None:
+                continue
+            ids = renderer.next_token_ids(asked, text)
+            if ids is None or len(ids) != 1:
+                shown = "it merges with the end of the prompt" if ids is None else f"it takes {len(ids)} tokens"
+                raise UserError(
+                    f"label {text!r} for `{label}` is not one token that can follow the judge's prompt: {shown}. "
+                    "Choose a single letter or a short word of this tokenizer."
+                )
+            if ids[0] in found.values():
+                raise UserError(f"label {text!r} for `{label}` is the same token as another label")
+            found[label] = ids[0]
+        return {"label_token_ids": found}
 
     def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sampling parameters: one greedy token, and the log-probability of each label."""
-        return judge_sampling(checked["label_token_ids"])
+        named = {"logprob_token_ids": list(checked["label_token_ids"].values())}
+        return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, **named}
 
     def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
         """Return the verdict that the labels' probabilities at the first token give."""
@@ -79,37 +99,6 @@ class LlmJudge(RubricJudge, CalibratedJudge):
         at = "a threshold fitted on gold" if self.threshold == CALIBRATED else f"the threshold {self.threshold:g}"
         rubric = words.quoted(self.rubric.rsplit("/", 1)[-1])
         return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
-
-
-def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str | None]) -> dict[str, int]:
-    """Return the token id of each label, as it would follow the rendered prompt.
-
-    Raises:
-        UserError: if a label is not exactly one token there, changes the prompt's own tokens, or equals another's.
-    """
-    messages = [{"role": "user", "content": rubric.text([{"role": "user", "content": "Hello"}], "Hello!")}]
-    found: dict[str, int] = {}
-    for label in LABELS:
-        text = labels.get(label)
-        if text is None:
-            continue
-        ids = renderer.next_token_ids(messages, text)
-        if ids is None or len(ids) != 1:
-            shown = "it merges with the end of the prompt" if ids is None else f"it takes {len(ids)} tokens"
-            raise UserError(
-                f"label {text!r} for `{label}` is not one token that can follow the judge's prompt: {shown}. "
-                "Choose a single letter or a short word of this tokenizer."
-            )
-        if ids[0] in found.values():
-            raise UserError(f"label {text!r} for `{label}` is the same token as another label")
-        found[label] = ids[0]
-    return found
-
-
-def judge_sampling(token_ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the sampling parameters of a verdict request: one greedy token, and the log-probability of each label."""
-    named = {"logprob_token_ids": list(token_ids.values())}
-    return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, **named}
 
 
 def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: float, mass_floor: float) -> Verdict:

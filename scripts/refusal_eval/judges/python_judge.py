@@ -16,7 +16,7 @@ from refusal_eval.config.shapes import FilePath, Text
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.states import JUDGED, LABELS, VERDICT_STATES
+from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE, VERDICT_STATES
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict
 
 
@@ -62,8 +62,23 @@ class PythonJudge(AnswerJudge):
 
     @functools.cached_property
     def called(self) -> Callable[[list[dict[str, str]], str], Any]:
-        """The function."""
-        return load_function(self.file, self.function)
+        """The function.
+
+        Raises:
+            UserError: if the file cannot be imported or has no such function.
+        """
+        spec = importlib.util.spec_from_file_location("user_judge", self.file)
+        if spec is None or spec.loader is None:
+            raise UserError(f"{self.file} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UserError(f"{self.file} cannot be imported: {type(error).__name__}: {error}") from error
+        found = getattr(module, self.function, None)
+        if not callable(found):
+            raise UserError(f"{self.file} has no function `{self.function}`")
+        return found  # type: ignore[no-any-return]
 
     def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
         """Return the verdicts; a file that cannot be imported is an error, and not one of each answer."""
@@ -76,45 +91,22 @@ class PythonJudge(AnswerJudge):
         Raises:
             ValueError: if the function returned something else than described.
         """
-        return verdict_of(self.called([dict(message) for message in messages], answer))
+        value = self.called([dict(message) for message in messages], answer)
+        fields = dict(value) if isinstance(value, dict) else {"label": value}
+        unknown = set(fields) - {"label", "p_refusal", "kind", "flags", "state", "raw"}
+        label = fields.get("label")
+        state = fields.get("state") or (JUDGED if label is not None else UNPARSABLE)
+        if unknown or state not in VERDICT_STATES or (label is not None and label not in LABELS):
+            labels = ", ".join(LABELS)
+            raise ValueError(f"a judge returns one of {labels}, None, or a mapping with `label`; not {value!r}")
+        p_refusal = fields.get("p_refusal")
+        if p_refusal is not None:
+            p_refusal = float(p_refusal)
+            if not 0 <= p_refusal <= 1:
+                raise ValueError(f"p_refusal must lie between 0 and 1, not {p_refusal!r}")
+        flags = tuple(str(flag) for flag in fields.get("flags") or ())
+        return Verdict(state, label, p_refusal, fields.get("kind"), flags, fields.get("raw") or {})
 
     def summary(self, words: Words) -> str:
         """Return what it is, for the methods section."""
         return f"a function of our own in {words.quoted(self.file.rsplit('/', 1)[-1])}"
-
-
-def load_function(file: str, function: str) -> Callable[[list[dict[str, str]], str], Any]:
-    """Return a function out of a Python file.
-
-    Raises:
-        UserError: if the file cannot be imported or has no such function.
-    """
-    spec = importlib.util.spec_from_file_location("user_judge", file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise UserError(f"{file} has no function `{function}`")
-    return found  # type: ignore[no-any-return]
-
-
-def verdict_of(value: Any) -> Verdict:
-    """Return what a user's function returned as a verdict."""
-    fields = dict(value) if isinstance(value, dict) else {"label": value}
-    unknown = set(fields) - {"label", "p_refusal", "kind", "flags", "state", "raw"}
-    label = fields.get("label")
-    state = fields.get("state") or (JUDGED if label is not None else "unparsable")
-    if unknown or state not in VERDICT_STATES or (label is not None and label not in LABELS):
-        raise ValueError(f"a judge returns one of {', '.join(LABELS)}, None, or a mapping with `label`; not {value!r}")
-    p_refusal = fields.get("p_refusal")
-    if p_refusal is not None:
-        p_refusal = float(p_refusal)
-        if not 0 <= p_refusal <= 1:
-            raise ValueError(f"p_refusal must lie between 0 and 1, not {p_refusal!r}")
-    flags = tuple(str(flag) for flag in fields.get("flags") or ())
-    return Verdict(state, label, p_refusal, fields.get("kind"), flags, fields.get("raw") or {})
