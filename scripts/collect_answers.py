@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.reasoning_check import refuse_no_answers
@@ -14,9 +14,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -85,14 +82,15 @@ def main(
     LOG.info("%d answers: %s", len(rows), told_states(rows, ANSWER_STATES))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
+    folder, how = read_json(snakemake.input.engine)["tokenizer_folder"], snakemake.params.segments
     main(
-        request_path=str(snakemake.input.requests),
-        receipts=[str(path) for path in snakemake.input.receipts],
-        store_dir=snakemake.config["store_dir"],
-        tokenizer_folder=read_json(snakemake.input.engine)["tokenizer_folder"],
-        reasoning=snakemake.params.segments["reasoning"],
-        trust=snakemake.params.segments["trust_remote_code"],
-        output=str(snakemake.output[0]),
+        snakemake.input.requests,
+        snakemake.input.receipts,
+        snakemake.config["store_dir"],
+        folder,
+        how["reasoning"],
+        how["trust_remote_code"],
+        snakemake.output[0],
     )

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from refusal_eval.engines.engine_base import RunningEngine
     from refusal_eval.engines.execution import Outcome
 
-    snakemake: Any
-
 LOG = logging.getLogger(__name__)
 METRICS_SECONDS = 5.0  # at the end, when a scheduler may be waiting for this job to be gone
 
@@ -193,7 +191,7 @@ def _stop_on_sigterm(*_: object) -> None:
     raise SystemExit("stopped by SIGTERM")
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     started = time.monotonic()
     end_with_parent()
     signal.signal(signal.SIGTERM, _stop_on_sigterm)
