@@ -198,9 +198,6 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     allow_many_connections()
     runtime = snakemake.resources.get("runtime")
-    environment = dict(os.environ)
-    if end := job_end(environment):
-        environment["SLURM_JOB_END_TIME"] = str(int(end))
     main(
         request_paths=[str(path) for path in snakemake.input.requests],
         receipt=str(snakemake.output[0]),
@@ -214,6 +211,6 @@ if snakemake := globals().get("snakemake"):
             shard=shard_of(snakemake.wildcards.load),
             adapters=[Adapter(**read_json(path)) for path in snakemake.input.get("adapters", [])],
             reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else {},
-            limit=time_limit(snakemake.config["time_limit"], runtime, environment, started),
+            limit=time_limit(snakemake.config["time_limit"], runtime, job_end(os.environ), started),
         ),
     )

@@ -14,7 +14,7 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import counters_of, request_body, response_of
 from refusal_eval.engines.server import check_memory, processor_id, server_environment
 from refusal_eval.engines.vllm_engine import IN_THE_CORE
-from refusal_eval.study.engine_environment import engine_device, gpus_needed
+from refusal_eval.study.engine_environment import engine_device
 
 ENTRY = {
     "dtype": "bfloat16",
@@ -182,9 +182,7 @@ def test_the_size_of_the_caches_blocks_is_read_and_not_summed():
     assert "block_size" not in counters_of(text.replace('"272"', '"None"'))
 
 
-def test_gpus_are_asked_for_by_all_parallel_sizes_and_never_for_a_cpu_engine(tmp_path):
-    assert gpus_needed(ENTRY, "cuda") == 4
-    assert gpus_needed(ENTRY, "cpu") == 0
+def test_the_device_is_the_entrys_or_what_the_environment_was_built_for(tmp_path):
     assert engine_device({**ENTRY, "device": "cpu"}, tmp_path) == "cpu"
     assert engine_device(ENTRY, tmp_path) == "cuda"
     (tmp_path / ".venv" / "engine").mkdir(parents=True)

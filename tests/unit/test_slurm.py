@@ -61,6 +61,7 @@ def test_the_end_of_a_job_is_told_by_its_environment_or_else_by_slurm(squeue) ->
     assert job_end({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1000"}) == 1000
     assert job_end({"SLURM_JOB_ID": "7"}) == datetime.datetime(2026, 11, 22, 7, 30).timestamp()
     assert job_end({}) is None
+    assert job_end({"SLURM_JOB_END_TIME": "Unknown"}) is None
     squeue("N/A\\n")
     assert job_end({"SLURM_JOB_ID": "7"}) is None
 

@@ -146,14 +146,6 @@ def test_generation_batches_hold_each_cell_once_and_have_a_receipt_for_each_shar
         assert [shard_of(Path(receipt).stem) for receipt in receipts] == list(range(shards))
 
 
-@pytest.mark.parametrize("batch", ["engine", "model", "cell"])
-def test_judging_batches_hold_gold_like_the_cells_of_a_model(load, batch):
-    study = load(batch=batch).study
-    cells = [Cell(**cell, judge="reader") for cell in [*CELLS, {"model": "gold", "split": "people"}]]
-    assert sorted(cell for held in study.judging_batches.values() for cell in held) == sorted(cells)
-    assert all(cell in study.judging_batches[study.batch_of[cell]] for cell in cells)
-
-
 def test_each_batch_runs_on_the_engine_of_its_model_or_judge(load):
     built = load(batch="cell")
     study = built.study

@@ -1,6 +1,7 @@
 """A validated study, typed: its entries, cells, batches, paths and labels."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,7 @@ from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
+from refusal_eval.study.batches import GOLD, Cell, batch_names
 from refusal_eval.study.paths import Paths
 
 NOUNS = ("model", "split", "judge", "gold")
@@ -95,13 +96,24 @@ class Study:
 
     @cached_property
     def generation_batches(self) -> dict[str, list[Cell]]:
-        """The cells of each generation batch, by the batch's name."""
-        return generation_batches(self.settings.batch, self.models, self.splits)
+        """The cells of each generation batch, by the batch's name; without answers that are recorded."""
+        cells = itertools.product(self.asked_models, self.splits)
+        return self._batches((self.models[model].engine, Cell(model, split)) for model, split in cells)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
-        """The cells of each judging batch, by the batch's name; gold included."""
-        return judging_batches(self.settings.batch, self.judges, self.models, self.splits, self.gold)
+        """The cells of each judging batch, by the batch's name; gold included, judges without an engine not."""
+        texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
+        cells = itertools.product(self.judges_by("engine"), texts)
+        return self._batches((self.judges[judge].engine, Cell(*text, judge)) for judge, text in cells)
+
+    def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
+        """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
+        mode, batches = self.settings.batch, dict[str, list[Cell]]()
+        for engine, cell in cells:
+            parts = {"engine": (), "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
+            batches.setdefault("/".join(filter(None, (mode, engine, *parts))), []).append(cell)
+        return {name: sorted(held) for name, held in sorted(batches.items())}
 
     @cached_property
     def batch_of(self) -> dict[Cell, str]:
