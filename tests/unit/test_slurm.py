@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, job_end, job_state, own_jobs, parse_jobs
-from refusal_eval.workflow.cluster import gpu_model, options, partition
-from refusal_eval.workflow.earlier_runs import comment_of, jobs_of_earlier_runs, told
+from refusal_eval.workflow.cluster import comment_of, gpu_model, jobs_of_earlier_runs, options, partition, told
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def test_loads_on_all_gpus_fit_into_the_cores(threads, gpus, cores, limit, expec
 def test_jobs_on_a_cluster_get_eight_and_those_of_cpu_engines_four(threads):
     assert threads(1, None, None, submits=True) == threads(1, 8, None, submits=True) == 8
     assert threads(1, None, None, device="cpu", submits=True) == 4
+    assert threads(1, 32, 8, device="cpu") == 32, "a load on this machine takes all cores"
 
 
 def test_without_a_limit_of_gpus_loads_on_this_machine_run_one_by_one(threads):

@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.study.row_sources import row_source, shown_path
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.content import content_hash
+from refusal_eval.workflow.rule_files import content_hash
 
 LATER_COLUMNS = ("turns", "keep")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id")

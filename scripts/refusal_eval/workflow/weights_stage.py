@@ -25,20 +25,16 @@ def fetched_adapters(study: Study) -> dict[str, Source]:
     return {source.copy_id: source for source in every if source.fetched}
 
 
-def tokenizer_manifests(study: Study) -> list[str]:
-    """Return the manifests of the tokenizers that are fetched before the weights."""
-    every = fetched_weights(study).values()
-    return [study.paths.tokenizer_manifest(source) for source in every if source.tokenizer_apart]
-
-
-def weights_manifests(study: Study) -> list[str]:
-    """Return the manifests of the weights that are fetched."""
-    return [study.paths.weights_manifest(source) for source in fetched_weights(study).values()]
-
-
-def adapter_manifests(study: Study) -> list[str]:
-    """Return the manifests of the adapters that are fetched."""
-    return [study.paths.adapter_manifest(source) for source in fetched_adapters(study).values()]
+def manifests(study: Study) -> dict[str, list[str]]:
+    """Return the manifests of all that is fetched: of each `tokenizer` that comes before its weights, of the `weights`,
+    and of each `adapter`.
+    """
+    weights = fetched_weights(study).values()
+    return {
+        "tokenizer": [manifest for source in weights for manifest in tokenizer_before(study, source)],
+        "weights": [study.paths.weights_manifest(source) for source in weights],
+        "adapter": [study.paths.adapter_manifest(source) for source in fetched_adapters(study).values()],
+    }
 
 
 def tokenizer_before(study: Study, weights: WeightSource) -> list[str]:
