@@ -5,9 +5,8 @@ from snakemake.dag import DAG
 from snakemake.logging import logger
 
 from refusal_eval.core.code_version import code_version
-from refusal_eval.config.load_study import load_study
+from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
-from refusal_eval.config.merged import refuse_merged
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study

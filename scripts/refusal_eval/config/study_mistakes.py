@@ -15,8 +15,7 @@ from refusal_eval.config.entries import Model
 from refusal_eval.config.explain import check
 from refusal_eval.config.figure_entry import AnyFigure, name_mistakes
 from refusal_eval.config.kinds import ENGINES
-from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes
-from refusal_eval.config.pin_mistakes import pin_mistakes
+from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.recorded_mistakes import recorded_mistakes
 from refusal_eval.core.hints import nearest
