@@ -355,17 +355,6 @@ def test_greedy_answers_cannot_be_sampled_more_than_once(project):
         assert with_entry(project, "models", "plain", model, STUDY | {"models": ["thinker"]}) == []
 
 
-def test_answers_must_leave_room_for_the_prompt(project):
-    (found,) = with_entry(project, "models", "plain", {"engine": "hub-engine", "sampling": {"max_tokens": 2048}})
-    assert found.endswith("max_tokens: 2048 leaves no room for a prompt: `max_model_len` of its engine is 2048")
-
-
-def test_labels_of_a_judge_differ(project):
-    judge = CATALOGUE["judges"]["reader"] | {"labels": {"refusal": "A", "partial": "B", "compliance": "B"}}
-    (found,) = with_entry(project, "judges", "reader", judge)
-    assert found.endswith("judges.reader.labels: the labels must differ from each other, not 'A', 'B', 'B'")
-
-
 def test_results_must_not_lie_in_the_store(project):
     assert project.mistakes(STUDY | {"study": "store"}) == [
         "study.yaml:1: study: the results would lie in results/store, inside `store_dir`; choose another name"

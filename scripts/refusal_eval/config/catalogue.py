@@ -107,19 +107,16 @@ class Catalogue:
         """Return an entry laid over the one that its `like:` names, and so on."""
         layers: list[Layer] = []
         chain: list[Definition] = []
-        broken = False
         while True:
             chain.append(definition)
             layers.insert(0, self._layer(definition))
             if not (isinstance(definition.value, dict) and LIKE in definition.value):
-                break
+                return Written(layers)
             parent = self._parent(definition)
             if parent is None or parent in chain:
-                broken = True
                 self._note_bad_parent(chain, parent)
-                break
+                return Written(layers, broken=True)
             definition = parent
-        return Written(layers, broken)
 
     def _parent(self, definition: Definition) -> Definition | None:
         name = definition.value[LIKE]
