@@ -51,25 +51,22 @@ def main(
     store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(receipts)
     read = vote_reader(judge, checked, engine["tokenizer_folder"], trust_remote_code)
     votes: dict[Place, list[Verdict]] = defaultdict(list)
-    keys: dict[Place, str | None] = {}
-    cuts: dict[Place, int] = {}
+    first: dict[Place, Request] = {}
     retried = 0
     for chain in walk(following(file, engine["tokenizer_folder"]), store):
         request = first_request(chain)
         place = (request.prompt_id, request.sample, request.turn)
-        keys.setdefault(place, request.key)
-        cuts[place] = request.cut
+        first.setdefault(place, request)
         votes[place].append(vote_of(chain, read, rejected))
         retried += len(chain.answered) > 1
     rows = []
     for answer in readable(read_jsonl(answers_path)):
         place = (answer["prompt_id"], answer["sample"], answer["turn"])
-        verdict = combined(votes[place])
-        row = verdict_row(answer, verdict, keys[place])
+        row = verdict_row(answer, combined(votes[place]), first[place].key)
         if calibration:
             row = calibrated_row(row, calibration)
-        if cuts[place]:
-            row["raw"][CUT] = cuts[place]
+        if first[place].cut:
+            row["raw"][CUT] = first[place].cut
         rows.append(row)
     write_jsonl(output, rows)
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))

@@ -249,11 +249,6 @@ def test_a_secret_in_a_path_is_refused_and_never_shown(project, monkeypatch, nam
     assert f"${name} looks like a secret by its name" in found[0] and "PLANTED" not in "".join(found)
 
 
-def test_other_variables_stand_for_their_values_in_paths(project, monkeypatch):
-    monkeypatch.setenv("SCRATCH_OF_MONKEYS", "large")
-    assert project.load(STUDY | {"results_dir": "$SCRATCH_OF_MONKEYS/r"})["results_dir"] == "large/r"
-
-
 def test_a_name_has_a_bounded_length(project):
     assert project.mistakes(STUDY | {"study": "a" * 100}) == []
     (line,) = project.mistakes(STUDY | {"study": "a" * 300})

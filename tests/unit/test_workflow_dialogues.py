@@ -25,10 +25,7 @@ def cell(config, split):
     return scoring.cell(Study(config), "words", "plain", split)
 
 
-def test_a_split_without_dialogues_keeps_its_params(config):
-    hub = reading(config, "hub-rows")
-    assert set(hub) == {"source", "sha256", "name", "skip_lines", "columns", "expected_rows", "samples"}
-    assert set(hub["columns"]) == {"prompt", "messages", "category", "cluster", "id"}
+def test_a_split_without_dialogues_has_no_turns_to_score(config):
     assert "scored" not in cell(config, "hub-rows")
 
 

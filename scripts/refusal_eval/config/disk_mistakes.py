@@ -77,7 +77,7 @@ def _no_folder(path: str) -> str | None:
 
 def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
     """Yield what is wrong with what is at a path."""
-    if mark.what in ("output", "answers folder"):  # of the latter recorded_mistakes.py tells more
+    if mark.what in ("output", "answers folder"):  # of the latter study_mistakes.py tells more
         return
     if mark.what in ("model folder", "adapter folder"):
         yield from _wrong_with_folder(path, mark.what)

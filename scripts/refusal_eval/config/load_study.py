@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
-from refusal_eval.config.draft import Draft
+from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.explain import ask_for_kinds_again, salvaged, validated
 from refusal_eval.config.kinds import Registry
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
@@ -53,7 +53,10 @@ def load_study(
     written = Written([Layer(value, source, ())], broken=not source.readable)
     _load_plugins(written, problems)
     study: Study | None = validated(Study, written, problems)
-    catalogue = _catalogue(written, root, problems)
+    named, shipped = written.get("catalogue"), shipped_files(root)
+    own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
+    there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
+    catalogue = Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read is told itself; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
@@ -80,27 +83,12 @@ def _load_plugins(study: Written, problems: list[Problem]) -> None:
         ask_for_kinds_again()
 
 
-def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:
-    named = study.get("catalogue")
-    own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
-    there = [file for file in own if os.path.isfile(file)]
-    shipped = shipped_files(root)
-    return Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
-
-
 def _with_entries(study: Study, draft: Draft) -> StudyConfig:
     values = study.model_dump()
     values["primary_judge"] = study.primary_judge or study.judges[0]
-    sections = {
-        "engine_entries": "engines",
-        "model_entries": "models",
-        "split_entries": "splits",
-        "judge_entries": "judges",
-        "gold_entries": "gold",
-    }
-    for key, section in sections.items():
+    for section, word in {"engines": "engine", **LISTS}.items():
         valid = draft.catalogue.valid[section]
-        values[key] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
+        values[f"{word}_entries"] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
     for name, judge in values["judge_entries"].items():
         if (label := judge.own_label(name)) != (judge.label or name):
             values["judge_entries"][name] = judge.model_copy(update={"label": label})

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from refusal_eval.core.files import write_json
@@ -100,20 +99,12 @@ def _strip(tree: ast.Module) -> None:
 def _imports(tree: ast.Module) -> list[str]:
     """Return the names of what a file may import: modules, and whatever it takes from a module."""
     names: set[str] = set()
-    for node in _statements(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     return sorted(names)
-
-
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements in a node, however deep. Expressions, of which there are many more, hold none."""
-    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for child in getattr(node, block, ()):
-            yield child
-            yield from _statements(child)
 
 
 @functools.cache

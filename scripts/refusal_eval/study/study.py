@@ -77,15 +77,9 @@ class Study:
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
-        sections: dict[str, Mapping[str, Any]] = {
-            "engines": self.engines,
-            "models": self.models,
-            "splits": self.splits,
-            "gold": self.gold,
-        }
-        for section, entries in sections.items():
-            for name, entry in entries.items():
-                source: Source | None = getattr(entry, PINNED[section], None)
+        for section, key in PINNED.items():
+            for name, entry in getattr(self, section).items():
+                source: Source | None = getattr(entry, key, None)
                 if source is not None:
                     yield section, name, entry, source
 
