@@ -6,19 +6,12 @@ import os
 
 import pytest
 import yaml
-from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, Project, changed
+from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, changed
 from pydantic import ValidationError
 
 from refusal_eval.config.entries import Model
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.study_entry import Study, StudyConfig
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
-
 
 SMALLEST = STUDY | yaml.safe_load(
     """

@@ -1,18 +1,12 @@
 """Mistakes in one entry of the catalogue are told where they stand, with what would be right."""
 
 import pytest
-from config_project import BASE, CATALOGUE, COMMIT, STUDY, Project, changed, with_entry
+from config_project import BASE, CATALOGUE, COMMIT, STUDY, changed, with_entry
 
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.study.study_folder import refuse_other_study
 
 ENGINE = CATALOGUE["engines"]["hub-engine"]
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 def test_missing_keys_say_what_they_are_for(project):

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY, Project
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.references import bibliography, read_references
@@ -19,12 +19,6 @@ from refusal_eval.workflow.scoring import cell
 
 HUB = {"kind": "hub", "repo": "owner/data", "revision": COMMIT}
 URL = {"kind": "url", "url": f"https://example.org/{COMMIT}/rows.csv", "sha256": SHA256}
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 def with_split(project, study=None, **keys):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from config_project import BASE, CATALOGUE, FIGURES, STUDY, WHOLE_STUDY, Project, changed, with_entry
+from config_project import BASE, CATALOGUE, FIGURES, STUDY, WHOLE_STUDY, changed, with_entry
 
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
 from refusal_eval.config.load_study import load_study
@@ -16,13 +16,6 @@ from refusal_eval.config.problems import ConfigError, dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
 from refusal_eval.tools.pages.config_reference import TITLES
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
-
 
 # ---------------------------------------------------------------- all at once
 

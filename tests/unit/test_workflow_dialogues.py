@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 
 import pytest
-from config_project import STUDY, Project
+from config_project import STUDY
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import scoring
@@ -12,9 +12,8 @@ from refusal_eval.workflow.data_stage import split_reading
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
+def config(project):
+    return project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
 
 
 def reading(config, split):

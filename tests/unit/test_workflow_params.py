@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 
 import pytest
-from config_project import CATALOGUE, WHOLE_STUDY, Project
+from config_project import CATALOGUE, WHOLE_STUDY
 from workflow_cases import CELLS, of
 
 from refusal_eval.study.study import Study
@@ -46,9 +46,8 @@ def of_tables(*names):
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = Project(tmp_path).load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
+def config(project):
+    config = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
     for name in ("hub-engine", "folder-engine", "wheel-engine"):  # what `nodes`, `gated`, `active_parameters` need
         config["engine_entries"][name] |= {"tensor_parallel": 4, "terms": "https://example.org/terms", "parameters": 7}
     return config
@@ -62,12 +61,12 @@ def values(config):
     judged = [(judge, *cell) for judge in judges for cell in cells]
     adapted = [study.engines[study.models[model].engine].weights for model in ("tuned", "tuned-here")]
     return {
-        "data.source": [source.param() for _, source in sorted(data_stage.fetched_sources(study).items())],
+        "data.source": [source.param() for _, source in sorted(study.fetched("splits", "gold").items())],
         "data.split_reading": [data_stage.split_reading(study, split, root) for split in WHOLE_STUDY["splits"]],
         "data.gold_reading": [data_stage.gold_reading(study, "people", root)],
-        "weights.source": list(map(plain, weights_stage.fetched_weights(study).values())),
+        "weights.source": list(map(plain, study.fetched("engines").values())),
         "weights.identified_entry": [weights_stage.identified_entry(study, engine) for engine in study.engines],
-        "weights.adapter_source": list(map(plain, weights_stage.fetched_adapters(study).values())),
+        "weights.adapter_source": list(map(plain, study.fetched("models").values())),
         "weights.identified_adapter": [weights_stage.identified_adapter(study, m) for m in ("tuned", "tuned-here")],
         "weights.adapted": list(map(plain, adapted)),
         "generation.request_params": [generation.request_params(study, *cell) for cell in cells],

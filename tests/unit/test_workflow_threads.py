@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from config_project import WHOLE_STUDY, Project
+from config_project import WHOLE_STUDY
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import execution_stage
@@ -11,14 +11,13 @@ from refusal_eval.workflow.cluster import gpu_limit
 
 
 @pytest.fixture
-def threads(tmp_path, monkeypatch):
+def threads(project):
     """Return a function that tells the threads of a load on so many GPUs, with these cores and this limit of GPUs."""
-    monkeypatch.chdir(tmp_path)
-    config = Project(tmp_path).load(WHOLE_STUDY)
+    config = project.load(WHOLE_STUDY)
 
     def of(gpus, cores, limit, device="cuda", submits=False):
         config["engine_entries"]["hub-engine"] |= {"device": device, "tensor_parallel": gpus}
-        return execution_stage.threads(Study(config), "engine/hub-engine", tmp_path, cores, limit, submits)
+        return execution_stage.threads(Study(config), "engine/hub-engine", project.folder, cores, limit, submits)
 
     return of
 

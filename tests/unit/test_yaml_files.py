@@ -34,12 +34,6 @@ ADVERSARIES = {
 }
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
-
-
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_every_adversary_is_an_error_of_yaml_with_its_place(tmp_path: Path, name: str) -> None:
     text, told = ADVERSARIES[name]

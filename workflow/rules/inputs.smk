@@ -27,7 +27,7 @@ def clusters_of(entries):
 
 def fetched_weights(wildcards):
     """Return the source of the weights behind a folder of the cache."""
-    return weights_stage.fetched_weights(study)[wildcards.weights]
+    return study.fetched("engines")[wildcards.weights]
 
 
 # Generation

@@ -94,7 +94,7 @@ rule fetch_adapter:
         mem_mb=1000,
         runtime=240,
     params:
-        source=lambda wildcards: weights_stage.fetched_adapters(study)[wildcards.adapter].model_dump(mode="json"),
+        source=lambda wildcards: study.fetched("models")[wildcards.adapter].model_dump(mode="json"),
         part="adapter",
     message:
         "Fetching the adapter in {output}"

@@ -62,10 +62,6 @@ class Registry:
         """Return the file of a kind's class, for `code_version`."""
         return Path(str(sys.modules[self.get(kind).__module__].__file__))
 
-    def classes(self) -> list[type[BaseModel]]:
-        """Return the classes of all kinds."""
-        return [self.get(name) for name in self.names()]
-
     def annotation(self) -> Any:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
         classes = [Annotated[self.get(name), Tag(name)] for name in self.names()]

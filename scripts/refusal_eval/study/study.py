@@ -71,7 +71,7 @@ class Study:
         """The figures that it names, by name, or those that its models, splits and judges allow."""
         named = self.settings.figures
         if named is None:
-            kinds: Any = FIGURES.classes()
+            kinds: Any = map(FIGURES.get, FIGURES.names())
             named = [figure for kind in kinds for figure in kind.unasked(self.view)]
         return {figure.name: figure for figure in named}
 
@@ -82,6 +82,11 @@ class Study:
                 source: Source | None = getattr(entry, key, None)
                 if source is not None:
                     yield section, name, entry, source
+
+    def fetched(self, *sections: str) -> dict[str, Any]:
+        """Return the sources of these sections that are fetched, by the folder of their copy in the cache."""
+        found = (source for section, _, _, source in self.sources() if section in sections)
+        return {source.copy_id: source for source in found if source.fetched}
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -96,7 +101,7 @@ class Study:
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
-        """The cells of each judging batch, by the batch's name; gold included, judges without an engine not."""
+        """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         cells = itertools.product(self.judges_by("engine"), texts)
         return self._batches((self.judges[judge].engine, Cell(*text, judge)) for judge, text in cells)

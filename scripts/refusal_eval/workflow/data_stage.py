@@ -14,15 +14,9 @@ LATER_GOLD_COLUMNS = ("messages", "weight", "id")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
 
 
-def fetched_sources(study: Study) -> dict[str, RowSource]:
-    """Return the sources of rows that are fetched, by the folder of their copy in the cache."""
-    sources = (source for *_, source in study.sources())
-    return {source.copy_id: source for source in sources if isinstance(source, RowSource) and source.fetched}
-
-
 def fetched_rows(study: Study) -> list[str]:
     """Return the files of all rows that are fetched."""
-    return [source.cached_path(study.paths.cache) for source in fetched_sources(study).values()]
+    return [source.cached_path(study.paths.cache) for source in study.fetched("splits", "gold").values()]
 
 
 def rows_file(study: Study, source: RowSource, root: Path) -> str:
