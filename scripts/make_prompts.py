@@ -26,7 +26,7 @@ def main(
 
     Args:
         rows_path: the split's rows.
-        split: what decides its prompts (see `Data.split_reading`).
+        split: what decides its prompts (see `workflow.data_stage.split_reading`).
         scored: which turns of its dialogues count. It changes no prompt, and so is no param of the rule; it only
             lets a row of which no turn would count fail here, and not when all has been asked and judged.
         output: the file of the prompts.

@@ -43,7 +43,7 @@ def main(
     Args:
         prompts_path: the split's prompts.
         engine: identity file of the model's engine.
-        request: what of model and study enters a request (see `Generation.request_params`).
+        request: what of model and study enters a request (see `workflow.generation.request_params`).
         output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
     """

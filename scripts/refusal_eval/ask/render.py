@@ -73,7 +73,7 @@ class Renderer:
 
     @classmethod
     def from_params(cls, tokenizer_folder: str | Path, params: Mapping[str, Any], untrusted: bool = False) -> Renderer:
-        """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
+        """Return the renderer that a rule's params describe (see `rendering_params` in workflow/generation.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
         how = {name: params[name] for name in names}
         further = {"prefill": params.get("prefill"), "frame": params.get("frame", False)}
@@ -183,7 +183,7 @@ def renderer_of(tokenizer_folder: str | Path | None, params: Mapping[str, Any]) 
 
     Args:
         tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
-        params: what decides how prompts are rendered (see `rendering_params` in workflow/rendering.py).
+        params: what decides how prompts are rendered (see `rendering_params` in workflow/generation.py).
     """
     if tokenizer_folder is None:
         return MessagePrompts(params["system_prompt"])
