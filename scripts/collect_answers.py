@@ -30,17 +30,17 @@ def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str,
     }
 
 
-def chain_rows(chain: Chain, asked: Iterable[int], reader: AnswerReader) -> Iterator[dict[str, Any]]:
+def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dict[str, Any]]:
     """Yield the answers of one (prompt, sample): a row for every turn that is asked, come what may."""
+    first = chain.answered[0][0] if chain.answered else chain.next
+    assert first is not None
     for request, record in chain.answered:
         yield answer_row(request, reader.fields(request, record["response"]), record)
     done = {request.turn for request, _ in chain.answered}
     if chain.next is not None:
         yield answer_row(chain.next, blank(TOO_LONG if chain.next.key is None else FAILED))
         done.add(chain.next.turn)
-    first = chain.answered[0][0] if chain.answered else chain.next
-    assert first is not None
-    for turn in asked:
+    for turn in turns.asked(first.prompt_id):
         if turn not in done:  # the dialogue ended before it
             yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
@@ -71,11 +71,7 @@ def main(
             f"(was the store moved or pruned?). {BRING_BACK}"
         )
     reader = AnswerReader(tokenizer_folder, reasoning, trust)
-    rows: list[dict[str, Any]] = []
-    for chain in chains:
-        first = chain.answered[0][0] if chain.answered else chain.next
-        assert first is not None
-        rows += chain_rows(chain, turns.asked(first.prompt_id), reader)
+    rows = [row for chain in chains for row in chain_rows(chain, turns, reader)]
     if reasoning is not None:
         refuse_no_answers(Path(request_path).parent.name, rows)
     write_jsonl(output, rows)
