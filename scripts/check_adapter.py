@@ -20,5 +20,5 @@ def main(snakemake: Any) -> None:
     write_json(snakemake.output[0], described)
 
 
-if "snakemake" in globals():
-    main(globals()["snakemake"])
+if snakemake := globals().get("snakemake"):
+    main(snakemake)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.config.kinds import JUDGES
@@ -10,9 +10,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.judges.judge_base import EngineJudge
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -43,10 +40,6 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str) -> No
     write_json(output, {**checked, "rubric_tokens": length})
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        engine=read_json(snakemake.input.engine),
-        asked=snakemake.params.asked,
-        output=str(snakemake.output[0]),
-    )
+    main(read_json(snakemake.input.engine), snakemake.params.asked, snakemake.output[0])

@@ -2,15 +2,12 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.agreement.floor import all_below
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -32,10 +29,6 @@ def main(card_paths: list[str], floors: Mapping[str, Mapping[str, Any]], output:
     LOG.info("floors of %d judges are met", len(floors))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        card_paths=[str(path) for path in snakemake.input.cards],
-        floors=snakemake.params.floors,
-        output=str(snakemake.output[0]),
-    )
+    main(snakemake.input.cards, snakemake.params.floors, snakemake.output[0])

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.reasoning_check import refuse_no_answers
@@ -14,9 +14,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -33,17 +30,17 @@ def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str,
     }
 
 
-def chain_rows(chain: Chain, asked: Iterable[int], reader: AnswerReader) -> Iterator[dict[str, Any]]:
+def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dict[str, Any]]:
     """Yield the answers of one (prompt, sample): a row for every turn that is asked, come what may."""
+    first = chain.answered[0][0] if chain.answered else chain.next
+    assert first is not None
     for request, record in chain.answered:
         yield answer_row(request, reader.fields(request, record["response"]), record)
     done = {request.turn for request, _ in chain.answered}
     if chain.next is not None:
         yield answer_row(chain.next, blank(TOO_LONG if chain.next.key is None else FAILED))
         done.add(chain.next.turn)
-    first = chain.answered[0][0] if chain.answered else chain.next
-    assert first is not None
-    for turn in asked:
+    for turn in turns.asked(first.prompt_id):
         if turn not in done:  # the dialogue ended before it
             yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
@@ -74,25 +71,22 @@ def main(
             f"(was the store moved or pruned?). {BRING_BACK}"
         )
     reader = AnswerReader(tokenizer_folder, reasoning, trust)
-    rows: list[dict[str, Any]] = []
-    for chain in chains:
-        first = chain.answered[0][0] if chain.answered else chain.next
-        assert first is not None
-        rows += chain_rows(chain, turns.asked(first.prompt_id), reader)
+    rows = [row for chain in chains for row in chain_rows(chain, turns, reader)]
     if reasoning is not None:
         refuse_no_answers(Path(request_path).parent.name, rows)
     write_jsonl(output, rows)
     LOG.info("%d answers: %s", len(rows), told_states(rows, ANSWER_STATES))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
+    folder, how = read_json(snakemake.input.engine)["tokenizer_folder"], snakemake.params.segments
     main(
-        request_path=str(snakemake.input.requests),
-        receipts=[str(path) for path in snakemake.input.receipts],
-        store_dir=snakemake.config["store_dir"],
-        tokenizer_folder=read_json(snakemake.input.engine)["tokenizer_folder"],
-        reasoning=snakemake.params.segments["reasoning"],
-        trust=snakemake.params.segments["trust_remote_code"],
-        output=str(snakemake.output[0]),
+        snakemake.input.requests,
+        snakemake.input.receipts,
+        snakemake.config["store_dir"],
+        folder,
+        how["reasoning"],
+        how["trust_remote_code"],
+        snakemake.output[0],
     )

@@ -3,7 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request, read_requests
@@ -18,9 +18,6 @@ from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -54,25 +51,22 @@ def main(
     store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(receipts)
     read = vote_reader(judge, checked, engine["tokenizer_folder"], trust_remote_code)
     votes: dict[Place, list[Verdict]] = defaultdict(list)
-    keys: dict[Place, str | None] = {}
-    cuts: dict[Place, int] = {}
+    first: dict[Place, Request] = {}
     retried = 0
     for chain in walk(following(file, engine["tokenizer_folder"]), store):
         request = first_request(chain)
         place = (request.prompt_id, request.sample, request.turn)
-        keys.setdefault(place, request.key)
-        cuts[place] = request.cut
+        first.setdefault(place, request)
         votes[place].append(vote_of(chain, read, rejected))
         retried += len(chain.answered) > 1
     rows = []
     for answer in readable(read_jsonl(answers_path)):
         place = (answer["prompt_id"], answer["sample"], answer["turn"])
-        verdict = combined(votes[place])
-        row = verdict_row(answer, verdict, keys[place])
+        row = verdict_row(answer, combined(votes[place]), first[place].key)
         if calibration:
             row = calibrated_row(row, calibration)
-        if cuts[place]:
-            row["raw"][CUT] = cuts[place]
+        if first[place].cut:
+            row["raw"][CUT] = first[place].cut
         rows.append(row)
     write_jsonl(output, rows)
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
@@ -122,17 +116,18 @@ def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdic
     return Verdict(verdict.state, verdict.label, verdict.p_refusal, verdict.kind, verdict.flags, raw)
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
+    files, asked = snakemake.input, snakemake.params.judge
     main(
-        answers_path=str(snakemake.input.answers),
-        request_path=str(snakemake.input.requests),
-        receipts=[str(path) for path in snakemake.input.receipts],
-        store_dir=snakemake.config["store_dir"],
-        engine=read_json(snakemake.input.engine),
-        checked=read_json(snakemake.input.judge),
-        judge=JUDGES.entry(snakemake.params.judge["entry"]),
-        trust_remote_code=snakemake.params.judge["trust_remote_code"],
-        output=str(snakemake.output[0]),
-        calibration=next(map(read_json, snakemake.input.calibration), None),
+        files.answers,
+        files.requests,
+        files.receipts,
+        snakemake.config["store_dir"],
+        read_json(files.engine),
+        read_json(files.judge),
+        JUDGES.entry(asked["entry"]),
+        asked["trust_remote_code"],
+        snakemake.output[0],
+        next(map(read_json, files.calibration), None),
     )

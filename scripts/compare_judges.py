@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,9 +14,6 @@ from refusal_eval.stats.estimates.units import clusters_apart, read_units
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.stats.judge_pairs.ranking import rankings
 from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -69,11 +66,6 @@ def _flags(flags: Mapping[Cell, Sequence[str]], split: str | None) -> dict[str, 
     }
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        paths=[str(path) for path in snakemake.input.scores],
-        study=snakemake.params.study,
-        json_path=str(snakemake.output.json),
-        disputed_path=str(snakemake.output[0]),
-    )
+    main(snakemake.input.scores, snakemake.params.study, snakemake.output.json, snakemake.output[0])

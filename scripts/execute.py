@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from refusal_eval.engines.engine_base import RunningEngine
     from refusal_eval.engines.execution import Outcome
 
-    snakemake: Any
-
 LOG = logging.getLogger(__name__)
 METRICS_SECONDS = 5.0  # at the end, when a scheduler may be waiting for this job to be gone
 
@@ -193,16 +191,13 @@ def _stop_on_sigterm(*_: object) -> None:
     raise SystemExit("stopped by SIGTERM")
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     started = time.monotonic()
     end_with_parent()
     signal.signal(signal.SIGTERM, _stop_on_sigterm)
     start_log(snakemake)
     allow_many_connections()
     runtime = snakemake.resources.get("runtime")
-    environment = dict(os.environ)
-    if end := job_end(environment):
-        environment["SLURM_JOB_END_TIME"] = str(int(end))
     main(
         request_paths=[str(path) for path in snakemake.input.requests],
         receipt=str(snakemake.output[0]),
@@ -216,6 +211,6 @@ if "snakemake" in globals():
             shard=shard_of(snakemake.wildcards.load),
             adapters=[Adapter(**read_json(path)) for path in snakemake.input.get("adapters", [])],
             reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else {},
-            limit=time_limit(snakemake.config["time_limit"], runtime, environment, started),
+            limit=time_limit(snakemake.config["time_limit"], runtime, job_end(os.environ), started),
         ),
     )

@@ -15,5 +15,5 @@ def main(snakemake: Any) -> None:
     row_source(source).fetch(snakemake.output[0], snakemake.config["cache_dir"], log, locked)
 
 
-if "snakemake" in globals():
-    main(globals()["snakemake"])
+if snakemake := globals().get("snakemake"):
+    main(snakemake)

@@ -31,5 +31,5 @@ def main(snakemake: Any) -> None:
         weight_source(source).fetch(part, fetching)
 
 
-if "snakemake" in globals():
-    main(globals()["snakemake"])
+if snakemake := globals().get("snakemake"):
+    main(snakemake)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -19,9 +18,6 @@ from refusal_eval.stats.estimates.near_duplicates import (
     similarity,
     text_of,
 )
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 COLUMNS = ("group", "counts", "split", "prompt_id", "expectation", "similarity", "category", "text")
@@ -66,11 +62,8 @@ def _named(groups: Iterable[Iterable[Place]]) -> list[list[dict[str, str]]]:
     return [[place._asdict() for place in group] for group in groups]
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        paths=dict(zip(snakemake.params.duplicates["expectations"], map(str, snakemake.input.prompts), strict=True)),
-        splits=snakemake.params.duplicates,
-        json_path=str(snakemake.output.json),
-        csv_path=str(snakemake.output.csv),
-    )
+    asked = snakemake.params.duplicates
+    paths = dict(zip(asked["expectations"], snakemake.input.prompts, strict=True))
+    main(paths, asked, snakemake.output.json, snakemake.output.csv)

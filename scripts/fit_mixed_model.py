@@ -3,16 +3,13 @@
 import itertools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.mixed_model import mixed_estimates
 from refusal_eval.stats.estimates.units import read_units
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -41,12 +38,8 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
     LOG.info("%d estimates of %d splits", len(found), len(study["readings"]))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     asked = snakemake.params.study
     cells = itertools.product(asked["judges"], asked["models"], asked["readings"])
-    main(
-        paths=dict(zip(cells, map(str, snakemake.input.cells), strict=True)),
-        study=asked,
-        json_path=str(snakemake.output[0]),
-    )
+    main(dict(zip(cells, snakemake.input.cells, strict=True)), asked, snakemake.output[0])

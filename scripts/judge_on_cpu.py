@@ -1,7 +1,6 @@
 """Judge the answers of one cell with a judge that needs no engine: phrases, a fitted model, or a user's function."""
 
 import logging
-from typing import TYPE_CHECKING, Any
 
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
@@ -10,9 +9,6 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.judge_base import AnswerJudge, verdict_row
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -46,13 +42,13 @@ def main(
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
-        prompts_path=str(snakemake.input.prompts),
-        answers_path=str(snakemake.input.answers),
-        judge=JUDGES.entry(snakemake.params.judge["entry"]),
-        output=str(snakemake.output[0]),
+        snakemake.input.prompts,
+        snakemake.input.answers,
+        JUDGES.entry(snakemake.params.judge["entry"]),
+        snakemake.output[0],
         fitted=next(iter(snakemake.input.model), None),
         unseen_path=next(iter(snakemake.input.unseen), None),
     )

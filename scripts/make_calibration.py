@@ -2,14 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_jsonl, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.calibration.calibrated_card import calibration_of, card_with_calibration
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -23,11 +20,6 @@ def main(gold_path: str, verdicts_path: str, names: Mapping[str, Any], output: s
     LOG.info("t = %s, %s", found["t"], found["map"] or found["why"])
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        gold_path=str(snakemake.input.gold),
-        verdicts_path=str(snakemake.input.verdicts),
-        names=snakemake.params.calibration,
-        output=str(snakemake.output[0]),
-    )
+    main(snakemake.input.gold, snakemake.input.verdicts, snakemake.params.calibration, snakemake.output[0])

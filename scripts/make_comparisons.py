@@ -2,16 +2,13 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.comparisons.study_comparisons import Scored, compared, estimates
 from refusal_eval.stats.estimates.units import dialogue_splits, read_units
 from refusal_eval.study.comparison_families import family_of
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -43,11 +40,8 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     LOG.info("%d comparisons in %d families", len(rows), len(families))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    names = ("scores", "duplicates")
     main(
-        paths={name: [str(path) for path in snakemake.input.get(name, [])] for name in names},
-        study=snakemake.params.study,
-        output=str(snakemake.output[0]),
+        {name: snakemake.input[name] for name in ("scores", "duplicates")}, snakemake.params.study, snakemake.output[0]
     )

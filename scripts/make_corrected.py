@@ -3,7 +3,7 @@
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
@@ -18,9 +18,6 @@ from refusal_eval.stats.corrected.peoples_labels import (
 from refusal_eval.stats.corrected.transfer import judged_gold
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import Units, read_units
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 Cell = tuple[str, str, str]  # judge, model, split
@@ -82,12 +79,8 @@ def _labels(
     return found, elsewhere
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     lists = ("scores", "gold", "gold_verdicts", "calibrations", "labels", "answers")
-    main(
-        paths={"duplicates": [str(snakemake.input.duplicates)]}
-        | {name: [str(path) for path in snakemake.input.get(name, [])] for name in lists},
-        study=snakemake.params.study,
-        output=str(snakemake.output[0]),
-    )
+    paths = {name: snakemake.input[name] for name in lists} | {"duplicates": [snakemake.input.duplicates]}
+    main(paths, snakemake.params.study, snakemake.output[0])

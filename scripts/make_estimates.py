@@ -4,7 +4,7 @@ import dataclasses
 import gc
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
@@ -14,9 +14,6 @@ from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import variance_estimates
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -46,12 +43,7 @@ def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], o
     LOG.info("%d estimates of %d splits", len(found), len(cells))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     gc.disable()  # the rows hold no cycles, and looking for some among them takes a fifth of the time
     start_log(snakemake)
-    main(
-        paths=[str(path) for path in snakemake.input.cells],
-        duplicates_path=str(snakemake.input.duplicates),
-        study=snakemake.params.study,
-        output=str(snakemake.output[0]),
-    )
+    main(snakemake.input.cells, snakemake.input.duplicates, snakemake.params.study, snakemake.output[0])

@@ -28,5 +28,5 @@ def main(snakemake: Any) -> None:
     write_jsonl(snakemake.output.answers, gold_answers(gold))
 
 
-if "snakemake" in globals():
-    main(globals()["snakemake"])
+if snakemake := globals().get("snakemake"):
+    main(snakemake)

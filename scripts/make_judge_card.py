@@ -2,14 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -45,15 +42,8 @@ def main(
         LOG.info("broad %s: %s, interval %s", name, card["broad"][name], card["broad"]["intervals"][name])
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    params = dict(snakemake.params.card)
-    main(
-        gold_path=str(snakemake.input.gold),
-        verdicts_path=str(snakemake.input.verdicts),
-        calibrated_on=params.pop("calibrated_on", None),
-        fitted_here=params.pop("fitted_here", False),
-        calibration_path=next(iter(snakemake.input.get("calibration", [])), None),
-        names=params,
-        output=str(snakemake.output[0]),
-    )
+    files, params = snakemake.input, dict(snakemake.params.card)
+    fitted = params.pop("calibrated_on", None), next(iter(files.calibration), None), params.pop("fitted_here", False)
+    main(files.gold, files.verdicts, params, snakemake.output[0], *fitted)

@@ -2,16 +2,13 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies")
@@ -29,7 +26,7 @@ def main(
 
     Args:
         rows_path: the split's rows.
-        split: what decides its prompts (see `Data.split_reading`).
+        split: what decides its prompts (see `workflow.data_stage.split_reading`).
         scored: which turns of its dialogues count. It changes no prompt, and so is no param of the rule; it only
             lets a row of which no turn would count fail here, and not when all has been asked and judged.
         output: the file of the prompts.
@@ -47,13 +44,14 @@ def main(
     write_jsonl(output, prompts)
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
+    entry = snakemake.config["split_entries"][snakemake.wildcards.split]
     main(
-        rows_path=str(snakemake.input.rows),
-        split=snakemake.params.split,
-        scored=(snakemake.config["split_entries"][snakemake.wildcards.split]["dialogue"] or {}).get("scored"),
-        output=str(snakemake.output.prompts),
-        clusters_path=next(iter(snakemake.input.clusters), None),
-        unverified=snakemake.config["split_entries"][snakemake.wildcards.split]["unverified"],
+        snakemake.input.rows,
+        snakemake.params.split,
+        (entry["dialogue"] or {}).get("scored"),
+        snakemake.output.prompts,
+        next(iter(snakemake.input.clusters), None),
+        entry["unverified"],
     )

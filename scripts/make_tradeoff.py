@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
@@ -10,9 +10,6 @@ from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.tradeoff.contrasts import languages_of
 from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -35,11 +32,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     LOG.info("%d models on the trade-off", len(result["models"]))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        paths={"duplicates": [str(snakemake.input.duplicates)]}
-        | {name: [str(path) for path in getattr(snakemake.input, name)] for name in ("scores", "prompts")},
-        study=snakemake.params.study,
-        output=str(snakemake.output[0]),
-    )
+    paths = {name: snakemake.input[name] for name in ("scores", "prompts")}
+    main(paths | {"duplicates": [snakemake.input.duplicates]}, snakemake.params.study, snakemake.output[0])

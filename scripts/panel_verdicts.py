@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_jsonl, write_jsonl
@@ -10,9 +9,6 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import VERDICT_STATES, told_states
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 from refusal_eval.judges.panel_judge import PanelJudge
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -45,12 +41,8 @@ def main(
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        answers_path=str(snakemake.input.answers),
-        verdict_paths=[str(path) for path in snakemake.input.verdicts],
-        panel=JUDGES.entry(snakemake.params.panel["entry"]),
-        flags=snakemake.params.panel["flags"],
-        output=str(snakemake.output[0]),
-    )
+    asked = snakemake.params.panel
+    files = snakemake.input.answers, snakemake.input.verdicts
+    main(*files, JUDGES.entry(asked["entry"]), asked["flags"], snakemake.output[0])

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
@@ -12,9 +12,6 @@ from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.compat.published_score import response_rows
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import start_log
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -51,12 +48,8 @@ def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapp
     LOG.info("%d responses, %d of them without answer tokens", len(rows), without)
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        request_path=str(snakemake.input.requests),
-        store_dir=snakemake.config["store_dir"],
-        tokenizer_folder=read_json(snakemake.input.engine)["tokenizer_folder"],
-        reading=snakemake.params.published,
-        output=str(snakemake.output[0]),
-    )
+    folder = read_json(snakemake.input.engine)["tokenizer_folder"]
+    store = snakemake.config["store_dir"]
+    main(snakemake.input.requests, store, folder, snakemake.params.published, snakemake.output[0])

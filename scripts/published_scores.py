@@ -3,15 +3,12 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.files import read_jsonl, write_json
 from refusal_eval.core.logs import start_log
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -21,7 +18,7 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorde
 
     Args:
         paths: `prompts`, `answers`, `verdicts`, and `published`, what the published code makes of the responses.
-        cell: what else decides its numbers (`Scoring.published_cell`).
+        cell: what else decides its numbers (`workflow.scoring.published_cell`).
         output: the file to write.
         recorded: answers.json and judge_scores.json of the folder that both answers and verdicts came in, if they did.
     """
@@ -37,11 +34,7 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorde
     LOG.info("%d of %d prompts have a score", len(result["scores"]), len(units))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        paths={name: str(snakemake.input[name]) for name in ("prompts", "answers", "verdicts", "published")},
-        cell=snakemake.params.cell,
-        output=str(snakemake.output[0]),
-        recorded=list(map(str, snakemake.input.recorded)),
-    )
+    paths = {name: snakemake.input[name] for name in ("prompts", "answers", "verdicts", "published")}
+    main(paths, snakemake.params.cell, snakemake.output[0], snakemake.input.recorded)

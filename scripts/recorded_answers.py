@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mark
 from refusal_eval.compat.recorded_rows import recorded_cell
@@ -11,9 +11,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, told_states
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -55,12 +52,7 @@ def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: boo
         raise UserError(another_mark(model, mark, len(read)))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        prompts_path=str(snakemake.input.prompts),
-        recorded_path=str(snakemake.input.recorded),
-        reading=snakemake.params.reading,
-        output=str(snakemake.output.answers),
-        published=str(snakemake.output.published),
-    )
+    files = snakemake.input.prompts, snakemake.input.recorded
+    main(*files, snakemake.params.reading, snakemake.output.answers, snakemake.output.published)

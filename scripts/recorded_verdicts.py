@@ -2,15 +2,11 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from refusal_eval.compat.recorded_rows import recorded_verdicts
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import VERDICT_STATES, told_states
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -23,12 +19,7 @@ def main(prompts_path: str, answers_path: str, recorded_path: str, judged_path: 
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        prompts_path=str(snakemake.input.prompts),
-        answers_path=str(snakemake.input.answers),
-        recorded_path=str(snakemake.input.recorded),
-        judged_path=str(snakemake.input.judged),
-        output=str(snakemake.output[0]),
-    )
+    files = snakemake.input
+    main(files.prompts, files.answers, files.recorded, files.judged, snakemake.output[0])

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
@@ -12,9 +12,6 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.judges.conversations import fitted, read_conversations
 from refusal_eval.judges.follow_ups import vote_seed
 from refusal_eval.judges.judge_base import EngineJudge
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -64,13 +61,8 @@ def main(
         LOG.warning("%d prompts are too long for the judge and will be in state judge_failed", counts["too_long"])
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        prompts_path=str(snakemake.input.prompts),
-        answers_path=str(snakemake.input.answers),
-        engine=read_json(snakemake.input.engine),
-        checked=read_json(snakemake.input.judge),
-        asked=snakemake.params.asked,
-        output=str(snakemake.output[0]),
-    )
+    files = snakemake.input
+    engine, checked = read_json(files.engine), read_json(files.judge)
+    main(files.prompts, files.answers, engine, checked, snakemake.params.asked, snakemake.output[0])

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.keys import Prompt, sample_seed
 from refusal_eval.ask.render import Renderer, renderer_of
@@ -12,9 +12,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -46,7 +43,7 @@ def main(
     Args:
         prompts_path: the split's prompts.
         engine: identity file of the model's engine.
-        request: what of model and study enters a request (see `Generation.request_params`).
+        request: what of model and study enters a request (see `workflow.generation.request_params`).
         output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
     """
@@ -93,12 +90,8 @@ def main(
         )
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        prompts_path=str(snakemake.input.prompts),
-        engine=read_json(snakemake.input.engine),
-        request=snakemake.params.request,
-        output=str(snakemake.output[0]),
-        adapter=next(map(read_json, snakemake.input.get("adapter", [])), None),
-    )
+    adapter = next(map(read_json, snakemake.input.adapter), None)
+    engine = read_json(snakemake.input.engine)
+    main(snakemake.input.prompts, engine, snakemake.params.request, snakemake.output[0], adapter)

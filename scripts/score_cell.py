@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.compat.published_score import BAND
 from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_rows
@@ -11,9 +11,6 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
 from refusal_eval.stats.estimates.samples import noticed, sample_rows, write_samples
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 MISSING = type(...)
@@ -78,12 +75,8 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     LOG.info("%d prompts, %d turns, %d samples", len(prompts), len(outcomes), len(rows))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     gc.disable()  # the rows hold no cycles, and looking for some among them takes a fifth of the time
     start_log(snakemake)
-    main(
-        paths={name: str(snakemake.input[name]) for name in ("prompts", "answers", "verdicts")},
-        cell=snakemake.params.cell,
-        output=str(snakemake.output[0]),
-        published=next(iter(snakemake.input.get("published", [])), None),
-    )
+    published = next(iter(snakemake.input.published), None)
+    main({name: snakemake.input[name] for name in NEEDED}, snakemake.params.cell, snakemake.output[0], published)

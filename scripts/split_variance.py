@@ -3,16 +3,13 @@
 import itertools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import variance_estimates
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -36,12 +33,8 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
     LOG.info("%d estimates, %d judges", len(found), len(study["judges"]))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     asked = snakemake.params.study
     cells = itertools.product(asked["judges"], asked["models"], asked["splits"])
-    main(
-        paths=dict(zip(cells, map(str, snakemake.input.cells), strict=True)),
-        study=asked,
-        json_path=str(snakemake.output[0]),
-    )
+    main(dict(zip(cells, snakemake.input.cells, strict=True)), asked, snakemake.output[0])

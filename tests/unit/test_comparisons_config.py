@@ -1,15 +1,9 @@
 """Families of comparisons in a study file: what may stand there, and what is told of mistakes."""
 
 import pytest
-from config_project import STUDY, Project
+from config_project import STUDY
 
 TWO = STUDY | {"models": ["plain", "thinker"], "judges": ["words", "own"], "splits": ["hub-rows", "file-rows"]}
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.engines.devices.nvidia_smi import Seen
 from refusal_eval.tools.published import import_command
 
 CONFIG = {
@@ -465,7 +466,7 @@ def published(name):
 def test_a_published_config_becomes_a_study_of_our_catalogue(name, repository, tmp_path, monkeypatch, capsys):
     """Imported by the command, on a machine without a GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_command, "gpus_here", lambda: None)
+    monkeypatch.setattr(import_command, "read_gpus", lambda strangers: Seen(installed=False))
     (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(published(name)), encoding="utf-8")
     assert main(["import", f"{name}.yaml", "--name", "mine"]) == 0
     raw, told = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8")), capsys.readouterr().out

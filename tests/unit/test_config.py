@@ -6,155 +6,47 @@ import os
 
 import pytest
 import yaml
-from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, Project, changed
+from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, changed
 from pydantic import ValidationError
 
 from refusal_eval.config.entries import Model
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.study_entry import Study, StudyConfig
 
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
-
-
-SMALLEST = {
-    **STUDY,
-    "description": "",
-    "primary_judge": "words",
-    "gold": [],
-    "allow": [],
-    "seed": 0,
-    "determinism": "seeded",
-    "batch": "model",
-    "shards": 1,
-    "requests_in_flight": None,
-    "time_limit": None,
-    "failure_limit": 0.05,
-    "prompts_per_split": None,
-    "protocol": "default",
-    "comparisons": None,
-    "equivalence_margin": None,
-    "p_values": "exact",
-    "multiple_comparisons": "holm",
-    "corrected": None,
-    "mixed_model": False,
-    "figures": None,
-    "tables": [],
-    "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95},
-    "catalogue": [],
-    "plugins": [],
-    "results_dir": "results",
-    "store_dir": "results/store",
-    "cache_dir": ".cache",
-    "private_folders": True,
-    "engine_entries": {
-        "hub-engine": {
-            "kind": "vllm",
-            "weights": {"kind": "hub", "repo": "owner/model", "revision": COMMIT},
-            "dtype": "bfloat16",
-            "quantization": None,
-            "max_model_len": 2048,
-            "tensor_parallel": 1,
-            "pipeline_parallel": 1,
-            "data_parallel": 1,
-            "nodes": 1,
-            "memory_share": 0.9,
-            "device": "auto",
-            "args": {},
-            "python": None,
-            "start_timeout": 1800,
-            "stall_timeout": 1800,
-            "trust_remote_code": False,
-            "verified": "never",
-            "licence": None,
-            "gated": False,
-            "enabled": True,
-            "reason": None,
-            "terms": None,
-            "weights_gb": None,
-            "parameters": None,
-            "active_parameters": None,
-            "unverified": [],
-        }
-    },
-    "model_entries": {
-        "plain": {
-            "engine": "hub-engine",
-            "label": None,
-            "system_prompt": None,
-            "template": "default",
-            "template_options": {},
-            "date": "2026-01-01",
-            "sampling": {
-                "max_tokens": 64,
-                "temperature": 1.0,
-                "top_p": 1.0,
-                "top_k": 0,
-                "min_p": 0.0,
-                "presence_penalty": 0.0,
-                "frequency_penalty": 0.0,
-                "repetition_penalty": 1.0,
-                "min_tokens": 0,
-                "stop": [],
-            },
-            "reasoning": None,
-            "unverified": [],
-            "base": None,
-            "transform": None,
-            "intervention": None,
-            "lora": None,
-            "recorded": None,
-        }
-    },
-    "split_entries": {
-        "hub-rows": {
-            "source": {
-                "kind": "hub",
-                "repo": "owner/data",
-                "revision": COMMIT,
-                "config": None,
-                "split": "test",
-                "file": None,
-                "sha256": None,
-                "skip_lines": 0,
-                "encoding": None,
-            },
-            "columns": {
-                "prompt": "question",
-                "messages": None,
-                "turns": None,
-                "category": None,
-                "cluster": None,
-                "id": None,
-                "keep": None,
-            },
-            "where": None,
-            "clusters": None,
-            "dialogue": None,
-            "expectation": "comply",
-            "headline": None,
-            "label": None,
-            "expected_rows": None,
-            "expected_kept": None,
-            "sample": None,
-            "enabled": True,
-            "reason": None,
-            "gated": False,
-            "terms": None,
-            "licence": None,
-            "licence_of_origin": None,
-            "description": None,
-            "homepage": None,
-            "citation": [],
-            "unverified": [],
-        }
-    },
-    "judge_entries": {"words": {"kind": "keyword", "lists": ["words.yaml"], "label": None, "floor": None}},
-    "gold_entries": {},
+SMALLEST = STUDY | yaml.safe_load(
+    """
+{
+  description: '', primary_judge: words, gold: [], allow: [], seed: 0, determinism: seeded, batch: model, shards: 1,
+  requests_in_flight: null, time_limit: null, failure_limit: 0.05, prompts_per_split: null, protocol: default,
+  comparisons: null, equivalence_margin: null, p_values: exact, multiple_comparisons: holm, corrected: null,
+  mixed_model: false, figures: null, tables: [], scoring: {tau: 1.0, band: 0.1, level: 0.95}, catalogue: [],
+  plugins: [], results_dir: results, store_dir: results/store, cache_dir: .cache, private_folders: true,
+  engine_entries: { hub-engine: {
+    kind: vllm, weights: {kind: hub, repo: owner/model, revision: COMMIT}, dtype: bfloat16, quantization: null,
+    max_model_len: 2048, tensor_parallel: 1, pipeline_parallel: 1, data_parallel: 1, nodes: 1, memory_share: 0.9,
+    device: auto, args: {}, python: null, start_timeout: 1800, stall_timeout: 1800, trust_remote_code: false,
+    verified: never, licence: null, gated: false, enabled: true, reason: null, terms: null, weights_gb: null,
+    parameters: null, active_parameters: null, unverified: []
+  }},
+  model_entries: { plain: {
+    engine: hub-engine, label: null, system_prompt: null, template: default, template_options: {},
+    date: '2026-01-01', sampling: {max_tokens: 64, temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0,
+    presence_penalty: 0.0, frequency_penalty: 0.0, repetition_penalty: 1.0, min_tokens: 0, stop: []},
+    reasoning: null, unverified: [], base: null, transform: null, intervention: null, lora: null, recorded: null
+  }},
+  split_entries: { hub-rows: {
+    source: {kind: hub, repo: owner/data, revision: COMMIT, config: null, split: test, file: null, sha256: null,
+    skip_lines: 0, encoding: null}, columns: {prompt: question, messages: null, turns: null, category: null,
+    cluster: null, id: null, keep: null}, where: null, clusters: null, dialogue: null, expectation: comply,
+    headline: null, label: null, expected_rows: null, expected_kept: null, sample: null, enabled: true,
+    reason: null, gated: false, terms: null, licence: null, licence_of_origin: null, description: null,
+    homepage: null, citation: [], unverified: []
+  }},
+  judge_entries: {words: {kind: keyword, lists: [words.yaml], label: null, floor: null}},
+  gold_entries: {},
 }
+""".replace("COMMIT", COMMIT)
+)
 
 
 def test_the_smallest_study_gets_every_default(project):

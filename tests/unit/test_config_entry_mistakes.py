@@ -1,16 +1,12 @@
 """Mistakes in one entry of the catalogue are told where they stand, with what would be right."""
 
 import pytest
-from config_project import BASE, CATALOGUE, COMMIT, STUDY, Project, changed, with_entry
+from config_project import BASE, CATALOGUE, COMMIT, STUDY, changed, with_entry
 
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.study.study_folder import refuse_other_study
 
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
+ENGINE = CATALOGUE["engines"]["hub-engine"]
 
 
 def test_missing_keys_say_what_they_are_for(project):
@@ -52,13 +48,6 @@ def test_words_that_yaml_does_not_read_as_text(project):
     ]
 
 
-def test_a_branch_is_no_revision(project):
-    weights = {"kind": "hub", "repo": "a/b", "revision": "main"}
-    found = with_entry(project, "engines", "hub-engine", {"weights": weights, "max_model_len": 99})
-    assert len(found) == 1
-    assert found[0].endswith("revision: 'main' is not a full commit hash (40 hex digits); branches and tags can move")
-
-
 def test_an_unknown_kind_does_not_hide_other_mistakes(project):
     source = {"kind": "hubb", "repo": "x", "revision": COMMIT, "split": "test"}
     found = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | {"source": source})
@@ -68,151 +57,139 @@ def test_an_unknown_kind_does_not_hide_other_mistakes(project):
     ]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"anchors": [{"name": "GPT", "source": "s"}]}, "name `kappa` or `f1`, or both"),
-        (
-            {"anchors": [{"name": "GPT", "f1": 0.9, "reading": "three_class", "source": "s"}]},
-            "`f1` is of two classes; `reading` must be `broad` or `strict`",
-        ),
-        (
-            {"expectation": "refuse", "columns": {"expectation": "e"}},
-            "`expectation` holds for all rows, `columns.expectation` for each; leave one out",
-        ),
-    ],
-)
-def test_what_gold_says_of_people_and_prompts_must_fit_together(project, more, message):
-    (found,) = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | more)
-    assert found.endswith(message)
-
-
-def test_gold_may_have_one_expectation_and_anchors_with_f1_alone(project):
-    more = {"expectation": "refuse", "anchors": [{"name": "GPT", "f1": 0.9, "source": "s"}]}
-    assert with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | more) == []
-
-
-def test_reserved_fields_are_refused_until_they_are_built(project):
-    for field in ("base", "transform", "intervention"):
-        found = with_entry(project, "models", "plain", CATALOGUE["models"]["plain"] | {field: "x"})
-        assert [line.split(": ", 1)[1] for line in found] == [
-            f"models.plain.{field}: reserved for a later version; leave it out"
-        ]
-
-
-def test_an_adapter_must_be_at_a_commit_and_a_folder_must_hold_both_files_without_pickles(project):
-    plain = CATALOGUE["models"]["plain"]
-
-    def told(lora):
-        found = with_entry(project, "models", "plain", plain | {"lora": lora})
-        return [line.split(": ", 2)[2] for line in found]
-
-    assert told({"kind": "hub", "repo": "a/b", "revision": "main"}) == [
-        "'main' is not a full commit hash (40 hex digits); branches and tags can move"
-    ]
-    assert told("x") == ["must be a mapping with a `kind` (one of folder, hub), not 'x'"]
-    (project.folder / "pickled").mkdir()
-    (project.folder / "pickled" / "adapter_model.bin").write_text("x")
-    assert told({"kind": "folder", "path": "../../pickled"}) == [
-        "pickled has no adapter_config.json: it is not a LoRA adapter in PEFT's format",
-        "pickled has no adapter_model.safetensors; adapter_model.bin is not loaded, because pickles run code",
-    ]
-    assert told({"kind": "folder", "path": "../../nowhere"}) == ["there is no folder nowhere"]
-
-
-def test_nodes_must_share_the_gpus_equally(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    for change, message in [
-        ({"tensor_parallel": 6, "nodes": 4}, "6 GPUs (tensor x pipeline x data parallel) cannot be shared equally"),
-        ({"nodes": 2}, "1 GPUs (tensor x pipeline x data parallel) cannot be shared equally by 2 `nodes`"),
-        ({"tensor_parallel": 2, "nodes": 2, "device": "cpu"}, "`nodes` is for GPU engines"),
-    ]:
-        (line,) = with_entry(project, "engines", "hub-engine", engine | change)
-        assert message in line
-    assert with_entry(project, "engines", "hub-engine", engine | {"tensor_parallel": 8, "nodes": 2}) == []
-
-
-def test_verified_is_the_word_never_or_a_day_a_version_and_a_device(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    seen = {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}
-    for value, told in [
-        ("never", []),
-        (seen, []),
-        ("yes", ["verified: must be `never` or a mapping of keys to values, not 'yes'"]),
-        (seen | {"version": 0.32}, ["verified.version: must be text, not 0.32: put it in quotes"]),
-        ({"date": "2026-11-22", "device": "cpu"}, ["verified.version: this key is missing (Version of vLLM)"]),
-    ]:
-        found = with_entry(project, "engines", "hub-engine", engine | {"verified": value})
-        assert [line.split("engines.hub-engine.", 1)[1] for line in found] == told
-
-
-def test_arguments_that_have_a_key_of_their_own_or_belong_to_the_workflow(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    for name, message in [
-        ("max-model-len", "`max-model-len` has a key of its own: write it as `max_model_len` of the engine"),
-        ("seed", "`seed` is set by the workflow and cannot be changed here"),
-        ("enable-lora", "`enable-lora` is set by the workflow and cannot be changed here"),
-        ("nnodes", "`nnodes` has a key of its own: write it as `nodes` of the engine"),
-    ]:
-        found = with_entry(project, "engines", "hub-engine", engine | {"args": {name: 1}})
-        assert [line.split(": ", 2)[2] for line in found] == [message]
-
-
-def test_a_value_that_reads_as_another_argument_is_a_mistake_with_its_place(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    (line,) = with_entry(project, "engines", "hub-engine", engine | {"args": {"enforce-eager": "--model=/tmp/other"}})
-    place, key, message = line.split(": ", 2)
-    assert place.startswith(f"{BASE}:") and key == "engines.hub-engine.args.enforce-eager"
-    assert message == "'--model=/tmp/other' begins with `-`, as another argument does; write a number without quotes"
-
-
-def test_prompt_or_messages_not_both(project):
-    for columns in ({"messages": "chat", "prompt": "text"}, {"prompt": None}):
-        found = with_entry(
-            project, "datasets", "family", changed(CATALOGUE["datasets"]["family"], ("defaults", "columns"), columns)
-        )
-        assert len(found) == 1 and found[0].endswith("columns: name exactly one of `prompt`, `messages` and `turns`")
-
-
-SPLIT = ("splits", "talk-rows")
+HUB_ENGINE, CLASSES_ENGINE = ("engines", "hub-engine"), ("engines", "classes-engine")
+PLAIN, REASONING, PEOPLE = ("models", "plain"), ("models", "thinker", "reasoning"), ("gold", "people")
+FAMILY, TALK = ("datasets", "family"), ("datasets", "conversations", "splits", "talk-rows")
+SEEN = {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}
+NO_COMMIT = "revision: 'main' is not a full commit hash (40 hex digits); branches and tags can move"
+ONE_KIND_OF_PROMPT = "columns: name exactly one of `prompt`, `messages` and `turns`"
+EXPECTED = {"columns": {"expectation": "e"}, "expectation": "refuse"}
+BY_VLLM = "is for engines of kind `vllm`; leave it out"
+SET = "is set by the workflow and cannot be changed here"
+SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("dialogue",), None, "talk-rows: `columns.turns` needs `dialogue`, which says how the turns are asked"),
-        (("columns",), None, "talk-rows.columns: must be a mapping of keys to values, not nothing"),
+        ((*HUB_ENGINE, "weights"), {"kind": "hub", "repo": "a/b", "revision": "main"}, NO_COMMIT),
+        ((*PLAIN, "lora"), {"kind": "hub", "repo": "a/b", "revision": "main"}, NO_COMMIT),
+        ((*PLAIN, "lora"), "x", "must be a mapping with a `kind` (one of folder, hub), not 'x'"),
+        ((*PLAIN, "lora"), {"kind": "folder", "path": "../../nowhere"}, "there is no folder nowhere"),
+        ((*PLAIN, "base"), "x", "models.plain.base: reserved for a later version; leave it out"),
+        ((*PLAIN, "transform"), "x", "models.plain.transform: reserved for a later version; leave it out"),
+        ((*PLAIN, "intervention"), "x", "models.plain.intervention: reserved for a later version; leave it out"),
         (
-            ("columns",),
+            (*PLAIN, "sampling", "max_tokens"),
+            2048,
+            "2048 leaves no room for a prompt: `max_model_len` of its engine is",
+        ),
+        ((*PLAIN, "engine"), "classes-engine", "this entry needs one of kind `vllm`"),
+        ((*PEOPLE, "anchors"), [{"name": "GPT", "source": "s"}], "name `kappa` or `f1`, or both"),
+        (
+            (*PEOPLE, "anchors"),
+            [{"name": "GPT", "f1": 0.9, "reading": "three_class", "source": "s"}],
+            "`f1` is of two classes; `reading` must be `broad` or `strict`",
+        ),
+        (
+            PEOPLE,
+            CATALOGUE["gold"]["people"] | EXPECTED,
+            "`expectation` holds for all rows, `columns.expectation` for each; leave one out",
+        ),
+        # Engines
+        (HUB_ENGINE, ENGINE | {"tensor_parallel": 6, "nodes": 4}, f"6 {SHARED}"),
+        (HUB_ENGINE, ENGINE | {"nodes": 2}, f"1 {SHARED} by 2 `nodes`"),
+        (HUB_ENGINE, ENGINE | {"tensor_parallel": 2, "nodes": 2, "device": "cpu"}, "`nodes` is for GPU engines"),
+        ((*HUB_ENGINE, "verified"), "yes", "verified: must be `never` or a mapping of keys to values, not 'yes'"),
+        (
+            (*HUB_ENGINE, "verified"),
+            SEEN | {"version": 0.32},
+            "verified.version: must be text, not 0.32: put it in quotes",
+        ),
+        (
+            (*HUB_ENGINE, "verified"),
+            {"date": "2026-11-22", "device": "cpu"},
+            "verified.version: this key is missing (Version of vLLM)",
+        ),
+        (
+            (*HUB_ENGINE, "args"),
+            {"max-model-len": 1},
+            "`max-model-len` has a key of its own: write it as `max_model_len` of the engine",
+        ),
+        ((*HUB_ENGINE, "args"), {"nnodes": 1}, "`nnodes` has a key of its own: write it as `nodes` of the engine"),
+        ((*HUB_ENGINE, "args"), {"seed": 1}, f"`seed` {SET}"),
+        ((*HUB_ENGINE, "args"), {"enable-lora": 1}, f"`enable-lora` {SET}"),
+        (
+            (*HUB_ENGINE, "args"),
+            {"enforce-eager": "--model=/tmp/other"},
+            "engines.hub-engine.args.enforce-eager: '--model=/tmp/other' begins with `-`, as another argument does; "
+            "write a number without quotes",
+        ),
+        # What only language models know
+        ((*CLASSES_ENGINE, "tensor_parallel"), 2, f"engines.classes-engine: `tensor_parallel` {BY_VLLM}"),
+        ((*CLASSES_ENGINE, "quantization"), "fp8", f"engines.classes-engine: `quantization` {BY_VLLM}"),
+        ((*CLASSES_ENGINE, "args"), {"enforce-eager": True}, f"engines.classes-engine: `args` {BY_VLLM}"),
+        ((*CLASSES_ENGINE, "data_parallel"), 2, f"engines.classes-engine: `data_parallel` {BY_VLLM}"),
+        # Judges
+        (
+            ("judges", "classes", "labels", "1"),
+            "refuse",
+            "judges.classes.labels.1: 'refuse' is not allowed; did you mean `refusal`?",
+        ),
+        (
+            ("judges", "reader", "labels"),
+            {"refusal": "A", "partial": "B", "compliance": "B"},
+            "judges.reader.labels: the labels must differ from each other, not 'A', 'B', 'B'",
+        ),
+        # Columns and dialogues
+        ((*FAMILY, "defaults", "columns"), {"messages": "chat", "prompt": "text"}, ONE_KIND_OF_PROMPT),
+        ((*FAMILY, "defaults", "columns"), {"prompt": None}, ONE_KIND_OF_PROMPT),
+        ((*TALK, "dialogue"), None, "talk-rows: `columns.turns` needs `dialogue`, which says how the turns are asked"),
+        ((*TALK, "columns"), None, "talk-rows.columns: must be a mapping of keys to values, not nothing"),
+        (
+            (*TALK, "columns"),
             {"prompt": "question"},
             "talk-rows: `dialogue` needs `columns.turns` or `columns.messages`; `columns.prompt` is one question",
         ),
-        (("columns", "turns"), ["a", "b", "a"], "columns: `turns` names the column `a` twice"),
-        (("columns", "turns"), [], "columns.turns: must not be empty"),
-        (("columns", "messages"), "chat", "columns: name exactly one of `prompt`, `messages` and `turns`"),
-        (("dialogue", "mode"), "cumulativ", "did you mean `cumulative`? (allowed: cumulative, independent)"),
-        (("dialogue", "scored"), "first", "'first' is not allowed; did you mean `after_first`?"),
-        (("dialogue",), {"scored": "all"}, "dialogue.mode: this key is missing"),
+        ((*TALK, "columns", "turns"), ["a", "b", "a"], "columns: `turns` names the column `a` twice"),
+        ((*TALK, "columns", "turns"), [], "columns.turns: must not be empty"),
+        ((*TALK, "columns", "messages"), "chat", ONE_KIND_OF_PROMPT),
+        ((*TALK, "dialogue", "mode"), "cumulativ", "did you mean `cumulative`? (allowed: cumulative, independent)"),
+        ((*TALK, "dialogue", "scored"), "first", "'first' is not allowed; did you mean `after_first`?"),
+        ((*TALK, "dialogue"), {"scored": "all"}, "dialogue.mode: this key is missing"),
+        # Reasoning
+        (REASONING, {"start": "<think>"}, "`end` is missing: the mark that ends the reasoning, e.g. `</think>`"),
+        (REASONING, {"format": "harmony", "end": "</think>"}, "`format: harmony` has marks of its own"),
+        (REASONING, {"format": "qwen"}, "format: 'qwen' is not allowed (allowed: harmony, marks)"),
     ],
 )
-def test_mistakes_in_dialogues(project, path, value, message):
-    entry = changed(CATALOGUE["datasets"]["conversations"], (*SPLIT, *path), value)
-    (found,) = with_entry(project, "datasets", "conversations", entry)
-    assert message in found
+def test_a_mistake_in_an_entry_is_told_with_its_place(project, path, value, message):
+    (found,) = with_entry(project, *path[:2], changed(CATALOGUE, path, value)[path[0]][path[1]])
+    assert found.startswith(f"{BASE}:") and message in found
 
 
 @pytest.mark.parametrize(
-    ("reasoning", "message"),
+    ("path", "value"),
     [
-        ({"start": "<think>"}, "`end` is missing: the mark that ends the reasoning, e.g. `</think>`"),
-        ({"format": "harmony", "end": "</think>"}, "`format: harmony` has marks of its own"),
-        ({"format": "qwen"}, "format: 'qwen' is not allowed (allowed: harmony, marks)"),
+        (HUB_ENGINE, ENGINE | {"tensor_parallel": 8, "nodes": 2}),
+        ((*HUB_ENGINE, "verified"), "never"),
+        ((*HUB_ENGINE, "verified"), SEEN),
+        ((*PEOPLE, "expectation"), "refuse"),
+        ((*PEOPLE, "anchors"), [{"name": "GPT", "f1": 0.9, "source": "s"}]),
     ],
 )
-def test_mistakes_in_how_reasoning_is_told(project, reasoning, message):
-    project.write(BASE, changed(CATALOGUE, ("models", "thinker", "reasoning"), reasoning))
-    found = [line for line in project.mistakes(STUDY) if "models.thinker.reasoning" in line]
-    assert len(found) == 1 and message in found[0]
+def test_what_is_right_is_no_mistake(project, path, value):
+    assert with_entry(project, *path[:2], changed(CATALOGUE, path, value)[path[0]][path[1]]) == []
+
+
+def test_a_folder_of_an_adapter_must_hold_both_files_and_pickles_are_not_loaded(project):
+    project.write("pickled/adapter_model.bin", "x")
+    lora = {"kind": "folder", "path": "../../pickled"}
+    found = with_entry(project, *PLAIN, CATALOGUE["models"]["plain"] | {"lora": lora})
+    assert [line.split(": ", 2)[2] for line in found] == [
+        "pickled has no adapter_config.json: it is not a LoRA adapter in PEFT's format",
+        "pickled has no adapter_model.safetensors; adapter_model.bin is not loaded, because pickles run code",
+    ]
 
 
 def test_a_base_model_cannot_be_asked_several_turns(project):
@@ -254,24 +231,6 @@ def test_a_judge_needs_an_engine_of_its_kind(project):
     assert found.endswith(
         "judges.classes.engine: engine `hub-engine` is of kind `vllm`; this entry needs one of kind `transformers`"
     )
-    (found,) = with_entry(project, "models", "plain", CATALOGUE["models"]["plain"] | {"engine": "classes-engine"})
-    assert found.endswith("this entry needs one of kind `vllm`")
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("tensor_parallel", 2), ("quantization", "fp8"), ("args", {"enforce-eager": True}), ("data_parallel", 2)],
-)
-def test_what_only_language_models_know_is_refused_of_classifiers(project, key, value):
-    engine = CATALOGUE["engines"]["classes-engine"]
-    (found,) = with_entry(project, "engines", "classes-engine", engine | {key: value})
-    assert found.endswith(f"engines.classes-engine: `{key}` is for engines of kind `vllm`; leave it out")
-
-
-def test_a_class_stands_for_a_label_or_for_none(project):
-    judge = changed(CATALOGUE["judges"]["classes"], ("labels", "1"), "refuse")
-    (found,) = with_entry(project, "judges", "classes", judge)
-    assert "judges.classes.labels.1: 'refuse' is not allowed; did you mean `refusal`?" in found
 
 
 @pytest.mark.parametrize("name", ["SECRET_X", "HF_TOKEN", "OPENAI_KEY", "MY_CREDENTIALS", "GITHUB_PAT", "API_KEY_2"])
@@ -282,11 +241,6 @@ def test_a_secret_in_a_path_is_refused_and_never_shown(project, monkeypatch, nam
     assert f"results_dir: ${name} looks like a secret by its name" in line and "PLANTED" not in line
     found = with_entry(project, "judges", "words", {"kind": "keyword", "lists": [form.format(name)]})
     assert f"${name} looks like a secret by its name" in found[0] and "PLANTED" not in "".join(found)
-
-
-def test_other_variables_stand_for_their_values_in_paths(project, monkeypatch):
-    monkeypatch.setenv("SCRATCH_OF_MONKEYS", "large")
-    assert project.load(STUDY | {"results_dir": "$SCRATCH_OF_MONKEYS/r"})["results_dir"] == "large/r"
 
 
 def test_a_name_has_a_bounded_length(project):

@@ -2,24 +2,23 @@
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY, Project
-from workflow_cases import of, stages
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.references import bibliography, read_references
 from refusal_eval.study.row_sources import row_source
-from refusal_eval.workflow.content import content_hash
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import tables_stage
+from refusal_eval.workflow.data_stage import split_reading
+from refusal_eval.workflow.generation import request_params
+from refusal_eval.workflow.rule_files import content_hash
+from refusal_eval.workflow.scoring import cell
 
 HUB = {"kind": "hub", "repo": "owner/data", "revision": COMMIT}
 URL = {"kind": "url", "url": f"https://example.org/{COMMIT}/rows.csv", "sha256": SHA256}
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 def with_split(project, study=None, **keys):
@@ -119,19 +118,14 @@ def test_a_file_of_clusters_lies_beside_the_file_that_names_it(project):
     project.write("far/own.yaml", {"datasets": {"own": {"splits": {"mine": split}}}})
     config = project.load(STUDY | {"catalogue": ["far/own.yaml"], "splits": ["mine"]})
     assert config["split_entries"]["mine"]["clusters"] == "far/pairs.csv"
-    data = stages(config, Path()).data
     content_hash.cache_clear()
-    before = data.split_reading(of(split="mine"))["clusters"]
+    before = split_reading(Study(config), "mine", Path())["clusters"]
     project.write("far/pairs.csv", "id,cluster\n1,other\n")
     content_hash.cache_clear()  # read once per run
-    assert stages(config, Path()).data.split_reading(of(split="mine"))["clusters"] != before
+    assert split_reading(Study(config), "mine", Path())["clusters"] != before
 
 
 # ---------------------------------------------------------------- pins
-
-
-def open_pin(source):
-    return row_source(source).open_pin
 
 
 @pytest.mark.parametrize(
@@ -142,7 +136,7 @@ def open_pin(source):
     ],
 )
 def test_what_is_not_pinned_is_marked_and_runs_in_no_study(project, source, key, word):
-    assert open_pin(source) == key
+    assert row_source(source).open_pin == key
     (told,) = with_split(project, source=source)
     assert f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so" in told
     (told,) = with_split(project, source=source, unverified=["the hash"])
@@ -156,18 +150,8 @@ def test_what_is_not_pinned_is_marked_and_runs_in_no_study(project, source, key,
 
 
 def test_what_is_pinned_is_not_open():
-    assert (
-        open_pin(HUB | {"split": "test"}) is None
-        and open_pin(URL) is None
-        and open_pin({"kind": "file", "path": "x.csv"}) is None
-    )
-
-
-def test_gold_must_be_pinned_too(project):
-    gold = {"like": "people", "source": HUB | {"split": "test", "revision": None}, "unverified": ["its commit"]}
-    project.write("own.yaml", {"gold": {"people": gold}})
-    (told,) = project.mistakes(STUDY | {"catalogue": ["own.yaml"], "gold": ["people"]})
-    assert "gold.people.source.revision: the commit hash is not known yet" in told
+    for source in (HUB | {"split": "test"}, URL, {"kind": "file", "path": "x.csv"}):
+        assert row_source(source).open_pin is None
 
 
 # ---------------------------------------------------------------- marks
@@ -226,17 +210,17 @@ def test_no_mark_is_in_a_param(project):
     for entry in after["split_entries"].values():
         assert set(names) <= set(entry)
         entry.update({name: values.get(name, "https://example.org") for name in names})
-    one, other = stages(before, Path()), stages(after, Path())
+    one, other = Study(before), Study(after)
     for split in before["splits"]:
-        assert one.data.split_reading(of(split=split)) == other.data.split_reading(of(split=split))
-        cell = of(split=split, model="plain", judge="words")
-        assert one.generation.request_params(cell) == other.generation.request_params(cell)
-        assert one.scoring.cell(cell) == other.scoring.cell(cell)
-    assert one.tables.scores(of()) == other.tables.scores(of())
+        assert split_reading(one, split, Path()) == split_reading(other, split, Path())
+        assert request_params(one, "plain", split) == request_params(other, "plain", split)
+        assert cell(one, "words", "plain", split) == cell(other, "words", "plain", split)
+    table = SimpleNamespace(table="scores")
+    assert tables_stage.params(one, table) == tables_stage.params(other, table)
 
 
 def test_params_of_splits_that_use_nothing_new_are_frozen(project):
-    reading = stages(project.load(WHOLE_STUDY), Path()).data.split_reading(of(split="hub-rows"))
+    reading = split_reading(Study(project.load(WHOLE_STUDY)), "hub-rows", Path())
     assert reading == {
         "source": {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"},
         "sha256": None,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refusal_eval.config.merged import refuse_merged
+from refusal_eval.config.load_study import refuse_merged
 from refusal_eval.config.problems import ConfigError
 
 

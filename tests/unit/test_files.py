@@ -47,11 +47,8 @@ def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_behind(tmp_path, m
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(files.os, where, full)
-    with pytest.raises(
-        UserError,
-        match=r"scores\.json: No space left on device; free space and run again|"
-        r"scores\.json: Disk quota exceeded; free space and run again",
-    ) as told:
+    why = os.strerror(number)
+    with pytest.raises(UserError, match=rf"scores\.json: {why}; free space and run again") as told:
         write_json(tmp_path / "scores.json", {})
     assert isinstance(told.value, OSError)
     assert list(tmp_path.iterdir()) == []
@@ -66,46 +63,20 @@ def test_other_faults_of_a_disk_stay_what_they_are(tmp_path):
 ROWS = [{"answer": 'a "quoted",\\ \u2028 line\n', "logprob": -1e-17, "n": i, "none": None} for i in range(7)]
 
 
-@pytest.fixture
-def few_at_once(monkeypatch):
-    monkeypatch.setattr(files, "_AT_ONCE", 24)
-
-
-@pytest.mark.usefixtures("few_at_once")
-@pytest.mark.parametrize("count", [0, 1, 3, 7])
+@pytest.mark.parametrize("count", [0, 1, 7])
 def test_rows_are_those_that_were_written(tmp_path, count):
     write_jsonl(tmp_path / "a.jsonl", ROWS[:count])
     assert list(read_jsonl(tmp_path / "a.jsonl")) == ROWS[:count]
 
 
-@pytest.mark.usefixtures("few_at_once")
 def test_blank_lines_are_skipped_and_the_last_line_may_have_no_end(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"a":1}\n\n  \n{"a":2}\n{"a":3}\n\n{"a":4}')
     assert list(read_jsonl(tmp_path / "a.jsonl")) == [{"a": n} for n in (1, 2, 3, 4)]
 
 
-@pytest.mark.usefixtures("few_at_once")
 @pytest.mark.parametrize("line", ['{"a":5', '{"a":5},{"a":6}', "{'a': 5}", '{"a":5}]', "[5", "5,"])
 def test_a_line_that_is_no_value_is_told_by_its_number(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a":1}\n' * 4 + line + "\n" + '{"a":1}\n')
     with pytest.raises(BadFile, match="line 5: not valid JSON"):
-        list(read_jsonl(path))
-
-
-@pytest.mark.usefixtures("few_at_once")
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ['{"a":1},{"b":2}', '{"c":[1', "2]}"],
-        ["1],[2", "[[1", "2]]"],
-        ['{"a":1},{"b":2}', '{"c":"x', 'y"}'],
-        ['1,"x"', "[1", "2]"],
-        ["1,2", "", "3"],
-    ],
-)
-def test_lines_are_not_joined_into_other_rows(tmp_path, lines):
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join([*lines, ""]))
-    with pytest.raises(BadFile, match="line 1: not valid JSON"):
         list(read_jsonl(path))

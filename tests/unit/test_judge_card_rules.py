@@ -46,7 +46,6 @@ def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold
     study = Study(calibrated)
     assert scoring.card(study, "reader", "others")["calibrated_on"] == "people"
     assert scoring.calibrated_on(study, "words") is None
-    assert scoring.calibration_file(study, "reader", "people").endswith("/calibration/reader/people.json")
     calibrated["judge_entries"]["reader"]["calibrated_on"] = "others"
     assert scoring.card(Study(calibrated), "reader", "people")["calibrated_on"] == "others"
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import yaml
-from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project, changed, locked_repo
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY, changed, locked_repo
 
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import LockFile, lock_path, read_lock
@@ -26,12 +26,6 @@ def repo(name="owner/model", commit=OTHER, by="lock", **keys):
 
 def lock(**lists):
     return {"lock_version": 1} | lists
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 @pytest.fixture

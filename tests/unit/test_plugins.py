@@ -1,7 +1,7 @@
 """Plug-ins of a study: files whose kinds are known before it is validated."""
 
 import pytest
-from config_project import STUDY, Project
+from config_project import STUDY
 
 PLUGIN = """
 from typing import Literal
@@ -20,9 +20,7 @@ OWN = {"judges": {"mine": {"kind": "shortest", "most": 3}}}
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
+def project(project):
     project.write("own/kinds.py", PLUGIN.format(name="Shortest", kind="shortest"))
     project.write("own/catalogue.yaml", OWN)
     return project

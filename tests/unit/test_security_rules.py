@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 import pytest
-from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY
 from engine_entries import server_command
 
 from refusal_eval.core.errors import UserError
@@ -191,12 +191,6 @@ OWN = {
     "judges": {"kind": "keyword", "lists": ["words.yaml"]},
     "gold": CATALOGUE["gold"]["people"] | {"source": SPLIT["source"]},
 }
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 def none_is_a_name(mistakes):

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, job_end, job_state, own_jobs, parse_jobs
-from refusal_eval.workflow.cluster import gpu_model, options, partition
-from refusal_eval.workflow.earlier_runs import comment_of, jobs_of_earlier_runs, told
+from refusal_eval.workflow.cluster import comment_of, gpu_model, jobs_of_earlier_runs, options, partition, told
 
 
 @pytest.fixture
@@ -61,6 +60,7 @@ def test_the_end_of_a_job_is_told_by_its_environment_or_else_by_slurm(squeue) ->
     assert job_end({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1000"}) == 1000
     assert job_end({"SLURM_JOB_ID": "7"}) == datetime.datetime(2026, 11, 22, 7, 30).timestamp()
     assert job_end({}) is None
+    assert job_end({"SLURM_JOB_END_TIME": "Unknown"}) is None
     squeue("N/A\\n")
     assert job_end({"SLURM_JOB_ID": "7"}) is None
 

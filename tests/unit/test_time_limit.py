@@ -9,31 +9,31 @@ from refusal_eval.core.time_limit import time_limit, within
 
 
 def test_without_any_limit_there_is_none():
-    assert time_limit(None, None, {}, started=100.0) is None
-    assert time_limit(None, "TBD", {"SLURM_JOB_END_TIME": "Unknown"}, started=100.0) is None
+    assert time_limit(None, None, None, started=100.0) is None
+    assert time_limit(None, "TBD", None, started=100.0) is None
 
 
 @pytest.mark.parametrize(("minutes", "runtime"), [(10, None), (None, 10), (10, 500), (500, 10)])
 def test_the_least_counts_and_some_time_is_kept_to_end_well(minutes, runtime):
-    limit = time_limit(minutes, runtime, {}, started=1000.0)
+    limit = time_limit(minutes, runtime, None, started=1000.0)
     assert limit.stop == 1000 + 600 - 30  # to stop the engine and write the receipt
     assert limit.take == limit.stop - 60  # for what is in flight
 
 
 def test_of_a_short_limit_a_share_is_kept():
-    limit = time_limit(0.5, None, {}, started=0.0)
+    limit = time_limit(0.5, None, None, started=0.0)
     assert (limit.take, limit.stop) == (24, 27)
 
 
 def test_slurm_says_when_the_job_must_end():
     now = time.monotonic()
-    limit = time_limit(10_000, None, {"SLURM_JOB_END_TIME": "5000"}, started=now - 50, now=4000)
+    limit = time_limit(10_000, None, 5000, started=now - 50, now=4000)
     assert limit.stop == pytest.approx(now + 1000 - 30, abs=2)
     assert not limit.take_is_over() and limit.seconds_left() > 900
 
 
 def test_a_limit_that_is_over_leaves_nothing():
-    limit = time_limit(1, None, {}, started=time.monotonic() - 600)
+    limit = time_limit(1, None, None, started=time.monotonic() - 600)
     assert limit.take_is_over() and limit.stop_is_over() and limit.seconds_left() == 0
 
 

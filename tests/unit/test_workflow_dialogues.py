@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 
 import pytest
-from config_project import STUDY, Project
+from config_project import STUDY
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import scoring
@@ -12,9 +12,8 @@ from refusal_eval.workflow.data_stage import split_reading
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
+def config(project):
+    return project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
 
 
 def reading(config, split):
@@ -25,10 +24,7 @@ def cell(config, split):
     return scoring.cell(Study(config), "words", "plain", split)
 
 
-def test_a_split_without_dialogues_keeps_its_params(config):
-    hub = reading(config, "hub-rows")
-    assert set(hub) == {"source", "sha256", "name", "skip_lines", "columns", "expected_rows", "samples"}
-    assert set(hub["columns"]) == {"prompt", "messages", "category", "cluster", "id"}
+def test_a_split_without_dialogues_has_no_turns_to_score(config):
     assert "scored" not in cell(config, "hub-rows")
 
 

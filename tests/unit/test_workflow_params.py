@@ -4,13 +4,23 @@ import copy
 from pathlib import Path
 
 import pytest
-from config_project import CATALOGUE, WHOLE_STUDY, Project
-from workflow_cases import CELLS, OF_STUDY, of, stages
+from config_project import CATALOGUE, WHOLE_STUDY
+from workflow_cases import CELLS, of
 
-from refusal_eval.config.kinds import ADAPTER_SOURCES
-from refusal_eval.study.row_sources import row_source
-from refusal_eval.weights.engine_file import weight_source
-from refusal_eval.workflow import tables_stage
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import (
+    analyses_stage,
+    data_stage,
+    generation,
+    judging,
+    scoring,
+    tables_stage,
+    weights_stage,
+)
+from refusal_eval.workflow.whole_study import labels_of
+
+# Functions of analyses_stage.py whose params are of the study alone.
+OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "agreement", "floors")
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 WEIGHED = {"analyses.tradeoff", "analyses.corrected"}
@@ -36,63 +46,59 @@ def of_tables(*names):
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = Project(tmp_path).load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
+def config(project):
+    config = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
     for name in ("hub-engine", "folder-engine", "wheel-engine"):  # what `nodes`, `gated`, `active_parameters` need
         config["engine_entries"][name] |= {"tensor_parallel": 4, "terms": "https://example.org/terms", "parameters": 7}
     return config
 
 
-def asked(config):
-    """Return each method of the stages that gives params, with all wildcards that it is asked with."""
-    entries = [*config["split_entries"].values(), *config["gold_entries"].values()]
-    sources = [entry["source"] for entry in entries if entry["source"]["kind"] in ("hub", "wheel")]
-    weights = [entry["weights"] for entry in config["engine_entries"].values()]
-    models = [{"model": model} for model in WHOLE_STUDY["models"]]
-    judges = [{"judge": judge} for judge in WHOLE_STUDY["judges"]]
+def values(config):
+    """Return the params of jobs, by the module and the function that decide them."""
+    study, root = Study(config), Path()
+    models, judges = WHOLE_STUDY["models"], WHOLE_STUDY["judges"]
+    cells = [(cell["model"], cell["split"]) for cell in CELLS]
+    judged = [(judge, *cell) for judge in judges for cell in cells]
+    adapted = [study.engines[study.models[model].engine].weights for model in ("tuned", "tuned-here")]
     return {
-        "data.source": [{"source": row_source(source).copy_id} for source in sources],
-        "data.split_reading": [{"split": split} for split in WHOLE_STUDY["splits"]],
-        "data.gold_reading": [{"gold": "people"}],
-        "weights.source": [{"weights": weight_source(w).copy_id} for w in weights if w["kind"] != "folder"],
-        "weights.identified_entry": [{"engine": engine} for engine in config["engine_entries"]],
-        "weights.adapter_source": [{"adapter": ADAPTER_SOURCES.entry(CATALOGUE["models"]["tuned"]["lora"]).copy_id}],
-        "weights.identified_adapter": [{"model": "tuned"}, {"model": "tuned-here"}],
-        "weights.adapted": [{"model": "tuned"}, {"model": "tuned-here"}],
-        "generation.request_params": CELLS,
-        "generation.segments": models,
-        "judging.asked": [{"judge": "reader"}],
-        "judging.reading": [{"judge": "reader", "model": model} for model in ("plain", "gold")],
-        "judging.deciding": [{"judge": "words"}, {"judge": "own"}],
-        "judging.panel": [{"judge": "both"}],
-        "analyses.calibration": [{"judge": "reader", "gold": "people"}],
-        "analyses.card_figure": [{"judge": "words"}, {"judge": "reader"}],
-        "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
-        "scoring.card": [{**judge, "gold": "people"} for judge in judges],
-        "scoring.published_reading": models,
-        "scoring.published_cell": [{**judge, **cell} for judge in judges for cell in CELLS],
-        "recordings.reading": [],  # no model of this study is recorded: see tests/workflow/test_recorded.py
-        "recordings.judged": [],
-        "recordings.voted": [],
-        "analyses.estimates": [{"judge": "words", "model": "plain"}],
-        **{f"analyses.{name}": [{}] for name in (*OF_STUDY, "results")},
-        **{table: [{}] for table in TABLES},
+        "data.source": [source.param() for _, source in sorted(study.fetched("splits", "gold").items())],
+        "data.split_reading": [data_stage.split_reading(study, split, root) for split in WHOLE_STUDY["splits"]],
+        "data.gold_reading": [data_stage.gold_reading(study, "people", root)],
+        "weights.source": list(map(plain, study.fetched("engines").values())),
+        "weights.identified_entry": [weights_stage.identified_entry(study, engine) for engine in study.engines],
+        "weights.adapter_source": list(map(plain, study.fetched("models").values())),
+        "weights.identified_adapter": [weights_stage.identified_adapter(study, m) for m in ("tuned", "tuned-here")],
+        "weights.adapted": list(map(plain, adapted)),
+        "generation.request_params": [generation.request_params(study, *cell) for cell in cells],
+        "generation.segments": [generation.segments(study, model) for model in models],
+        "judging.asked": [judging.asked(study, "reader")],
+        "judging.reading": [judging.reading(study, "reader", model) for model in ("plain", "gold")],
+        "judging.deciding": [judging.deciding(study, judge) for judge in ("words", "own")],
+        "judging.panel": [judging.panel(study, "both")],
+        "scoring.cell": [scoring.cell(study, *cell) for cell in judged],
+        "scoring.card": [scoring.card(study, judge, "people") for judge in judges],
+        "scoring.published_reading": [scoring.published_reading(study, model) for model in models],
+        "scoring.published_cell": [scoring.published_cell(study, *cell) for cell in judged],
+        "analyses.estimates": [analyses_stage.estimates(study, of(judge="words", model="plain"))],
+        "analyses.calibration": [analyses_stage.calibration(study, of(judge="reader", gold="people"))],
+        "analyses.card_figure": [labels_of(study, ["judge", "gold"]), study.judges["reader"].own_threshold()],
+        "analyses.results": [analyses_stage.results(study, analyses_stage.estimate_files(study))],
+        **{f"analyses.{name}": [getattr(analyses_stage, name)(study)] for name in OF_STUDY},
+        **{f"tables.{table}": [tables_stage.params(study, of(table=table))] for table in tables_stage.TABLES},
     }
 
 
+def plain(source):
+    return source.model_dump(mode="json")
+
+
 def params(config):
-    """Return each method's params as text, which is what Snakemake compares."""
-    built = stages(config, Path())
-    found = {}
-    for method, wildcards in asked(config).items():
-        stage, name = method.split(".")
-        found[method] = [repr(getattr(getattr(built, stage), name)(of(**chosen))) for chosen in wildcards]
-    return found
+    """Return the same as text, which is what Snakemake compares."""
+    return {name: list(map(repr, found)) for name, found in values(config).items()}
 
 
 def rerun(config, *edits):
-    """Return the methods whose params change when these (path, value) are set in a validated study."""
+    """Return the functions whose params change when these (path, value) are set in a validated study."""
     edited = copy.deepcopy(config)
     for path, value in edits:
         *holders, last = path.split(".")
@@ -107,17 +113,13 @@ def rerun(config, *edits):
 
 def test_params_are_plain_values_that_snakemake_can_compare(config):
     # It silently ignores objects, and a set has another order in every process.
-    def plain(value):
+    def is_plain(value):
         if isinstance(value, dict):
-            return all(isinstance(key, str) and plain(item) for key, item in value.items())
-        return all(map(plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | None)
+            return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+        return all(map(is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | None)
 
-    built = stages(config, Path())
-    for method, wildcards in asked(config).items():
-        stage, name = method.split(".")
-        for chosen in wildcards:
-            value = getattr(getattr(built, stage), name)(of(**chosen))
-            assert isinstance(value, dict | list) and plain(value), method
+    for name, found in values(config).items():
+        assert is_plain(found), name
 
 
 LABELS = [
@@ -247,15 +249,7 @@ CHANGED_BY_COMPAT = {
         ("judge_entries.reader.mass_floor", 0.75, {"judging.reading"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.deciding"}),
         ("judge_entries.own.function", "other", {"judging.deciding"}),
-        (
-            "scoring.tau",
-            2.0,
-            {
-                *OF_CELLS,
-                "scoring.cell",
-                "scoring.published_cell",
-            },
-        ),
+        ("scoring.tau", 2.0, {*OF_CELLS, "scoring.cell", "scoring.published_cell"}),
         (
             "scoring.level",
             0.9,
@@ -273,11 +267,7 @@ CHANGED_BY_COMPAT = {
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"analyses.floors"}),
         ("judge_entries.both.ties", "partial", {"judging.panel"}),
-        (
-            "scoring.band",
-            0.3,
-            {"scoring.cell", "scoring.published_cell"},
-        ),
+        ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell"}),
         ("equivalence_margin", 0.05, {"analyses.comparisons", *of_tables("comparisons", "refusal")}),
         ("multiple_comparisons", "fdr_by", {"analyses.comparisons", *of_tables("comparisons")}),
         ("p_values", "mid", {"analyses.comparisons"}),
@@ -291,18 +281,13 @@ def test_what_decides_a_result_reruns_just_that(config, path, value, wanted):
     assert rerun(config, (path, value)) == wanted
 
 
-def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config, tmp_path):
+@pytest.mark.parametrize("folder", ["weights/model", "adapter/adapter_model"])
+def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config, tmp_path, folder):
     before = params(config)
-    (tmp_path / "weights" / "model.safetensors").write_text("other weights")
+    (tmp_path / f"{folder}.safetensors").write_text("other weights")
     after = params(config)
-    assert {method for method in before if before[method] != after[method]} == {"weights.identified_entry"}
-
-
-def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(config, tmp_path):
-    before = params(config)
-    (tmp_path / "adapter" / "adapter_model.safetensors").write_text("another")
-    after = params(config)
-    assert {method for method in before if before[method] != after[method]} == {"weights.identified_adapter"}
+    wanted = "weights.identified_adapter" if folder.startswith("adapter") else "weights.identified_entry"
+    assert {name for name in before if before[name] != after[name]} == {wanted}
     (tmp_path / "adapter" / "README.md").write_text("no part of it")
     assert params(config) == after
 
@@ -314,7 +299,7 @@ def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
 
 def test_what_has_no_label_is_shown_by_its_name(config):
     def labels():
-        return stages(config, Path()).tables.scores(of())["labels"]
+        return tables_stage.params(Study(config), of(table="scores"))["labels"]
 
     assert labels()["models"] == {name: name for name in CATALOGUE["models"]}
     config["model_entries"]["plain"]["label"] = "Plain"

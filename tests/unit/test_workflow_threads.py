@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from config_project import WHOLE_STUDY, Project
+from config_project import WHOLE_STUDY
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import execution_stage
@@ -11,14 +11,13 @@ from refusal_eval.workflow.cluster import gpu_limit
 
 
 @pytest.fixture
-def threads(tmp_path, monkeypatch):
+def threads(project):
     """Return a function that tells the threads of a load on so many GPUs, with these cores and this limit of GPUs."""
-    monkeypatch.chdir(tmp_path)
-    config = Project(tmp_path).load(WHOLE_STUDY)
+    config = project.load(WHOLE_STUDY)
 
     def of(gpus, cores, limit, device="cuda", submits=False):
         config["engine_entries"]["hub-engine"] |= {"device": device, "tensor_parallel": gpus}
-        return execution_stage.threads(Study(config), "engine/hub-engine", tmp_path, cores, limit, submits)
+        return execution_stage.threads(Study(config), "engine/hub-engine", project.folder, cores, limit, submits)
 
     return of
 
@@ -49,6 +48,7 @@ def test_loads_on_all_gpus_fit_into_the_cores(threads, gpus, cores, limit, expec
 def test_jobs_on_a_cluster_get_eight_and_those_of_cpu_engines_four(threads):
     assert threads(1, None, None, submits=True) == threads(1, 8, None, submits=True) == 8
     assert threads(1, None, None, device="cpu", submits=True) == 4
+    assert threads(1, 32, 8, device="cpu") == 32, "a load on this machine takes all cores"
 
 
 def test_without_a_limit_of_gpus_loads_on_this_machine_run_one_by_one(threads):

@@ -34,12 +34,6 @@ ADVERSARIES = {
 }
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
-
-
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_every_adversary_is_an_error_of_yaml_with_its_place(tmp_path: Path, name: str) -> None:
     text, told = ADVERSARIES[name]
@@ -85,26 +79,18 @@ def test_a_file_near_the_study_that_nobody_names_stops_nothing(project: Project,
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_a_catalogue_file_is_a_mistake_with_its_place(project: Project, name: str) -> None:
-    project.write("my.yaml", "\n" + ADVERSARIES[name][0])
-    (line,) = project.mistakes(STUDY | {"catalogue": ["my.yaml"]})
-    assert line.startswith("my.yaml:") and f"is not valid YAML: {ADVERSARIES[name][1]}" in line
-
-
-@pytest.mark.parametrize("name", ADVERSARIES)
-def test_a_lock_file_is_a_mistake_with_its_place(project: Project, name: str) -> None:
-    project.write("study.lock.yaml", "\n" + ADVERSARIES[name][0])
-    (line,) = project.mistakes(STUDY)
-    assert line.startswith("study.lock.yaml:") and f"is not valid YAML: {ADVERSARIES[name][1]}" in line
-    assert "`refusal-eval pin` writes a new one" in line
-
-
-@pytest.mark.parametrize("name", ADVERSARIES)
-def test_a_study_is_a_mistake_with_its_place(project: Project, name: str) -> None:
-    project.write("study.yaml", ADVERSARIES[name][0])
+def test_a_study_its_catalogue_and_its_lock_are_mistakes_with_their_place(project: Project, name: str) -> None:
+    text, told = ADVERSARIES[name]
+    project.write("my.yaml", "\n" + text)
+    project.write("study.lock.yaml", "\n" + text)
+    catalogue, lock = project.mistakes(STUDY | {"catalogue": ["my.yaml"]})
+    for file, line in (("my.yaml", catalogue), ("study.lock.yaml", lock)):
+        assert line.startswith(f"{file}:") and f"is not valid YAML: {told}" in line
+    assert "`refusal-eval pin` writes a new one" in lock
+    project.write("study.yaml", text)
     with pytest.raises(ConfigError, match=r"study\.yaml:") as caught:
         study_values("study.yaml")
-    assert ADVERSARIES[name][1] in str(caught.value)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)

@@ -5,15 +5,14 @@ from snakemake.dag import DAG
 from snakemake.logging import logger
 
 from refusal_eval.core.code_version import code_version
-from refusal_eval.config.load_study import load_study
+from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
-from refusal_eval.config.merged import refuse_merged
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
+from refusal_eval.workflow.rule_files import any_of, content_hash, folder_not_there
 from refusal_eval.workflow.whole_study import labels_of
-from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
 ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)
 if SNAKEMAKE not in VERSIONS and workflow.is_main_process:

@@ -23,7 +23,7 @@ rule fetch_rows:
         mem_mb=4000,
         runtime=240,
     params:
-        source=lambda wildcards: data_stage.fetched_sources(study)[wildcards.source].param(),
+        source=lambda wildcards: study.fetched("splits", "gold")[wildcards.source].param(),
     message:
         "Fetching the rows in {output}"
     script:

@@ -5,7 +5,6 @@ the key of each request), responses into the store (one engine load per batch of
 """
 
 from refusal_eval.workflow import generation
-from refusal_eval.workflow.rendering import template_file
 from refusal_eval.workflow.order import longest_first
 
 ASKED_MODELS = any_of(study.asked_models)
@@ -18,7 +17,7 @@ rule requests:
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         engine=model_engine,
-        template=lambda wildcards: template_file(config["model_entries"][wildcards.model]),
+        template=lambda wildcards: generation.template_file(config["model_entries"][wildcards.model]),
         adapter=lambda wildcards: [paths.adapter(wildcards.model)] if study.models[wildcards.model].lora else [],
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",

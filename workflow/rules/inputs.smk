@@ -3,9 +3,9 @@
 from functools import cache
 
 from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
-from refusal_eval.workflow import cluster, data_stage, execution_stage, recorded_stage, scoring, weights_stage
-from refusal_eval.workflow.earlier_runs import jobs_of_earlier_runs, told
-from refusal_eval.workflow.rendering import template_file
+from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
+from refusal_eval.workflow import cluster, data_stage, execution_stage, generation, scoring, weights_stage
+from refusal_eval.workflow.cluster import jobs_of_earlier_runs, told
 
 # Data
 
@@ -27,7 +27,7 @@ def clusters_of(entries):
 
 def fetched_weights(wildcards):
     """Return the source of the weights behind a folder of the cache."""
-    return weights_stage.fetched_weights(study)[wildcards.weights]
+    return study.fetched("engines")[wildcards.weights]
 
 
 # Generation
@@ -48,12 +48,12 @@ def generation_receipts(wildcards):
 
 def load_engine(wildcards):
     """Return the identity file of a batch's engine."""
-    return execution_stage.engine_file(study, wildcards.batch)
+    return paths.engine(execution_stage.engine_of(wildcards.batch))
 
 
 def load_weights(wildcards):
     """Return what must be there before a batch's engine can start."""
-    return execution_stage.weights(study, wildcards.batch)
+    return weights_stage.weights_files(study, execution_stage.engine_of(wildcards.batch))
 
 
 def load_threads(wildcards):
@@ -68,8 +68,9 @@ def load_gpus(wildcards, input):
 
 
 def load_nodes(wildcards, input):
-    """Return the machines of an engine load."""
-    return execution_stage.nodes(study, wildcards.batch, load_gpus(wildcards, input))
+    """Return the machines of an engine load, which Slurm's plugin asks for; one for a job without GPUs."""
+    engine = study.engines[execution_stage.engine_of(wildcards.batch)]
+    return engine.nodes_used() if load_gpus(wildcards, input) else 1
 
 
 def load_gpu_model(wildcards, input):
@@ -98,12 +99,14 @@ def earlier_jobs():
 
 def recorded(name):
     """Return an input function: a file of the cell's recorded answers."""
-    return lambda wildcards: recorded_stage.recorded_file(study, wildcards.model, wildcards.split, name)
+    return lambda wildcards: generation.recorded_file(study, wildcards.model, wildcards.split, name)
 
 
 def recorded_votes(wildcards):
-    """Return the files behind a cell's votes if its judge came with its answers."""
-    return recorded_stage.vote_files(study, wildcards.judge, wildcards.model, wildcards.split)
+    """Return the files behind a cell's votes if its judge came with its answers; else none."""
+    return (
+        [recorded(name)(wildcards) for name in (ANSWERS, JUDGE_SCORES)] if judge_of(wildcards).way == "recorded" else []
+    )
 
 
 # Judging
@@ -126,7 +129,7 @@ def judge_engine(wildcards):
 
 def judge_template(wildcards):
     """Return the template file that a judge brings along, if any."""
-    return template_file(judge_of(wildcards).rendering())
+    return generation.template_file(judge_of(wildcards).rendering())
 
 
 def judged_prompts(wildcards):
@@ -168,4 +171,4 @@ def published_scores(wildcards):
 def foreign_calibration(wildcards):
     """Return the calibration behind a judge's card where another gold set gives it."""
     gold = scoring.calibrated_on(study, wildcards.judge)
-    return [] if gold in (None, wildcards.gold) else [scoring.calibration_file(study, wildcards.judge, gold)]
+    return [] if gold in (None, wildcards.gold) else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]

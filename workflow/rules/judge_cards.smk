@@ -59,7 +59,7 @@ rule judge_card_figure:
         runtime=10,
     params:
         labels=lambda wildcards: labels_of(study, ["judge", "gold"]),
-        threshold=lambda wildcards: analyses.threshold(study, wildcards.judge),
+        threshold=lambda wildcards: judge_of(wildcards).own_threshold(),
         code=code_version(ROOT / "scripts" / "make_judge_figures.py"),
     message:
         "Drawing the card of judge {wildcards.judge} on {wildcards.gold}"

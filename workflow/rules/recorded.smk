@@ -4,10 +4,6 @@ Reads prompts/ and those folders; writes answers/ and published/answers/ of such
 `recorded`. All that follows (other judges, scores, tables, figures) is as for answers of an engine.
 """
 
-from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
-from refusal_eval.workflow import recorded_stage
-from refusal_eval.workflow.content import content_hash
-
 
 rule recorded_answers:
     """Read one cell's answers out of a folder."""
@@ -28,7 +24,7 @@ rule recorded_answers:
         mem_mb=1000,
         runtime=30,
     params:
-        reading=lambda wildcards: recorded_stage.reading(study, wildcards.model, wildcards.split),
+        reading=lambda wildcards: generation.recorded_reading(study, wildcards.model, wildcards.split),
         code=code_version(ROOT / "scripts" / "recorded_answers.py"),
     message:
         "Reading recorded answers of {wildcards.model} on {wildcards.split}"

@@ -15,7 +15,7 @@ rule fetch_tokenizer:
     log:
         f"{LOGS}/fetch_tokenizer/{{weights}}.log",
     wildcard_constraints:
-        weights=folder_not_there(weights_stage.tokenizer_manifests(study)),
+        weights=folder_not_there(weights_stage.manifests(study)["tokenizer"]),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -40,7 +40,7 @@ rule fetch_weights:
     log:
         f"{LOGS}/fetch_weights/{{weights}}.log",
     wildcard_constraints:
-        weights=folder_not_there(weights_stage.weights_manifests(study)),
+        weights=folder_not_there(weights_stage.manifests(study)["weights"]),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -86,7 +86,7 @@ rule fetch_adapter:
     log:
         f"{LOGS}/fetch_adapter/{{adapter}}.log",
     wildcard_constraints:
-        adapter=folder_not_there(weights_stage.adapter_manifests(study)),
+        adapter=folder_not_there(weights_stage.manifests(study)["adapter"]),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -94,7 +94,7 @@ rule fetch_adapter:
         mem_mb=1000,
         runtime=240,
     params:
-        source=lambda wildcards: weights_stage.fetched_adapters(study)[wildcards.adapter].model_dump(mode="json"),
+        source=lambda wildcards: study.fetched("models")[wildcards.adapter].model_dump(mode="json"),
         part="adapter",
     message:
         "Fetching the adapter in {output}"

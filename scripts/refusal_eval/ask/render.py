@@ -58,7 +58,7 @@ class Renderer:
 
     @classmethod
     def from_params(cls, tokenizer_folder: str | Path, params: Mapping[str, Any], untrusted: bool = False) -> Renderer:
-        """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
+        """Return the renderer that a rule's params describe (see `rendering_params` in workflow/generation.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
         how = {name: params[name] for name in names}
         how |= {name: params[name] for name in ("prefill", "frame") if name in params}

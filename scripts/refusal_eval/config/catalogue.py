@@ -107,19 +107,21 @@ class Catalogue:
         """Return an entry laid over the one that its `like:` names, and so on."""
         layers: list[Layer] = []
         chain: list[Definition] = []
-        broken = False
         while True:
             chain.append(definition)
-            layers.insert(0, self._layer(definition))
+            value, path = definition.value, (definition.section, definition.name)
+            if isinstance(value, dict):
+                value = {key: item for key, item in value.items() if key != LIKE}
+            shape = DatasetInside if definition.section == "datasets" else SECTIONS[definition.section]
+            value = with_paths(shape, value, definition.source, path, self._problems)
+            layers.insert(0, Layer(value, definition.source, path))
             if not (isinstance(definition.value, dict) and LIKE in definition.value):
-                break
+                return Written(layers)
             parent = self._parent(definition)
             if parent is None or parent in chain:
-                broken = True
                 self._note_bad_parent(chain, parent)
-                break
+                return Written(layers, broken=True)
             definition = parent
-        return Written(layers, broken)
 
     def _parent(self, definition: Definition) -> Definition | None:
         name = definition.value[LIKE]
@@ -139,15 +141,6 @@ class Catalogue:
         elif parent is first and first.name == min(definition.name for definition in chain):  # told once
             names = " -> ".join(definition.name for definition in [*chain, first])
             self._note(last, f"the entries inherit from each other in a circle: {names}", LIKE)
-
-    def _layer(self, definition: Definition) -> Layer:
-        """Return what one file writes, with its paths made independent of that file."""
-        section, name, source = definition.section, definition.name, definition.source
-        shape = DatasetInside if section == "datasets" else SECTIONS[section]
-        value, path = definition.value, (section, name)
-        if isinstance(value, dict):
-            value = {key: item for key, item in value.items() if key != LIKE}
-        return Layer(with_paths(shape, value, source, path, self._problems), source, path)
 
     def _add(self, section: str, name: str, entry: Written) -> None:
         self.written[section][name] = entry
@@ -200,13 +193,10 @@ def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], prob
         unset = VARIABLE.search(text)
         if unset:
             problems.append(source.problem((*at, *path), f"the environment variable {unset[0]} is not set"))
-        holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else beside(source.file, text)
+        # Relative to the folder of the file that names it, but for an output: that is relative to where snakemake runs.
+        beside = os.path.join(os.path.dirname(os.path.abspath(source.file)), text)
+        holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else readable_path(beside)
     return value
-
-
-def beside(file: str, path: str) -> str:
-    """Return a path that is relative to the folder of `file`, as one relative to the working directory."""
-    return readable_path(os.path.join(os.path.dirname(os.path.abspath(file)), path))
 
 
 def shipped_files(root: str) -> list[str]:

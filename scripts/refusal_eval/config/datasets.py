@@ -42,13 +42,9 @@ class Columns(Entry):
     )
 
     @model_validator(mode="after")
-    def _one_kind_of_prompt(self) -> Columns:
+    def _one_kind_of_prompt_and_each_turn_once(self) -> Columns:
         if sum(columns is not None for columns in (self.prompt, self.messages, self.turns)) != 1:
             raise ValueError("name exactly one of `prompt`, `messages` and `turns`")
-        return self
-
-    @model_validator(mode="after")
-    def _each_turn_once(self) -> Columns:
         turns = self.turns or []
         twice = sorted({column for column in turns if turns.count(column) > 1})
         if twice:
@@ -83,6 +79,14 @@ class PromptSample(Entry):
     seed: Whole = Field(0, description="Seed of the draw.")
 
 
+def refuse_clusters_without_ids(entry: Any) -> None:
+    """Raise `ValueError` for a split or gold whose file of clusters cannot be matched with its rows."""
+    if entry.clusters is not None and entry.columns.id is None:
+        raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
+    if entry.clusters is not None and entry.columns.cluster is not None:
+        raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
+
+
 class Split(Marks):
     """Named prompts with an expectation."""
 
@@ -114,28 +118,17 @@ class Split(Marks):
     sample: PromptSample | None = Field(None, description="Keep a seeded sample only.")
 
     @model_validator(mode="after")
-    def _turns_are_of_dialogues(self) -> Split:
+    def _keys_that_belong_together(self) -> Split:
         if self.columns.turns is not None and self.dialogue is None:
             raise ValueError("`columns.turns` needs `dialogue`, which says how the turns are asked")
         if self.columns.prompt is not None and self.dialogue is not None:
             raise ValueError("`dialogue` needs `columns.turns` or `columns.messages`; `columns.prompt` is one question")
-        return self
-
-    @model_validator(mode="after")
-    def _keys_that_belong_together(self) -> Split:
         empty = [column for column, wanted in (self.where or {}).items() if wanted == []]
         if empty:
             raise ValueError(f"`where` names no value for the column `{empty[0]}`")
         if self.expected_kept is not None and self.where is None:
             raise ValueError("`expected_kept` counts what `where` leaves; without it write `expected_rows`")
-        if self.clusters is not None and self.columns.id is None:
-            raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
-        if self.clusters is not None and self.columns.cluster is not None:
-            raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_open_says_so(self) -> Split:
+        refuse_clusters_without_ids(self)
         key = self.source.open_pin
         if key is not None and self.enabled and not self.unverified:
             raise ValueError(

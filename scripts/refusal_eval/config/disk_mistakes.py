@@ -1,5 +1,6 @@
 """Mistakes between a study and the disk: what is not where it says, or lies where its results would."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,16 +19,13 @@ LARGEST_STUDY = 2**20  # bytes
 
 def path_mistakes(draft: Draft) -> Iterator[Mistake]:
     """Yield paths of the study and of the entries in use that lead to nothing of use."""
-    yield from _wrong_paths(Study, draft.written, ())
+    places: list[tuple[KeyPath, Any, Written]] = [((), Study, draft.written)]
     for section, names in draft.used.items():
-        for name in names:
-            yield from _wrong_paths(TYPES[section], draft.catalogue.written[section][name], (section, name))
-
-
-def _wrong_paths(shape: Any, written: Written, inside: KeyPath) -> Iterator[Mistake]:
-    for path, mark in paths_on_disk(shape, written.value).items():
-        for message in _wrong_with(look_up(written.value, path)[0], mark):
-            yield (*inside, *path), message
+        places += [((section, name), TYPES[section], draft.catalogue.written[section][name]) for name in names]
+    for inside, shape, written in places:
+        for path, mark in paths_on_disk(shape, written.value).items():
+            for message in _wrong_with(look_up(written.value, path)[0], mark):
+                yield (*inside, *path), message
 
 
 def row_mistakes(draft: Draft) -> Iterator[Mistake]:
@@ -61,11 +59,9 @@ def same_name_mistakes(draft: Draft) -> Iterator[Mistake]:
     """Yield other study files of the same name: each would overwrite the other's results without a word."""
     source = draft.written.layers[-1].source
     here = os.path.realpath(source.file)
-    folders = [os.path.dirname(here), os.path.realpath(os.path.join(draft.root, "config"))]
-    files = {os.path.realpath(os.path.join(folder, file)) for folder in folders for file in _yaml_files(folder)}
+    folders = [os.path.dirname(here), os.path.join(draft.root, "config")]
+    files = {file for folder in folders for file in _files_that_may_name_a_study(folder)}
     for other in sorted(files - {here}):
-        if not _may_name_a_study(other):
-            continue
         data, name = Source(other).data, draft.study.study
         if data.get("study") == name and data != source.data:
             message = f"{readable_path(other)} has the same study name `{name}` and other content; rename one of them"
@@ -81,12 +77,10 @@ def _no_folder(path: str) -> str | None:
 
 def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
     """Yield what is wrong with what is at a path."""
-    if mark.what in ("output", "answers folder"):  # of the latter recorded_mistakes.py tells more
+    if mark.what in ("output", "answers folder"):  # of the latter study_mistakes.py tells more
         return
-    if mark.what == "model folder":
-        yield from _wrong_with_model_folder(path)
-    elif mark.what == "adapter folder":
-        yield from _wrong_with_adapter_folder(path)
+    if mark.what in ("model folder", "adapter folder"):
+        yield from _wrong_with_folder(path, mark.what)
     elif os.path.isdir(path):
         yield f"{path} is a folder, not a {mark.what}"
     elif not os.path.isfile(path):
@@ -98,41 +92,31 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
         yield missing + (f"; did you mean `{close}`?" if close else "")
 
 
-def _wrong_with_model_folder(path: str) -> Iterator[str]:
+def _wrong_with_folder(path: str, what: str) -> Iterator[str]:
     if not os.path.isdir(path):
         yield f"there is no folder {path}"
         return
     names = os.listdir(path)
-    if "config.json" not in names:
-        yield f"{path} has no config.json: it is not a model folder"
-    if not any(name.endswith(".safetensors") for name in names):
-        yield f"{path} has no *.safetensors file: the weights are missing"
-    if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
-        yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
-
-
-def _wrong_with_adapter_folder(path: str) -> Iterator[str]:
-    if not os.path.isdir(path):
-        yield f"there is no folder {path}"
+    if what == "model folder":
+        if "config.json" not in names:
+            yield f"{path} has no config.json: it is not a model folder"
+        if not any(name.endswith(".safetensors") for name in names):
+            yield f"{path} has no *.safetensors file: the weights are missing"
+        if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
+            yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
         return
-    names = os.listdir(path)
     if "adapter_config.json" not in names:
         yield f"{path} has no adapter_config.json: it is not a LoRA adapter in PEFT's format"
     if "adapter_model.safetensors" not in names:
-        pickles = sorted(name for name in names if name in ("adapter_model.bin", "adapter_model.pt"))
+        pickles = sorted({"adapter_model.bin", "adapter_model.pt"} & set(names))
         hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
         yield f"{path} has no adapter_model.safetensors{hint}"
 
 
-def _yaml_files(folder: str) -> list[str]:
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    found = [name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
-    return [name for name in found if not name.endswith(".lock.yaml")]
-
-
-def _may_name_a_study(file: str) -> bool:
-    """Tell quickly whether a file is worth parsing: other large YAML files may lie beside a study, and no files."""
-    try:
-        return os.path.isfile(file) and os.path.getsize(file) <= LARGEST_STUDY and b"study" in Path(file).read_bytes()
-    except OSError:
-        return False
+def _files_that_may_name_a_study(folder: str) -> Iterator[str]:
+    """Yield the YAML files that are worth parsing: other large ones may lie beside a study, and no files."""
+    for path in Path(folder).glob("[!.]*.y*ml"):
+        if path.suffix in (".yaml", ".yml") and not path.name.endswith(".lock.yaml"):
+            with contextlib.suppress(OSError):
+                if path.is_file() and path.stat().st_size <= LARGEST_STUDY and b"study" in path.read_bytes():
+                    yield os.path.realpath(path)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from refusal_eval.config.datasets import refuse_clusters_without_ids
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
@@ -241,10 +242,7 @@ class Gold(Marks):
 
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Gold:
-        if self.clusters is not None and self.columns.id is None:
-            raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
-        if self.clusters is not None and self.columns.cluster is not None:
-            raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
+        refuse_clusters_without_ids(self)
         if self.expectations and self.columns.expectation is None:
             raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
         if self.expectation is not None and self.columns.expectation is not None:

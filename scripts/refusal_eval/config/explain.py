@@ -191,9 +191,13 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
     if kind == "extra_forbidden" and (instead := getattr(spot.owner, "NO_KEYS", {}).get(path[-1])):
         return Explained(path, f"unknown key `{path[-1]}`: {instead}")
     if kind == "extra_forbidden":
-        return _unknown_key(path, (*(fields_of(spot.owner) if spot.owner else ()), *also))
+        allowed = [*(fields_of(spot.owner) if spot.owner else ()), *also]
+        message = f"unknown key `{path[-1]}`" + nearest(path[-1], allowed)
+        return Explained(path, message, meant=nearest_name(path[-1], allowed))
     if kind == "missing":
-        return Explained(path, "this key is missing" + _described(spot), missing=True)
+        field = spot.owner.model_fields.get(str(path[-1])) if spot.owner else None
+        words = f" ({field.description.rstrip('.')})" if field and field.description else ""
+        return Explained(path, "this key is missing" + words, missing=True)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _wrong_kind(path, value, [kind for leaf in spot.types if is_entry(leaf) for kind in kinds_of(leaf)])
     if kind == "literal_error" and not any(map(is_entry, spot.types)) and not _takes_list(spot.types):
@@ -216,13 +220,6 @@ def _takes_list(types: Iterable[Any]) -> bool:
     return any(typing.get_origin(leaf) is list for leaf in types)
 
 
-def _unknown_key(path: KeyPath, allowed: Iterable[str]) -> Explained:
-    allowed = list(allowed)
-    return Explained(
-        path, f"unknown key `{path[-1]}`" + nearest(path[-1], allowed), meant=nearest_name(path[-1], allowed)
-    )
-
-
 def _wrong_kind(path: KeyPath, value: Any, kinds: list[str]) -> Explained:
     here = (*path, "kind")
     if not isinstance(value, dict):
@@ -239,11 +236,6 @@ def _wrong_kind(path: KeyPath, value: Any, kinds: list[str]) -> Explained:
         message = f"unknown key `{misspelt}`; did you mean `kind`?"
         return Explained((*path, misspelt), message, assume={**others, "kind": value[misspelt]})
     return Explained(here, f"this key is missing (allowed: {', '.join(sorted(kinds))})", missing=True)
-
-
-def _described(spot: Spot) -> str:
-    field = spot.owner.model_fields.get(str(spot.path[-1])) if spot.owner else None
-    return f" ({field.description.rstrip('.')})" if field and field.description else ""
 
 
 def _in_words(types: list[Any]) -> str:

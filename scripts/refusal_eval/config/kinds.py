@@ -52,24 +52,15 @@ class Registry:
         if kind in self._added:
             return self._added[kind]
         module, name = self._places[kind].split(":")
-        found: type[BaseModel] = getattr(importlib.import_module(module), name)
-        return found
-
-    def class_of(self, entry: Any) -> Any:
-        """Return the class of an entry's kind."""
-        return self.get(self.kind_of(entry))
+        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
 
     def entry(self, values: Mapping[str, Any]) -> Any:
         """Return a validated entry, as a config or a rule's params hold it, as an instance of its kind's class."""
-        return self.class_of(values).model_validate(values)
+        return self.get(self.kind_of(values)).model_validate(values)
 
     def module(self, kind: str) -> Path:
         """Return the file of a kind's class, for `code_version`."""
         return Path(str(sys.modules[self.get(kind).__module__].__file__))
-
-    def classes(self) -> list[type[BaseModel]]:
-        """Return the classes of all kinds."""
-        return [self.get(name) for name in self.names()]
 
     def annotation(self) -> Any:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""

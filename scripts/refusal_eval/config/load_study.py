@@ -1,15 +1,16 @@
 """From a study file and the catalogue to one validated config, or to all mistakes at once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
-from refusal_eval.config.draft import Draft
+from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.explain import ask_for_kinds_again, salvaged, validated
 from refusal_eval.config.kinds import Registry
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
-from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.config.problems import ConfigError, Problem, dotted
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study, StudyConfig
 from refusal_eval.config.study_mistakes import study_mistakes
 from refusal_eval.config.yaml_source import Layer, Source, Written
@@ -52,7 +53,10 @@ def load_study(
     written = Written([Layer(value, source, ())], broken=not source.readable)
     _load_plugins(written, problems)
     study: Study | None = validated(Study, written, problems)
-    catalogue = _catalogue(written, root, problems)
+    named, shipped = written.get("catalogue"), shipped_files(root)
+    own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
+    there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
+    catalogue = Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read is told itself; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
@@ -79,28 +83,54 @@ def _load_plugins(study: Written, problems: list[Problem]) -> None:
         ask_for_kinds_again()
 
 
-def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:
-    named = study.get("catalogue")
-    own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
-    there = [file for file in own if os.path.isfile(file)]
-    shipped = shipped_files(root)
-    return Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
-
-
 def _with_entries(study: Study, draft: Draft) -> StudyConfig:
     values = study.model_dump()
     values["primary_judge"] = study.primary_judge or study.judges[0]
-    sections = {
-        "engine_entries": "engines",
-        "model_entries": "models",
-        "split_entries": "splits",
-        "judge_entries": "judges",
-        "gold_entries": "gold",
-    }
-    for key, section in sections.items():
+    for section, word in {"engines": "engine", **LISTS}.items():
         valid = draft.catalogue.valid[section]
-        values[key] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
+        values[f"{word}_entries"] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
     for name, judge in values["judge_entries"].items():
         if (label := judge.own_label(name)) != (judge.label or name):
             values["judge_entries"][name] = judge.model_copy(update={"label": label})
     return StudyConfig(**values)
+
+
+def refuse_merged(config: Mapping[str, Any], study_file: str, command_line: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` unless Snakemake's config is one study file with the command line laid over it.
+
+    Snakemake merges `--configfile` into every `configfile:` of the Snakefile that was started, so keys of another
+    study (its gold, its primary judge) would enter this one unseen.
+
+    Args:
+        config: the config as Snakemake put it together.
+        study_file: the one file that the study should come from.
+        command_line: the values of `--config`.
+    """
+    source = Source(study_file)
+    if not source.readable:
+        return  # loading the study says what is wrong with the file
+    known = {*_paths(source.data), *_paths(command_line)}
+    foreign = [path for path in _paths(config) if path not in known and (path[:-1] in known or len(path) == 1)]
+    if foreign:
+        message = (
+            f"the config also holds {_named(foreign)}, from another file. A study file is whole by itself and is never "
+            "merged with another: take `configfile:` out of the Snakefile that uses this workflow as a module"
+        )
+        raise ConfigError([Problem(study_file, 0, "", message)])
+    if lost := [(key,) for key in source.data if key not in config]:
+        message = (
+            f"the config lacks this file's {_named(lost)}: a Snakefile that uses this workflow as a `module:` passes "
+            "the study on with `config: config`"
+        )
+        raise ConfigError([Problem(study_file, 0, "", message)])
+
+
+def _paths(value: Any, inside: KeyPath = ()) -> Iterator[KeyPath]:
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            yield (*inside, key)
+            yield from _paths(child, (*inside, key))
+
+
+def _named(paths: Sequence[KeyPath]) -> str:
+    return ", ".join(f"`{dotted(path)}`" for path in paths)

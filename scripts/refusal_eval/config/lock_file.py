@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -62,6 +61,11 @@ class LockedRepo(Entry):
         min_length=1, description="What is fetched: size in bytes, and SHA-256 or git's hash of the content."
     )
 
+    @property
+    def pin(self) -> tuple[str, str]:
+        """The repository and its commit."""
+        return self.repo, self.commit
+
 
 class LockedUrl(Entry):
     """A file at an address."""
@@ -70,6 +74,11 @@ class LockedUrl(Entry):
     sha256: Sha256 = Field(description="SHA-256 of the file.")
     size: Whole = Field(ge=0, description="Bytes.")
     pinned_by: Literal["entry", "lock"] = Field(description="As for repositories.")
+
+    @property
+    def pin(self) -> tuple[str, str]:
+        """The address and its hash."""
+        return self.url, self.sha256
 
 
 class LockFile(Entry):
@@ -82,18 +91,14 @@ class LockFile(Entry):
 
     @model_validator(mode="after")
     def _one_answer_each(self) -> LockFile:
-        for repos in (self.models, self.datasets):
-            _refuse_twice([(locked.repo, locked.commit, locked.pinned_by) for locked in repos])
-        _refuse_twice([(locked.url, locked.sha256, locked.pinned_by) for locked in self.urls])
+        for locked in (self.models, self.datasets, self.urls):
+            pins, chosen = [one.pin for one in locked], [one.pin[0] for one in locked if one.pinned_by == "lock"]
+            for name, pin in pins:
+                if pins.count((name, pin)) > 1:
+                    raise ValueError(f"`{name}` stands twice with {pin}")
+                if chosen.count(name) > 1:
+                    raise ValueError(f"`{name}` stands twice with `pinned_by: lock`")
         return self
-
-
-def _refuse_twice(pins: Sequence[tuple[str, str, str]]) -> None:
-    for name, pin, _ in pins:
-        if len([one for one in pins if one[:2] == (name, pin)]) > 1:
-            raise ValueError(f"`{name}` stands twice with {pin}")
-        if len([one for one in pins if one[0] == name and one[2] == "lock"]) > 1:
-            raise ValueError(f"`{name}` stands twice with `pinned_by: lock`")
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class Lock:
     def pins(self, section: str, source: Pinned) -> list[str]:
         """Return the hashes that the lock has for a source of a section; one that is `pinned_by: lock` comes first."""
         found = sorted(self._of(section, source), key=lambda one: one.pinned_by != "lock")
-        return [one.sha256 if isinstance(one, LockedUrl) else one.commit for one in found]
+        return [one.pin[1] for one in found]
 
     def open_pin(self, section: str, source: Pinned) -> str | None:
         """Return the hash that an open pin takes; None if the lock does not tell."""
@@ -130,19 +135,15 @@ class Lock:
     def line(self, section: str, source: Pinned) -> str:
         """Return `file:line` of what the lock has for a source."""
         key = self._list(section, source)
-        index = next(i for i, one in enumerate(getattr(self.content, key)) if _place(one) == source.known_as)
+        index = next(i for i, one in enumerate(getattr(self.content, key)) if one.pin[0] == source.known_as)
         found = Source(self.path).problem((key, index, "sha256" if key == "urls" else "commit"), "")
         return f"{found.file}:{found.line}"
 
     def _of(self, section: str, source: Pinned) -> list[LockedRepo | LockedUrl]:
-        return [one for one in getattr(self.content, self._list(section, source)) if _place(one) == source.known_as]
+        return [one for one in getattr(self.content, self._list(section, source)) if one.pin[0] == source.known_as]
 
     def _list(self, section: str, source: Pinned) -> str:
         return "urls" if source.taken_from == "url" else LISTS[section]
-
-
-def _place(locked: LockedRepo | LockedUrl) -> str:
-    return locked.url if isinstance(locked, LockedUrl) else locked.repo
 
 
 def lock_path(study_file: str) -> str:
@@ -157,8 +158,8 @@ def read_lock(path: str, problems: list[Problem]) -> Lock | None:
     try:
         return Lock(path, LockFile.model_validate(read_yaml(path)))
     except (OSError, ValueError, yaml.YAMLError, ValidationError) as error:
-        source, found = Source(path), []
-        found += source.problems
+        source = Source(path)
+        found = list(source.problems)
         validated(LockFile, Written([Layer(source.data, source, ())], broken=not source.readable), found)
         # What is wrong at all is told once: lines of a file that nobody writes by hand would be noise.
         first = min(found) if found else Problem(source.file, 0, "", str(error).splitlines()[0])

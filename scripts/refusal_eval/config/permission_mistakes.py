@@ -1,4 +1,4 @@
-"""May a study use what it names: is it on, and is there a reference for what its splits and gold cite."""
+"""May a study use what it names: is it on, is it pinned, and is there a reference for what splits and gold cite."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.references import FILE, read_references
+from refusal_eval.config.source_entries import PINNED
+from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.hints import nearest
 
 
@@ -51,3 +53,27 @@ def _what_has_terms(draft: Draft, section: str, name: str) -> tuple[Any, str]:
     # Recorded answers need no weights.
     engine = None if getattr(user, "recorded", None) else getattr(user, "engine", None)
     return valid["engines"].get(str(engine)), f"the weights of its engine `{engine}` are "
+
+
+def pin_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield each pin that is open and that the lock does not fill, and each that differs from the lock's."""
+    lock, command = draft.lock, f"`refusal-eval pin {draft.written.layers[-1].source.file}`"
+    for section, key in PINNED.items():
+        for name in draft.used[section]:
+            source: Pinned | None = getattr(draft.catalogue.valid[section][name], key, None)
+            if source is None or source.pin is None or not draft.may_use(section, name):
+                continue
+            here, pin, file = (section, name, key), getattr(source, source.pin), getattr(source, "file", None)
+            pins = lock.pins(section, source) if lock is not None else []
+            if pin is None and not draft.open_pins and (lock is None or lock.open_pin(section, source) is None):
+                lacks = f" ({lock.lacks(section, source)})" if lock is not None else ""
+                message = f"the {source.pin_words} is not known yet{lacks}, and a study runs only on what is pinned: "
+                message += f"run {command}, which asks for it and writes it into the study's lock file"
+                yield (*here, source.pin), message
+            elif lock is not None and pin is not None and pins and pin not in pins:
+                message = f"is {pin}, but {lock.line(section, source)} has {' and '.join(pins)}: run {command} to lock "
+                message += "what the entry says, or write what the lock says into the entry"
+                yield (*here, source.pin), message
+            elif lock is not None and file and not lock.lists(section, source, file):
+                message = f"`{file}` is not among the files that {lock.line(section, source)} locks: run {command}"
+                yield (*here, "file"), message

@@ -28,30 +28,25 @@ class Source:
         self.problems: list[Problem] = []
         self._lines: dict[KeyPath, int] = {}
         self._actual = actual
+        wrong: tuple[int, str] | None = None  # with the file as a whole: the line, and what it is
         try:
             node = yaml_node(file)
-        except OSError as error:
-            self._note(0, f"cannot be read: {error.strerror or error}")
-        except UnicodeDecodeError as error:
-            self._note(0, f"is not UTF-8 text: {error.reason} at byte {error.start}")
-        except yaml.YAMLError as error:
-            self._note_yaml_error(error)
-        else:
             if node is not None:
                 self._walk(node, ())  # first, for constructing resolves `<<` in the nodes
-                self._construct(node)
-        self.readable = isinstance(self.data, dict) and not any(problem.path == "" for problem in self.problems)
-        if not self.readable:
-            self.data = {}
-
-    def _construct(self, node: yaml.Node) -> None:
-        try:
-            self.data = yaml_value(node)
+                self.data = yaml_value(node)
+                if not isinstance(self.data, dict):
+                    wrong = node.start_mark.line + 1, "must be a mapping of keys to values"
+        except OSError as error:
+            wrong = 0, f"cannot be read: {error.strerror or error}"
+        except UnicodeDecodeError as error:
+            wrong = 0, f"is not UTF-8 text: {error.reason} at byte {error.start}"
         except yaml.YAMLError as error:
-            self._note_yaml_error(error)
-        else:
-            if not isinstance(self.data, dict):
-                self._note(node.start_mark.line + 1, "must be a mapping of keys to values")
+            mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+            wrong = mark.line + 1 if mark else 0, f"is not valid YAML: {what or error}"
+        self.readable = wrong is None
+        if wrong is not None:
+            self.data = {}
+            self.problems.append(Problem(self.file, wrong[0], "", wrong[1]))
 
     def _walk(self, node: yaml.Node, path: KeyPath) -> None:
         """Note the line of every key; a key that stands twice is a mistake (YAML itself would keep the last one)."""
@@ -71,13 +66,6 @@ class Source:
                 self._lines[*path, part] = line
             seen.add(part)
             self._walk(value, (*path, part))
-
-    def _note(self, line: int, message: str) -> None:
-        self.problems.append(Problem(self.file, line, "", message))
-
-    def _note_yaml_error(self, error: yaml.YAMLError) -> None:
-        mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        self._note(mark.line + 1 if mark else 0, f"is not valid YAML: {what or error}")
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """Return a `Problem` at `path`, with the line of its nearest known ancestor."""

@@ -9,10 +9,10 @@ import contextlib
 import functools
 import hashlib
 import json
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+
+from refusal_eval.core.files import write_json
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
 KEPT = LIBRARY / "__pycache__" / f"code_version.{sys.implementation.cache_tag}.json"
@@ -31,11 +31,13 @@ def code_version(script: str | Path, *modules: Path, library: Path = LIBRARY) ->
         modules: files of modules that it finds by name (see `Registry.module`), of the library or plug-ins.
         library: folder of the package.
     """
-    digest = hashlib.sha256()
+    digest, known = hashlib.sha256(), len(_kept())
     for module in imported_modules(script, *modules, library=library):
         name = module.relative_to(library).as_posix() if module.is_relative_to(library) else module.name
         digest.update(f"{name}\0{_facts(module)[0]}\0".encode())
-    _kept().write()
+    if len(_kept()) > known:
+        with contextlib.suppress(OSError):  # a folder that cannot be written costs time only
+            write_json(KEPT, _kept())
     return digest.hexdigest()[:16]
 
 
@@ -76,13 +78,12 @@ def _facts(file: Path) -> tuple[str, list[str]]:
     source = file.read_bytes()
     key = hashlib.sha256(source).hexdigest()
     kept = _kept()
-    if key not in kept.facts:
+    if key not in kept:
         tree = ast.parse(source)
         imports = _imports(tree)
         _strip(tree)
-        kept.facts[key] = (hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imports)
-        kept.new = True
-    code, imports = kept.facts[key]
+        kept[key] = hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imports
+    code, imports = kept[key]
     return code, imports
 
 
@@ -98,7 +99,7 @@ def _strip(tree: ast.Module) -> None:
 def _imports(tree: ast.Module) -> list[str]:
     """Return the names of what a file may import: modules, and whatever it takes from a module."""
     names: set[str] = set()
-    for node in _statements(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -106,34 +107,10 @@ def _imports(tree: ast.Module) -> list[str]:
     return sorted(names)
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements in a node, however deep. Expressions, of which there are many more, hold none."""
-    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for child in getattr(node, block, ()):
-            yield child
-            yield from _statements(child)
-
-
-class _Kept:
-    """What is known of files, by the SHA-256 of their content; a folder that cannot be written costs time only."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, tuple[str, list[str]]] = {}
-        self.new = False
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            self.facts = dict(json.loads(KEPT.read_bytes()))
-
-    def write(self) -> None:
-        """Write down what is new."""
-        if self.new:
-            with contextlib.suppress(OSError):
-                KEPT.parent.mkdir(exist_ok=True)  # which Python makes only where it writes bytecode
-                own = KEPT.with_suffix(f".{os.getpid()}")
-                own.write_text(json.dumps(self.facts), encoding="utf-8")
-                os.replace(own, KEPT)
-            self.new = False
-
-
 @functools.cache
-def _kept() -> _Kept:
-    return _Kept()
+def _kept() -> dict[str, tuple[str, list[str]]]:
+    """Return what is known of files, by the SHA-256 of their content."""
+    try:
+        return dict(json.loads(KEPT.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}

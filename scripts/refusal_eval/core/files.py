@@ -11,7 +11,6 @@ import math
 import os
 import re
 import tempfile
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 Form = TypeVar("Form", bound="BaseModel")
 
 _HALF_PAIRS = "refusal_eval.half_pairs"  # the error handler of what is written
-_AT_ONCE = 1 << 20  # bytes of lines that are read together; bounds the text that is held beside the values
 
 
 class BadFile(UserError):
@@ -182,41 +180,19 @@ def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
 
 
 def read_jsonl(path: str | Path) -> Iterator[Any]:
-    """Yield the values of a JSONL file; blank lines are skipped. Many lines are read at once, which is faster.
+    """Yield the values of a JSONL file; blank lines are skipped.
 
     Raises:
         BadFile: for a line that is not JSON, with its number.
     """
     # Only "\n" ends a line: answers may hold other line separators such as U+2028.
     with open(path, "rb") as handle:
-        number = 0
-        while lines := handle.readlines(_AT_ONCE if number else 1):  # the first alone: often only a header is wanted
-            try:
-                values = _values_of(lines)
-            except (ValueError, RecursionError):
-                yield from _values_line_by_line(path, number, lines)
-            else:
-                yield from values
-            number += len(lines)
-
-
-def _values_of(lines: list[bytes]) -> list[Any]:
-    """Return the value of each line; a line that is not one value raises `ValueError` or `RecursionError`."""
-    # A word that no line holds stands between two lines: they cannot be parts of one value, nor a line hold two.
-    word = uuid.uuid4().hex
-    values: list[Any] = json.loads("[" + f',"{word}",'.encode().join(lines).decode() + "]")
-    if len(values) != 2 * len(lines) - 1 or values[1::2] != [word] * (len(lines) - 1):
-        raise ValueError("a line is not one value")
-    return values[::2]
-
-
-def _values_line_by_line(path: str | Path, before: int, lines: list[bytes]) -> Iterator[Any]:
-    for number, line in enumerate(lines, before + 1):
-        if line.strip():
-            try:
-                yield json.loads(line.decode())
-            except (ValueError, RecursionError) as error:
-                raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error
+        for number, line in enumerate(handle, 1):
+            if line.strip():
+                try:
+                    yield json.loads(line.decode())
+                except (ValueError, RecursionError) as error:
+                    raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error
 
 
 def refuse_bad_rows(path: str | Path, rows: Iterable[Any], fields: Mapping[str, tuple[type, ...]]) -> None:

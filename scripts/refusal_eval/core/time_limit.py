@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,22 +33,22 @@ class TimeLimit:
 
 
 def time_limit(
-    minutes: float | None, runtime: object, environment: Mapping[str, str], started: float, now: float | None = None
+    minutes: float | None, runtime: object, job_end: float | None, started: float, now: float | None = None
 ) -> TimeLimit | None:
     """Return the limit of this job: the least of the three, or None without any.
 
     Args:
         minutes: the study's `time_limit`.
         runtime: the job's Snakemake resource `runtime`, in minutes (anything that is no number is no limit).
-        environment: the job's environment; Slurm says in SLURM_JOB_END_TIME (seconds since 1970) when the job must end.
+        job_end: when Slurm ends the job (seconds since 1970, see `slurm_jobs.job_end`).
         started: when the job started (`time.monotonic`).
         now: the time of day in seconds since 1970 that belongs to the present moment.
     """
     ends = [started + 60 * minutes] if minutes is not None else []
     if isinstance(runtime, int | float) and runtime > 0:
         ends.append(started + 60 * runtime)
-    if (slurm := environment.get("SLURM_JOB_END_TIME", "")).isdigit():
-        ends.append(time.monotonic() + int(slurm) - (time.time() if now is None else now))
+    if job_end is not None:
+        ends.append(time.monotonic() + job_end - (time.time() if now is None else now))
     if not ends:
         return None
     length = max(0.0, min(ends) - started)

@@ -1,10 +1,11 @@
 """Families of comparisons: which sides, and on what."""
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import TypeAdapter
 
 Cell = tuple[str, str, str]  # judge, model, split
 MODELS, JUDGES = "models", "judges"
@@ -48,13 +49,13 @@ class Family:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain lists and words."""
-        plain = dataclasses.asdict(self)
-        lists = {"held": list(self.held), "pairs": [list(pair) for pair in self.pairs]}
-        return plain | lists | {"scopes": [{"splits": list(s.splits), "pool": s.pool} for s in self.scopes]}
+        plain: dict[str, Any] = _FORM.dump_python(self, mode="json")
+        return plain
+
+
+_FORM = TypeAdapter(Family)
 
 
 def family_of(plain: Mapping[str, Any]) -> Family:
     """Return the family that `Family.as_dict` wrote."""
-    scopes = tuple(Scope(tuple(scope["splits"]), scope["pool"]) for scope in plain["scopes"])
-    pairs = tuple((first, second) for first, second in plain["pairs"])
-    return Family(plain["label"], plain["kind"], tuple(plain["held"]), pairs, scopes)
+    return _FORM.validate_python(plain)

@@ -1,6 +1,5 @@
 """Where the engine's Python is, and which device it was built for."""
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,13 +21,6 @@ def engine_device(entry: Mapping[str, Any], root: str | Path = ".") -> str:
         return str(entry["device"])
     kind = Path(root, ENGINE_FOLDER, "engine-kind")
     return kind.read_text(encoding="utf-8").strip() if kind.is_file() and not entry.get("python") else "cuda"
-
-
-def gpus_needed(entry: Mapping[str, Any], device: str) -> int:
-    """Return the GPUs that one engine load takes: tensor x pipeline x data parallel, none on a CPU engine."""
-    if device == "cpu":
-        return 0
-    return math.prod(int(entry.get(size, 1)) for size in ("tensor_parallel", "pipeline_parallel", "data_parallel"))
 
 
 def usable_cores() -> int:

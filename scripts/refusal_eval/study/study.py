@@ -1,6 +1,7 @@
 """A validated study, typed: its entries, cells, batches, paths and labels."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,7 @@ from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
+from refusal_eval.study.batches import GOLD, Cell, batch_names
 from refusal_eval.study.paths import Paths
 
 NOUNS = ("model", "split", "judge", "gold")
@@ -70,23 +71,22 @@ class Study:
         """The figures that it names, by name, or those that its models, splits and judges allow."""
         named = self.settings.figures
         if named is None:
-            kinds: Any = FIGURES.classes()
+            kinds: Any = map(FIGURES.get, FIGURES.names())
             named = [figure for kind in kinds for figure in kind.unasked(self.view)]
         return {figure.name: figure for figure in named}
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
-        sections: dict[str, Mapping[str, Any]] = {
-            "engines": self.engines,
-            "models": self.models,
-            "splits": self.splits,
-            "gold": self.gold,
-        }
-        for section, entries in sections.items():
-            for name, entry in entries.items():
-                source: Source | None = getattr(entry, PINNED[section], None)
+        for section, key in PINNED.items():
+            for name, entry in getattr(self, section).items():
+                source: Source | None = getattr(entry, key, None)
                 if source is not None:
                     yield section, name, entry, source
+
+    def fetched(self, *sections: str) -> dict[str, Any]:
+        """Return the sources of these sections that are fetched, by the folder of their copy in the cache."""
+        found = (source for section, _, _, source in self.sources() if section in sections)
+        return {source.copy_id: source for source in found if source.fetched}
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -95,13 +95,24 @@ class Study:
 
     @cached_property
     def generation_batches(self) -> dict[str, list[Cell]]:
-        """The cells of each generation batch, by the batch's name."""
-        return generation_batches(self.settings.batch, self.models, self.splits)
+        """The cells of each generation batch, by the batch's name; without answers that are recorded."""
+        cells = itertools.product(self.asked_models, self.splits)
+        return self._batches((self.models[model].engine, Cell(model, split)) for model, split in cells)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
-        """The cells of each judging batch, by the batch's name; gold included."""
-        return judging_batches(self.settings.batch, self.judges, self.models, self.splits, self.gold)
+        """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
+        texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
+        cells = itertools.product(self.judges_by("engine"), texts)
+        return self._batches((self.judges[judge].engine, Cell(*text, judge)) for judge, text in cells)
+
+    def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
+        """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
+        mode, batches = self.settings.batch, dict[str, list[Cell]]()
+        for engine, cell in cells:
+            parts = {"engine": (), "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
+            batches.setdefault("/".join(filter(None, (mode, engine, *parts))), []).append(cell)
+        return {name: sorted(held) for name, held in sorted(batches.items())}
 
     @cached_property
     def batch_of(self) -> dict[Cell, str]:

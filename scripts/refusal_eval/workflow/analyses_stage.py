@@ -9,10 +9,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.judge_entry import JudgeEntry
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_families import study_families
-from refusal_eval.workflow.content import content_hash
+from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.scoring import calibrated_on
 from refusal_eval.workflow.whole_study import cells_of, sources_of, splits_of
 
@@ -186,12 +185,6 @@ def agreement(study: Study) -> dict[str, Any]:
         "cells": sorted(cells_of(study)),
         "members": {judge: list(study.judges[judge].members) for judge in panels},
     }
-
-
-def threshold(study: Study, judge: str) -> float | None:
-    """Return the threshold of a judge's own, if any, for the figure of its card."""
-    entry: JudgeEntry = study.judges[judge]
-    return entry.own_threshold()
 
 
 def floors(study: Study) -> dict[str, dict[str, Any]]:

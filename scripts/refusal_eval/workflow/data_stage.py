@@ -7,22 +7,16 @@ from typing import Any
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.study.row_sources import row_source, shown_path
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.content import content_hash
+from refusal_eval.workflow.rule_files import content_hash
 
 LATER_COLUMNS = ("turns", "keep")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
 
 
-def fetched_sources(study: Study) -> dict[str, RowSource]:
-    """Return the sources of rows that are fetched, by the folder of their copy in the cache."""
-    sources = (source for *_, source in study.sources())
-    return {source.copy_id: source for source in sources if isinstance(source, RowSource) and source.fetched}
-
-
 def fetched_rows(study: Study) -> list[str]:
     """Return the files of all rows that are fetched."""
-    return [source.cached_path(study.paths.cache) for source in fetched_sources(study).values()]
+    return [source.cached_path(study.paths.cache) for source in study.fetched("splits", "gold").values()]
 
 
 def rows_file(study: Study, source: RowSource, root: Path) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import shard_of
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.weights_stage import weights_files
 
 # The most that one load on GPUs is given; fewer where all GPUs of the machine share few cores. vLLM's API server, which
 # turns log-probabilities into text, its engine core and our client are busy with one core each, and each GPU with one.
@@ -14,14 +13,9 @@ GPU_FEEDING_THREADS = 8
 FEW_THREADS = 4  # of a CPU engine in a job on a cluster; a share of no more is taken whole
 
 
-def engine_file(study: Study, batch: str) -> str:
-    """Return the identity file of a batch's engine."""
-    return study.paths.engine(engine_of(batch))
-
-
-def weights(study: Study, batch: str) -> list[str]:
-    """Return what must be there before the engine can start."""
-    return weights_files(study, engine_of(batch))
+def engine_of(batch: str) -> str:
+    """Return the name of the engine behind a batch: the second part of the batch's name."""
+    return batch.split("/")[1]
 
 
 def threads(study: Study, batch: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
@@ -70,17 +64,7 @@ def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str
     from refusal_eval.ask.pending import anything_missing
     from refusal_eval.judges.follow_ups import following
 
-    file = Path(engine_file(study, batch))
+    file = Path(study.paths.engine(engine_of(batch)))
     tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
     where = (study.paths.store, tokenizer, shard_of(load), study.settings.shards)
     return gpus if anything_missing(requests, *where, follow=following) else 0
-
-
-def nodes(study: Study, batch: str, gpus: int) -> int:
-    """Return the machines of one engine load, which Slurm's plugin asks for; one for a job without GPUs."""
-    return study.engines[engine_of(batch)].nodes_used() if gpus else 1
-
-
-def engine_of(batch: str) -> str:
-    """Return the name of the engine behind a batch: the second part of the batch's name."""
-    return batch.split("/")[1]

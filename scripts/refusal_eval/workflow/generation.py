@@ -1,10 +1,18 @@
-"""What the rules in workflow/rules/generate.smk ask of a study: what decides its requests, and what is the answer."""
+"""What the rules in workflow/rules/generate.smk ask of a study: what decides its requests, and what is the answer.
 
+How messages become token ids is decided alike for the prompts of a model and of a judge.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.ask.requests import CHANGES
+from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
+from refusal_eval.core.recorded_files import ANSWERS, split_folder
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.rendering import protocol_params, rendering_params
+from refusal_eval.workflow.rule_files import content_hash
+
+FURTHER = ("prefill", "frame")  # of judges: see `Renderer`
 
 
 def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
@@ -15,7 +23,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
         "samples": study.config["samples"],
         "seed": study.config["seed"],
     }
-    params |= protocol_params(study.config, entry["sampling"])
+    if study.config["protocol"] == "compat":
+        params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
     params |= {name: entry[name] for name in CHANGES if entry.get(name)}
     if entry.get("lora"):
         # What the adapter is comes from its file; that one was taken away is seen nowhere else.
@@ -33,7 +42,40 @@ def segments(study: Study, model: str) -> dict[str, Any]:
     return {"reasoning": entry["reasoning"], "trust_remote_code": trust}
 
 
+def recorded_file(study: Study, model: str, split: str, name: str) -> str:
+    """Return a file of a cell's recorded answers."""
+    return str(split_folder(str(study.models[model].recorded), split) / name)
+
+
+def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
+    """Return what decides how a cell's recorded answers are read."""
+    reasoning = study.config["model_entries"][model]["reasoning"]
+    how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]}
+    return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
+
+
 def checked_adapters(study: Study, batch: str) -> list[str]:
     """Return the checked LoRA adapters of a batch's models."""
     models = sorted({cell.model for cell in study.generation_batches[batch]})
     return [study.paths.checked_adapter(model) for model in models if study.models[model].lora]
+
+
+def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a model's or judge's entry, of its engine and of the study a rendered prompt depends on."""
+    engine = config["engine_entries"][entry["engine"]]
+    names = ("system_prompt", "template", "template_options", "date")
+    return (
+        {name: entry[name] for name in names}
+        | {name: entry[name] for name in FURTHER if name in entry}
+        | {
+            "trust_remote_code": engine.get("trust_remote_code", False),
+            "max_model_len": engine.get("max_model_len"),
+            "determinism": config["determinism"],
+            "template_sha256": [content_hash(path) for path in template_file(entry)],
+        }
+    )
+
+
+def template_file(entry: Mapping[str, Any]) -> list[str]:
+    """Return a model's or judge's own template file, as a list for `input`: empty when it has none."""
+    return [] if entry["template"] in ("default", "none") else [entry["template"]]

@@ -4,8 +4,8 @@ from typing import Any
 
 from refusal_eval.study.batches import GOLD
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.content import content_hash
-from refusal_eval.workflow.rendering import rendering_params
+from refusal_eval.workflow.generation import rendering_params
+from refusal_eval.workflow.rule_files import content_hash
 
 
 def asked(study: Study, judge: str) -> dict[str, Any]:

@@ -73,8 +73,3 @@ def calibrated_on(study: Study, judge: str) -> str | None:
     """Return the gold set that a judge's threshold is fitted on, None for a threshold of its own."""
     gold: str | None = study.judges[judge].threshold_on_gold(study.view)
     return gold
-
-
-def calibration_file(study: Study, judge: str, gold: str) -> str:
-    """Return the file with the calibration of a judge on a gold set."""
-    return f"{study.paths.results}/calibration/{judge}/{gold}.json"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refusal_eval.config.source_entries import Source, WeightSource
+from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.study.study import Study
 from refusal_eval.weights.adapter import FILES
 from refusal_eval.weights.fingerprint import file_states, model_files, states_of
@@ -13,32 +13,16 @@ def engine_weights(study: Study, engine: str) -> WeightSource | None:
     return getattr(study.engines[engine], "weights", None)
 
 
-def fetched_weights(study: Study) -> dict[str, WeightSource]:
-    """Return the weights that are fetched, by the folder of their copy in the cache."""
-    every = [weights for engine in study.engines if (weights := engine_weights(study, engine)) is not None]
-    return {weights.copy_id: weights for weights in every if weights.fetched}
-
-
-def fetched_adapters(study: Study) -> dict[str, Source]:
-    """Return the LoRA adapters that are fetched, by the folder of their copy in the cache."""
-    every = [model.lora for model in study.models.values() if model.lora is not None]
-    return {source.copy_id: source for source in every if source.fetched}
-
-
-def tokenizer_manifests(study: Study) -> list[str]:
-    """Return the manifests of the tokenizers that are fetched before the weights."""
-    every = fetched_weights(study).values()
-    return [study.paths.tokenizer_manifest(source) for source in every if source.tokenizer_apart]
-
-
-def weights_manifests(study: Study) -> list[str]:
-    """Return the manifests of the weights that are fetched."""
-    return [study.paths.weights_manifest(source) for source in fetched_weights(study).values()]
-
-
-def adapter_manifests(study: Study) -> list[str]:
-    """Return the manifests of the adapters that are fetched."""
-    return [study.paths.adapter_manifest(source) for source in fetched_adapters(study).values()]
+def manifests(study: Study) -> dict[str, list[str]]:
+    """Return the manifests of all that is fetched: of each `tokenizer` that comes before its weights, of the `weights`,
+    and of each `adapter`.
+    """
+    weights = study.fetched("engines").values()
+    return {
+        "tokenizer": [manifest for source in weights for manifest in tokenizer_before(study, source)],
+        "weights": [study.paths.weights_manifest(source) for source in weights],
+        "adapter": [study.paths.adapter_manifest(source) for source in study.fetched("models").values()],
+    }
 
 
 def tokenizer_before(study: Study, weights: WeightSource) -> list[str]:

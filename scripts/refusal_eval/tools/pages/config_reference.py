@@ -14,7 +14,6 @@ from pydantic_core import PydanticUndefined
 
 from refusal_eval.config import (
     comparison_entries,
-    corrected_entry,
     datasets,
     engine_entry,
     entries,
@@ -27,7 +26,7 @@ from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
-from refusal_eval.config.study_entry import Scoring, Study
+from refusal_eval.config.study_entry import Corrected, Scoring, Study
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
@@ -44,7 +43,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Study": Study,
         "Scoring": Scoring,
         "Comparison family": comparison_entries.ComparisonFamily,
-        "Corrected rates": corrected_entry.Corrected,
+        "Corrected rates": Corrected,
         "Prompt sample": datasets.PromptSample,
     },
     "Figures": {

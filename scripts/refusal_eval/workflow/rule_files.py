@@ -1,8 +1,23 @@
-"""Constraints of wildcards."""
+"""What all rules ask of files: hashes for params, and constraints of wildcards."""
 
+import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
+
+from refusal_eval.core.files import sha256_of_file
+
+
+@functools.cache
+def content_hash(path: str) -> str:
+    """Return the SHA-256 of a user's file, read once per run; empty for a file that is not there.
+
+    Snakemake itself does not see a file that was replaced by an older one.
+    """
+    try:
+        return sha256_of_file(path)
+    except FileNotFoundError:
+        return ""
 
 
 def any_of(names: Iterable[str]) -> str:
