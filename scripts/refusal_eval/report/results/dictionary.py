@@ -63,7 +63,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     parts = [
         f"# Data dictionary of the results of {markdown_escaped(study)}",
         f"`results.csv` and `results.parquet` hold the same {sum(counts.values())} rows, one number each. In the CSV "
-        "an empty field means that there is nothing, and an apostrophe stands before a text that a spreadsheet would "
+        "an empty field means that there is no value, and an apostrophe precedes a text that a spreadsheet would "
         "compute. Numbers have ten significant digits; the paper tables round them. "
         f"No two rows agree in all of {', '.join(f'`{name}`' for name in KEY)}.",
         "## Columns",
@@ -72,8 +72,8 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
         "`@K` stands for the number of answers per prompt.",
         *(_estimand(name, counts[name]) for name in sorted(counts)),
         "## Marks",
-        "A number that is made of several cells has the marks of all of them; `few_clusters` is of its own clusters. "
-        "Tables and figures show those with a symbol at the number; of the others tables say in words what they mean.",
+        "A number from several cells has the marks of all of them, except that `few_clusters` refers to its own "
+        "clusters. Tables and figures show marks with a symbol at the number; tables explain the others in words.",
         _table(
             ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in FLAGS.items()]
         ),
