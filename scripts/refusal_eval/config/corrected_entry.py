@@ -9,7 +9,7 @@ class Corrected(Entry):
     """Rates corrected for the judge's errors (docs/corrected_rates.md). Changing it runs no GPU job."""
 
     labels: FilePath = Field(
-        description="JSON Lines with labels of people on this study's own answers, as `refusal-eval audit read` writes "
-        "them (`audit/labels.jsonl` among the study's results), relative to this file. From them come the rates "
-        "`ppi`, the only corrected ones that may be a headline."
+        description="JSON Lines with human labels on this study's answers, as `refusal-eval audit read` writes "
+        "them (`audit/labels.jsonl` among the study's results), relative to this file. They give the rates `ppi`, the "
+        "only corrected ones that may be a headline."
     )
