@@ -259,9 +259,9 @@ def test_a_list_of_disputes_that_ends_early_says_how_many_there_are() -> None:
 
 def test_the_table_says_how_each_interval_is_made() -> None:
     first = agreement_table(study_of(3)).notes[0]
-    assert "Wilson for same label; bootstrap for kappa, alpha, tau, for kappa and alpha extended" in first
+    assert "bootstrap for kappa, alpha, tau, extended to allow for unseen exceptions for kappa and alpha" in first
     alone = agreement_table(study_of(2) | {"rankings": []}).notes[0]
-    assert "bootstrap for kappa, for kappa extended to allow for unseen exceptions" in alone
+    assert "bootstrap for kappa, extended to allow for unseen exceptions for kappa" in alone
 
 
 def agreement_on(clusters: int) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def _methods(ranked: bool, several: bool) -> str:
     """How the intervals of the columns are made."""
     reaching = ["kappa", *(["alpha"] if several else [])]
     drawn = [*reaching, *(["tau"] if ranked else [])]
-    unseen = f"for {' and '.join(reaching)} extended to allow for unseen exceptions"
+    unseen = f"extended to allow for unseen exceptions for {' and '.join(reaching)}"
     return f"Wilson for same label; bootstrap for {', '.join(drawn)}, {unseen}"
 
 
@@ -187,5 +187,5 @@ def _swaps(ranks: Iterable[Mapping[str, Any]], show: Labels) -> list[str]:
         judges = f"{show.judge(rank['first'])} and {show.judge(rank['second'])}"
         notes.append(f"On {show.split(rank['split'])}, {judges} reverse the order of {', '.join(pairs)}{more}.")
     if len(changed) > _MOST_SWAPS:
-        notes.append(f"Orders are also reversed on {len(changed) - _MOST_SWAPS} more splits and pairs of judges.")
+        notes.append(f"Further reversed orders, by split and pair of judges: {len(changed) - _MOST_SWAPS}.")
     return notes
