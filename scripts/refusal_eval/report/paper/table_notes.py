@@ -153,8 +153,8 @@ def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str
     texts = []
     for card in sorted_cards(card for card in cards if card["judge"] == judge):
         strict, broad = (_agreement(card[reading]) for reading in READINGS)
-        told = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
-        texts.append(f"{_gold(card, golds)} ({_answers(card)}): {told}")
+        both = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
+        texts.append(f"{_gold(card, golds)} ({_answers(card)}): {both}")
     return texts
 
 
@@ -226,7 +226,7 @@ def cards_intervals_text(cards: Sequence[Card]) -> str:
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
-    """Who labelled the gold sets of judge cards, as one note; none where nobody knows."""
+    """Who labelled the gold sets of judge cards, as one note; none if it is not known."""
     known = {show.gold(card["gold"]): annotators(card["raters"]) for card in sorted_cards(cards)}
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     return [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
@@ -270,7 +270,7 @@ def _source(published: Mapping[str, Any]) -> str:
 
 
 def statistic(human_kappa: Mapping[str, Any]) -> str:
-    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" where nobody said which."""
+    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" if it is not stated."""
     return clean(str(human_kappa.get("statistic") or "kappa"))
 
 

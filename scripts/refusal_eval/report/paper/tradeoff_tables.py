@@ -331,7 +331,7 @@ def _topic(entry: Mapping[str, Any] | None) -> str:
 
 
 def _sign(entry: Mapping[str, Any]) -> str:
-    """Whether a topic is refused more or less often than the others; empty where that cannot be told."""
+    """Whether a topic is refused more or less often than the others; empty if the interval includes 0."""
     low, high = entry["difference"]["low"], entry["difference"]["high"]
     if low is None:
         return ""

@@ -53,7 +53,7 @@ def pattern_of(estimand: str) -> str:
 
 
 def definition_of(estimand: str) -> Definition | None:
-    """Return what an estimand is, None where nobody wrote it down."""
+    """Return what an estimand is, None without a definition."""
     return DEFINITIONS.get(pattern_of(estimand))
 
 
@@ -82,7 +82,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
 
 
 def undescribed(estimates: Iterable[Estimate]) -> list[str]:
-    """Return the estimands and flags that nobody has written down, sorted."""
+    """Return the estimands and flags without a definition, sorted."""
     found = list(estimates)
     names = {pattern_of(estimate.estimand) for estimate in found if definition_of(estimate.estimand) is None}
     return sorted(names | {flag for estimate in found for flag in estimate.flags if flag not in FLAGS})
