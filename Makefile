@@ -1,9 +1,9 @@
-# What concerns the clone: environments, the demo, tests. Studies are run by snakemake and looked at by refusal-eval.
+# Targets for the clone: environments, the demo, tests. Snakemake runs studies; refusal-eval inspects them.
 #
 #   make demo ARGS="-n"            ARGS goes on to Snakemake (demo, fetch) or pytest (test, test-full, soak)
 #   make fetch CONFIG=my_study.yaml
 #   make setup ENGINE=cuda         build of vLLM: auto (the default: cuda where there is an NVIDIA driver), cpu, cuda
-#   make setup PYTHON=python3.12   interpreter that the environments are made with: 3.11, 3.12 or 3.13
+#   make setup PYTHON=python3.12   interpreter of the environments: 3.11, 3.12 or 3.13
 
 PYTHON ?= python3
 ENGINE ?= auto
@@ -19,7 +19,7 @@ SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-setup: ## create both environments; done at once when they are there
+setup: ## create both environments; does nothing if they are up to date
 	@$(SETUP) workflow engine
 
 setup-workflow:
@@ -37,31 +37,31 @@ announce-demo:
 demo: announce-demo setup ## evaluate a small real model with real vLLM (the study config/config.yaml)
 	$(BIN)/snakemake --cores all $(ARGS)
 
-fetch: setup ## bring everything that needs the internet: rows, tokenizers, weights, adapters (CONFIG=my_study.yaml)
+fetch: setup ## fetch everything that needs the internet: rows, tokenizers, weights, adapters (CONFIG=my_study.yaml)
 	$(BIN)/snakemake fetch --cores all --configfile $(CONFIG) $(ARGS)
 
-# What needs no engine runs on all cores, the long files first; pytest's exit code 5 says that ARGS chose no test of this half.
+# Tests without an engine run on all cores, the long files first; pytest's exit code 5 means that ARGS chose no test here.
 PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/unit tests/fuzz
 
-test: setup-tests ## run the tests that a change has to pass
+test: setup-tests ## run the tests that every change must pass
 	$(BIN)/python -m pytest -m "not full and not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -m "not full and not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5
 
-# Both halves, whatever becomes of the first: they take two hours.
-test-full: setup-tests ## run these and the long end-to-end tests (as root on Debian it installs the programs that they need)
+# Both halves run even if the first fails: they take two hours.
+test-full: setup-tests ## run the tests and the long end-to-end tests (as root on Debian it installs the programs that they need)
 	@tests/install_programs.sh
 	@failed=0; \
 	$(BIN)/python -m pytest -m "not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5 || failed=1; \
 	$(BIN)/python -m pytest -m "not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5 || failed=1; \
 	exit $$failed
 
-test-slurm: setup-tests ## run the tests on a real Slurm, which they install and start on this machine (needs root)
+test-slurm: setup-tests ## run the tests on a real Slurm, which they install and start here (needs root)
 	$(BIN)/python -m pytest tests/slurm $(ARGS)
 
-soak: setup-tests ## run the tests that repeat and disturb for a long time
+soak: setup-tests ## run the tests that repeat and disturb runs for hours
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
-# The quick ones first; generation takes hours on a CPU. Nothing else should run meanwhile.
+# Quick ones first; generation takes hours on a CPU. Run nothing else meanwhile.
 benchmark: setup ## measure speed (ARGS goes to benchmarks/generation_speed.py; see benchmarks/README.md)
 	$(BIN)/python benchmarks/workflow_graph.py
 	$(BIN)/python benchmarks/scoring_speed.py
@@ -70,7 +70,7 @@ benchmark: setup ## measure speed (ARGS goes to benchmarks/generation_speed.py; 
 	$(BIN)/python benchmarks/judging_speed.py
 	$(BIN)/python benchmarks/generation_speed.py $(ARGS)
 
-# Linters before the type checker: they are quicker, and their complaints the more common ones.
+# Linters before the type checker: they are faster and find more.
 lint: setup-lint ## check style, types and the workflow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -84,10 +84,10 @@ format: setup-lint ## rewrite the code in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow
 
-schema: setup-workflow ## write the config's schema and reference anew from the code
+schema: setup-workflow ## regenerate the config's schema and reference from the code
 	$(BIN)/python scripts/generate_config_docs.py
 
-lock: ## resolve envs/*.in anew (ARGS="--upgrade" takes the newest versions, ARGS=NAME one lock)
+lock: ## resolve envs/*.in again (ARGS="--upgrade" takes the newest versions, ARGS=NAME one lock)
 	$(PYTHON) envs/lock.py $(ARGS)
 
 clean-envs: ## delete the environments

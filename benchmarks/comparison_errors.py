@@ -159,11 +159,11 @@ def allowed(runs: int) -> float:
 def table(rows: Sequence[Row], runs: int) -> str:
     """Return the table in Markdown, with what it was made of."""
     lines = [
-        f"{runs:,} made-up comparisons per number; two answers to one prompt correlate by {PROMPT:g}, the models by "
-        f"{MODEL:g}; of what is a model's",
-        f"own in a prompt, prompts of a cluster share {SHARED:.0%}. Unlike models: {UNLIKE[0]:g} and {UNLIKE[1]:g} "
-        f"instead of {PROMPT:g}. A test that keeps 5 % gives at",
-        f"most {allowed(runs):.1%} here (once in a thousand numbers more).",
+        f"{runs:,} simulated comparisons per number; two answers to one prompt correlate by {PROMPT:g}, the models by "
+        f"{MODEL:g}.",
+        f"Prompts of a cluster share {SHARED:.0%} of the model-specific part. Unlike models: {UNLIKE[0]:g} and "
+        f"{UNLIKE[1]:g} instead of {PROMPT:g}. A test that",
+        f"keeps 5 % gives at most {allowed(runs):.1%} here (more in one of a thousand numbers).",
         "",
         "| " + " | ".join(HEADER) + " |",
         "| " + " | ".join(["--:"] * len(HEADER)) + " |",

@@ -8,24 +8,24 @@ from collections.abc import Sequence
 # Verb, its module below `tools`, and what it does. The module holds `command`: a function with typer's annotations, or
 # an app with verbs of its own. Only the module of the verb that is asked for is imported.
 VERBS = {
-    "check": ("check.check_command", "this machine before a run, or one model's answers, and what to fix"),
-    "pin": ("pin.pin_command", "the commit of everything that a study takes from the hub, in a lock file"),
-    "plan": ("plan.plan_command", "what a study costs, its terms, and what nobody verified, before anything runs"),
-    "status": ("status.status_command", "what of a study is done, missing or failed, and why"),
-    "verify": ("verify.verify_command", "compute a finished study's numbers again and compare"),
-    "compare": ("compare.compare_command", "two finished studies side by side"),
-    "power": ("power.power_command", "what a comparison of two models can find, from numbers or a pilot"),
-    "audit": ("audit.audit_command", "a sample of answers for people to label, and their labels read back"),
-    "import": ("published.import_command", "a study out of a config of the published library"),
-    "export": ("published.export_command", "a finished study in the published library's layout"),
-    "store": ("store.store_command", "what the store holds, and the removal of what no study asks for"),
+    "check": ("check.check_command", "check this machine before a run, or one model's answers"),
+    "pin": ("pin.pin_command", "write the commit of every repository of a study into a lock file"),
+    "plan": ("plan.plan_command", "show a study's costs, terms and unverified facts before anything runs"),
+    "status": ("status.status_command", "show which cells of a study are done, missing or failed, and why"),
+    "verify": ("verify.verify_command", "recompute a finished study's numbers and compare"),
+    "compare": ("compare.compare_command", "compare two finished studies"),
+    "power": ("power.power_command", "estimate what a comparison of two models can find, from numbers or a pilot"),
+    "audit": ("audit.audit_command", "draw a sample of answers for people to label, and read their labels back"),
+    "import": ("published.import_command", "make a study from a config of the published library"),
+    "export": ("published.export_command", "write a finished study in the published library's layout"),
+    "store": ("store.store_command", "show what the store holds, and remove what no study uses"),
 }
 
 
 def usage() -> str:
     """Return the program's help."""
     width = max(map(len, VERBS))
-    lines = ["Usage: refusal-eval VERB ...   (refusal-eval VERB --help tells more)", ""]
+    lines = ["Usage: refusal-eval VERB ...   (help on a verb: refusal-eval VERB --help)", ""]
     return "\n".join([*lines, *(f"  {verb:<{width}}  {does}" for verb, (_, does) in VERBS.items())])
 
 

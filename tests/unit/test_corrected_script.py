@@ -177,7 +177,7 @@ def test_labels_of_the_study_as_it_is_give_rates(paths: Files, tmp_path: Path) -
     drawn_before(paths)
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and entry["checked"] and not entry["undrawn"] for entry in entries.values())
-    assert "added or changed" not in text and "could not be checked" not in text
+    assert "added or changed" not in text and "could not be ruled out" not in text
 
 
 def test_samples_that_came_after_the_audit_take_the_rate_away(paths: Files, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
 def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(paths: Files, tmp_path: Path) -> None:
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and not entry["checked"] for entry in entries.values())
-    assert "none came later could not be checked" in text
+    assert "later answers could not be ruled out" in text
 
 
 # ------------------------------------------------------------------------------------- answers that no judge could read

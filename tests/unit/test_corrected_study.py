@@ -114,7 +114,7 @@ def test_labels_on_some_splits_of_a_pool_do_not_stand_for_the_others() -> None:
     assert flags == [["unlabelled_splits"]]
     table = corrected_tables(result, [], STUDY)[0]
     assert next(row for row in table.rows if row[1].startswith("all"))[3] == "not given"
-    assert "Not given: people labelled no answer of two" in " ".join(table.notes)
+    assert "Not given: people labelled no answer of that model on two" in " ".join(table.notes)
     both = next(entry for entry in of_two_splits(("one", "two"))["ppi"] if entry["pool"])
     assert both["value"] is not None and both["unlabelled"] == []
 
@@ -213,7 +213,7 @@ def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     units = {("j", m, s["name"]): dialogues_of(units_of([0, 1, 2] * 10), 3) for m in "mn" for s in SPLITS}
     result = study_corrected(units, STUDY, {("j", "g"): gold(0.9, 0.9)}, {})
     notes = " ".join(corrected_tables(result, [], STUDY)[0].notes)
-    assert "Prompts with a rate, of dialogues scored turns: one 30; two 30; safe 30" in notes
+    assert "Prompts with a rate (scored turns in dialogues): one 30; two 30; safe 30" in notes
     assert "turn" not in " ".join(corrected_tables(made(), [], STUDY)[0].notes)
 
 
@@ -258,9 +258,9 @@ def test_rates_that_gold_does_not_explain_have_a_state_of_their_own() -> None:
 
 def test_the_notes_tell_one_truth_of_the_spread_between_answering_models() -> None:
     one, several = (" ".join(corrected_tables(made(models=n), [], STUDY)[0].notes) for n in (1, 2))
-    assert "has the uncertainty of both samples" in one and "has the uncertainty of both samples" in several
-    assert "their spread is not in the interval" in one and "which is in the interval" not in one
-    assert "which is in the interval" in several and "not in the interval" not in several
+    assert "includes the uncertainty of both samples" in one and "includes the uncertainty of both samples" in several
+    assert "spread between models is not in the interval" in one and "which the interval includes" not in one
+    assert "which the interval includes" in several and "not in the interval" not in several
 
 
 def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
@@ -278,7 +278,7 @@ def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
 
 def test_gold_that_names_no_answering_model_says_that_their_spread_is_unknown() -> None:
     tables = corrected_tables(made(models=1), [], STUDY)
-    assert len(tables) == 1 and "their spread is not in the interval" in " ".join(tables[0].notes)
+    assert len(tables) == 1 and "spread between models is not in the interval" in " ".join(tables[0].notes)
 
 
 def test_gold_of_one_class_is_said_to_correct_nothing() -> None:
@@ -287,7 +287,7 @@ def test_gold_of_one_class_is_said_to_correct_nothing() -> None:
     result = study_corrected(units, STUDY, {("j", "g"): rows[rows["human"] == "refusal"]}, {})
     assert result["transfer"] == [] and result["one_class"] == [["j", "g", "strict"], ["j", "g", "broad"]]
     (table,) = corrected_tables(result, [], STUDY)
-    assert sum("by Gold & co: of its answers that the judge labelled, people call" in n for n in table.notes) == 2
+    assert sum("from Gold & co: of the answers that the judge labelled, people call" in n for n in table.notes) == 2
     assert made()["one_class"] == []
 
 

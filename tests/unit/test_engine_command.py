@@ -313,8 +313,7 @@ def test_the_api_server_stands_back_for_the_engine_on_few_cores_only(
             server.kill()
 
 
-def test_gpus_are_asked_for_by_all_parallel_sizes_and_never_for_a_cpu_engine(tmp_path: Path) -> None:
-    shared = entry(tensor_parallel=2, data_parallel=2)
+def test_the_device_is_the_entrys_or_what_the_environment_was_built_for(tmp_path: Path) -> None:
     assert engine_device(entry(device="cpu"), tmp_path) == "cpu"
     assert engine_device(ENTRY, tmp_path) == "cuda"
     (tmp_path / ".venv" / "engine").mkdir(parents=True)

@@ -381,4 +381,4 @@ def test_the_table_explains_what_it_shows_and_has_shares_in_percent() -> None:
     notes = " ".join(table.notes)
     assert "one annotator (g)" in notes and "Worst" not in notes and "\u2013 where" not in notes
     few = cards_table([card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 3}))])
-    assert few.rows[0][8] == "\u2013" and "\u2013 where people labelled fewer than 20" in " ".join(few.notes)
+    assert few.rows[0][8] == "\u2013" and "\u2013 where people put fewer than 20" in " ".join(few.notes)

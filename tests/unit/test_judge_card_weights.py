@@ -127,9 +127,9 @@ def test_probabilities_of_a_judge_are_weighted_too():
 def test_table_and_figure_say_that_rows_are_weighted():
     gold, verdicts = rows({(R, R): 30, (R, C): 10, (C, C): 40, (C, R): 20})
     found = card([row | {"weight": 1.0 if row["label"] == R else 3.0} for row in gold], verdicts)
-    assert "g: Rows count by their weights" in markdown(cards_table([found]))
+    assert "g: Rows are weighted by" in markdown(cards_table([found]))
     shown = " ".join(text.get_text() for ax in card_figure(found).axes for text in ax.texts)
-    assert "by their weights" in shown.replace("\n", " ")
+    assert "weighted by" in shown.replace("\n", " ")
 
 
 COLUMNS = {"messages": "m", "prompt": "prompt", "answer": "a", "label": "l", "weight": "w", "answering_model": "x"}

@@ -82,7 +82,7 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
     for wanted in (
         "We evaluated 2 models.",
         "SmolLM2-135M and SmolLM2-135M, told to decline: SmolLM2-135M-Instruct.Q4\\_1.gguf out of the Python package",
-        "We asked 105 prompts in 3 splits.",
+        "We used 105 prompts in 3 splits.",
         "Alarming but safe (35 prompts; a model should comply) is from a file that comes with refusal-eval [@",
         "For each prompt we drew K = 3 answers.",
         "Sampling: temperature 0.5, at most 40 tokens.",
@@ -94,8 +94,8 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
         "The gold set PyRIT refusal [@lopezmunoz2024pyrit] was labelled by one annotator.",
         "at 95 % and take clusters",
         # 2 models x 3 splits x 105 answers; of each cell 1 failed, 4 are truncated.
-        "Of 630 answers that were asked for, 600 (95.2 %) are complete; 24 (3.8 %) ended at the length limit (judged "
-        "all the same) and 6 (1.0 %) failed.",
+        "Of 630 answers requested, 600 (95.2 %) are complete; 24 (3.8 %) ended at the length limit (still judged) and "
+        "6 (1.0 %) failed.",
         "a Snakemake 9.27.1 workflow",
     ):
         assert wanted in text, wanted
@@ -123,8 +123,10 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
 
 def test_intervals_of_agreement_are_named(demo: dict[str, Any]) -> None:
     text = text_of(demo, [Estimate("judge_kappa", 0.8)])
-    assert "kappa, F1 and balanced accuracy such bootstrap intervals" in text and "calibration error" in text
-    assert "Between judges, the share of equal labels has the interval of a rate; Cohen's kappa bootstrap" in text
+    assert "Kappa, F1 and balanced accuracy have such bootstrap intervals" in text and "calibration error" in text
+    assert (
+        "Between judges, the share of equal labels has the interval of a rate. Intervals of Cohen's kappa are" in text
+    )
     assert "calibration error" not in text_of(demo)
     alone = [row for row in cell_rows() if row.judge == "keyword"]
     assert "Between judges" not in as_markdown(paragraphs(demo, [], alone, NO_DUPLICATES))
@@ -134,8 +136,8 @@ def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]
     pooled, j = Estimate("refusal_rate", 0.1, pool="comply"), Estimate("youden_j", 0.2)
     text = text_of(demo, [pooled, j])
     assert "Rates pooled over splits have intervals recovered from those of the splits [@zou2008construction]." in text
-    assert "Youden's J with the correlation that clusters in both bring [@newcombe1998interval; @zou2008" in text
-    assert "Those of other means are bootstrap" in text
+    assert "Youden's J with the correlation due to clusters in both [@newcombe1998interval; @zou2008" in text
+    assert "Other means have bootstrap intervals" in text
     assert "recovered" not in text_of(demo)
 
 
@@ -198,10 +200,7 @@ def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
     manifest["serving"] = {}
     text = text_of(manifest)
     assert "who/knows\\_x, its commit is not in the study file [@hub-who-knows-x]" in text
-    assert (
-        "labelled by people whose number is not known" in text
-        and "On what hardware they were drawn is not recorded" in text
-    )
+    assert "labelled by an unknown number of annotators" in text and "The hardware was not recorded." in text
     entry = study_entries(config)["hub-who-knows-x"]
     assert "commit not known" in entry and "title = {{who/knows\\_x}}" in entry and "year" not in entry
 
@@ -210,10 +209,10 @@ def test_prompts_that_pooled_numbers_leave_out_are_told(demo: dict[str, Any]) ->
     assert "repeat" not in text_of(demo)
     place = {"split": "sensitive", "prompt_id": "a"}
     two = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place, place | {"prompt_id": "b"}]})
-    assert "2 prompts that repeat a prompt of another split" in two and "of at least 0.7" in two
-    assert "count in the numbers of their own split and not in numbers that pool both. No prompt and no answer" in two
+    assert "2 prompts repeat a prompt of another split" in two and "of at least 0.7" in two
+    assert "They count in the numbers of their own split but not in numbers that pool both. No other prompt" in two
     one = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place]})
-    assert "1 prompt that repeats a prompt" in one and "counts in the numbers of its own split" in one
+    assert "1 prompt repeats a prompt" in one and "It counts in the numbers of its own split" in one
 
 
 def test_a_study_without_seeds_tells_none(demo: dict[str, Any]) -> None:
@@ -229,12 +228,12 @@ def test_a_model_at_temperature_0_has_no_seeds(demo: dict[str, Any]) -> None:
     names, entries = manifest["study"]["models"], manifest["study"]["model_entries"]
     entries[names[0]]["sampling"]["temperature"] = 0
     greedy = "At temperature 0 nothing is drawn, and no seed is set."
-    assert greedy in text_of(manifest) and "seed of its own" in text_of(manifest)
+    assert greedy in text_of(manifest) and "a separate seed" in text_of(manifest)
     for name in names:
         entries[name]["sampling"]["temperature"] = 0
-    assert greedy in text_of(manifest) and "seed of its own" not in text_of(manifest)
+    assert greedy in text_of(manifest) and "a separate seed" not in text_of(manifest)
     manifest["study"]["protocol"] = "compat"  # draws at temperature 1 whatever the entry says
-    assert greedy not in text_of(manifest) and "seed of its own" in text_of(manifest)
+    assert greedy not in text_of(manifest) and "a separate seed" in text_of(manifest)
     assert greedy not in text_of(demo)
 
 

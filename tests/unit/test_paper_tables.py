@@ -188,7 +188,7 @@ def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     for turns, told in ((1, False), (3, True)):
         cell = {**score, "n_turns": turns * score["n_prompts"]}
         notes = table_of(categories, [cell], results=by_category()).notes
-        assert ("Prompts, of dialogues scored turns." in notes) == told
+        assert ("In dialogues each scored turn counts as a prompt." in notes) == told
 
 
 def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:

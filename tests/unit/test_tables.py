@@ -128,12 +128,12 @@ def test_tables_with_dialogues_say_what_was_counted() -> None:
     cells = [talks(), score("rules", "m1", "safe", "comply", ["C"] * 40)]
     paper = " ".join(table_of(refusal, cells).notes)
     assert "Prompts: safe 40; talks 2 (4 turns, at least 2 scored)." in paper
-    assert "Mean over prompts, and of dialogues over scored turns, of the share of refusals" in paper
+    assert "Mean over prompts (scored turns in dialogues) of the share of refusals" in paper
     assert "Scored in dialogues: talks all turns." in paper
     main = table_of(scores, cells)
     assert [row[main.header.index("Prompts")] for row in main.rows] == ["40", "1 of 2; 2 of 4 turns"]
-    assert "A turn not reached" in " ".join(table_of(states, cells).notes)
-    assert "Shares of prompts, of dialogues of scored turns, in percent" in " ".join(table_of(votes, cells).notes)
+    assert "A turn that is not reached" in " ".join(table_of(states, cells).notes)
+    assert "Shares of prompts (scored turns in dialogues) in percent" in " ".join(table_of(votes, cells).notes)
     # A turn of a, the second, refuses: 1 of the 2 that count, 1 of 4 at least and 3 of 4 at most.
     frame = rates_frame(cells).set_index("split").loc["talks"]
     counts = ("n_prompts", "n_scored_prompts", "n_turns", "n_scored_turns", "n_answers")

@@ -164,7 +164,7 @@ def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_
     # The difference of either topic rests on both, of which b has few.
     topics, sorted_in = topics_of(*["RR"] * 60, *["CC"] * 20)
     assert [row[-1].split("]")[1] for row in topics.rows] == [" (+)*", "* (\u2212)*"]
-    assert "behind a sign of the topic or of the others" in topics.notes[-1]
+    assert "after a sign, to the topic or the others" in topics.notes[-1]
 
 
 def test_pairs_topics_and_languages_of_many_clusters_are_not_marked() -> None:
@@ -200,8 +200,8 @@ def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made(result:
     assert "broad on safe; strict on unsafe" in told["tradeoff-pairs"] and "Pairs" in pairs.header
     assert "broad on touchy" in told["tradeoff-languages"] and "(broad)" in told["tradeoff-topics-touchy"]
     assert [row[3] for row in languages.rows] == ["10 and 10"] * 2
-    assert "of rates Wilson" in told["tradeoff-languages"] and "variances recovered" in told["tradeoff-languages"]
-    assert "of rates Wilson" in told["tradeoff-topics-touchy"] and "Prompts" in topics.header
+    assert "for rates, Wilson" in told["tradeoff-languages"] and "variances recovered" in told["tradeoff-languages"]
+    assert "for rates, Wilson" in told["tradeoff-topics-touchy"] and "Prompts" in topics.header
     assert all("K = 2" in text and "Judge j" in text and "95 %" in text for text in told.values())
 
 
@@ -216,9 +216,12 @@ def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     units = {cell: dialogues_of(units_of([0, 1, 2] * 10, categories=topics_in), 3) for cell in UNITS}
     spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(10)}}
     tables = {t.name: t for t in tradeoff_tables(study_trade_off(units, STUDY, spoken), [], [], STUDY)}
-    assert "Prompts with a rate, of dialogues scored turns: over-refusal 30" in " ".join(tables["tradeoff"].notes)
+    assert "Prompts with a rate (scored turns in dialogues): over-refusal 30" in " ".join(tables["tradeoff"].notes)
     for name in ("tradeoff-languages", "tradeoff-topics-touchy"):
-        assert "15" in " ".join(tables[name].rows[0]) and "Prompts, of dialogues scored turns." in tables[name].notes
+        assert (
+            "15" in " ".join(tables[name].rows[0])
+            and "In dialogues each scored turn counts as a prompt." in tables[name].notes
+        )
     # Prompts of one turn stay prompts where only another split has dialogues.
     mixed = UNITS | {cell: own for cell, own in units.items() if cell[2] != "touchy"}
     tables = {t.name: t for t in tradeoff_tables(study_trade_off(mixed, STUDY, LANGUAGES), [], [], STUDY)}
@@ -237,7 +240,7 @@ def test_topics_that_differ_by_chance_are_a_whole_number_for_each_model(topics: 
     rates = [2] * 40 + [0, 1] * 20 * (topics - 1)
     units = {c: units_of(rates, categories=names) if c[2] == "touchy" else u for c, u in UNITS.items()}
     table = tradeoff_tables(study_trade_off(units, STUDY, {**LANGUAGES, "touchy": {}}), [], [], STUDY)[-1]
-    assert f"at most about {wanted} topics, for each model" in " ".join(table.notes)
+    assert f"at most about {wanted} topics for each model" in " ".join(table.notes)
 
 
 def test_the_csv_has_a_row_for_every_number(result: dict[str, Any]) -> None:

@@ -72,7 +72,7 @@ def test_two_study_files_with_one_name(fresh: Project) -> None:
 
 def test_two_study_files_at_once_are_not_merged(fresh: Project) -> None:
     run = fresh.snakemake("-n", "--configfile", "study.yaml", "catalogue.yaml", check=False)
-    assert run.returncode != 0 and "whole by itself" in run.stdout + run.stderr
+    assert run.returncode != 0 and "is complete and is never merged" in run.stdout + run.stderr
 
 
 def test_another_study_of_the_same_name_from_elsewhere(fresh: Project, tmp_path: Path) -> None:

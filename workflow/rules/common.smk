@@ -23,7 +23,7 @@ if SNAKEMAKE not in VERSIONS and workflow.is_main_process:
     )
 
 if len(workflow.overwrite_configfiles) > 1:
-    raise WorkflowError("Give one --configfile: a study file is whole by itself and is never merged with another.")
+    raise WorkflowError("Give one --configfile: a study file is complete and is never merged with another.")
 STUDY_FILE = str((workflow.overwrite_configfiles or workflow.configfiles or [ROOT / "config" / "config.yaml"])[-1])
 
 try:

@@ -26,7 +26,7 @@ rule near_duplicates:
         duplicates=lambda wildcards: analyses.duplicates(study),
         code=code_version(ROOT / "scripts" / "find_duplicates.py"),
     message:
-        "Looking for prompts that stand in several splits"
+        "Looking for prompts that occur in several splits"
     script:
         "../../scripts/find_duplicates.py"
 
@@ -50,7 +50,7 @@ rule estimates:
         study=lambda wildcards: analyses.estimates(study, wildcards),
         code=code_version(ROOT / "scripts" / "make_estimates.py"),
     message:
-        "Estimating what {wildcards.judge} says of {wildcards.model}"
+        "Estimating numbers of {wildcards.model} under judge {wildcards.judge}"
     script:
         "../../scripts/make_estimates.py"
 

@@ -67,7 +67,7 @@ rule judge_requests:
         asked=lambda wildcards: judging.asked(study, wildcards.judge),
         code=judge_code("render_judge_requests.py"),
     message:
-        "Rendering what {wildcards.judge} is asked about {wildcards.model} on {wildcards.split}"
+        "Rendering requests to judge {wildcards.judge} about {wildcards.model} on {wildcards.split}"
     script:
         "../../scripts/render_judge_requests.py"
 
@@ -233,6 +233,6 @@ rule panel_verdicts:
         panel=lambda wildcards: judging.panel(study, wildcards.judge),
         code=judge_code("panel_verdicts.py"),
     message:
-        "Putting together the verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
+        "Combining verdicts into panel {wildcards.judge} on {wildcards.model}, {wildcards.split}"
     script:
         "../../scripts/panel_verdicts.py"

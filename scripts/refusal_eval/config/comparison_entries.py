@@ -24,8 +24,8 @@ Pair = Annotated[list[Slug], AfterValidator(_two)]
 
 
 class ComparisonFamily(Entry):
-    """Comparisons on the same prompts whose tests are corrected together (Holm). It says what with `pairs`, `against`
-    or `judges`.
+    """Comparisons on the same prompts whose tests are corrected together (Holm). `pairs`, `against` or `judges` says
+    what is compared.
     """
 
     label: Text | None = Field(None, description="Name of the family under the table. Default: what it compares.")
@@ -44,7 +44,7 @@ class ComparisonFamily(Entry):
     scope: Literal["splits", "pooled", "both"] = Field(
         "both",
         description="Compare on each of the `splits`, on all splits of one expectation `pooled` (each with the same "
-        "weight), or `both`, which pools where there are two and more. Each is one more test of the family.",
+        "weight), or `both`, which pools where there are at least two. Each is one more test of the family.",
     )
 
     @model_validator(mode="after")

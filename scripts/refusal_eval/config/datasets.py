@@ -25,16 +25,16 @@ class Columns(Entry):
     turns: list[Text] | None = Field(
         None,
         min_length=1,
-        description="Columns with the user's turns, one after the other, instead of `prompt`; the model gives all "
-        "replies. Needs `dialogue`. Cells that are empty at the end of a row are left out.",
+        description="Columns with the user's turns, in order, instead of `prompt`; the model gives all replies. Needs "
+        "`dialogue`. Empty cells at the end of a row are left out.",
     )
     category: Text | None = Field(None, description="Column with the prompt's category.")
     cluster: Text | None = Field(
         None,
-        description="Column that names prompts which belong together (subject, scenario, pair). "
-        "Default, also for a row without one: the prompt itself, with `dialogue` the whole row.",
+        description="Column that groups prompts that belong together (subject, scenario, pair). "
+        "Default, also for a row with an empty cell: the prompt, or with `dialogue` the whole row.",
     )
-    id: Text | None = Field(None, description="Column with the source's own id; kept for tracing.")
+    id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
     keep: list[Text] | None = Field(
         None,
         min_length=1,
@@ -57,18 +57,18 @@ SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
 
 
 class Dialogue(Entry):
-    """How the user's turns of a row are asked. Replies that the row leaves out are the model's own."""
+    """How the user's turns of a row are asked. The model gives the replies that the row does not."""
 
     mode: Literal["cumulative", "independent"] = Field(
-        description="`cumulative`: a row is one conversation; each turn without a given reply is asked, with all that "
-        "went before, the model's own replies included. `independent`: each turn after the first is asked in a "
-        "conversation of its own, right after the first turn and its reply; other given replies are dropped."
+        description="`cumulative`: a row is one conversation; each turn without a given reply is asked after all that "
+        "precedes it, including the model's replies. `independent`: each turn after the first is asked in a separate "
+        "conversation, right after the first turn and its reply; other given replies are dropped."
     )
     scored: Literal["all", "last", "after_first"] | None = Field(
         None,
-        description="Turns that count: `all` that are asked, the `last` of each conversation, or all but its first one "
-        "(`after_first`: that one sets the scene). Default: `all` in mode `cumulative`, `last` in mode `independent`. "
-        "Changing it runs no GPU job.",
+        description="Turns that count: `all` that are asked, the `last` of each conversation, or all except the first "
+        "(`after_first`, if the first turn sets the scene). Default: `all` in mode `cumulative`, `last` in mode "
+        "`independent`. Changing it runs no GPU job.",
     )
 
 
@@ -101,7 +101,7 @@ class Split(Marks):
     clusters: ClustersPath | None = Field(
         None,
         description="CSV with the columns `id` and `cluster`, relative to the YAML file that names it: which rows of "
-        "the source (by `columns.id`) belong together, where it has no column for that. It names every row once.",
+        "the source (by `columns.id`) belong together, if no column says so. It lists every row once.",
     )
     dialogue: Dialogue | None = Field(
         None, description="Ask the user's turns of each row one by one. Default: a row is one question."
@@ -138,7 +138,7 @@ class Split(Marks):
 
 
 class Dataset(Entry):
-    """A family of splits that share defaults: each split's keys are laid over `defaults`."""
+    """A family of splits that share defaults: each split's keys override `defaults`."""
 
     description: str | None = Field(None, description="What it holds.")
     defaults: dict[str, Any] = Field({}, description="Keys common to all its splits (mappings are merged).")

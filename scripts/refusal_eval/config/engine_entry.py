@@ -78,29 +78,29 @@ class Engine(Entry):
         description="Licence of the weights, as their publisher states it. Shown by `refusal-eval plan`; in no key.",
     )
     gated: bool | None = Field(
-        False, description="Whether one must ask the publisher for access to the weights first; `null` is not known."
+        False, description="Whether you must ask the publisher for access to the weights first; `null`: not known."
     )
     enabled: bool = Field(
         True,
         description="`false`: a study uses a model or a judge with this engine only if it names it in `allow`. For "
         "weights that are gated or not free to use.",
     )
-    reason: Text | None = Field(None, description="Why it is off; told to whoever uses it.")
+    reason: Text | None = Field(None, description="Why it is off; shown to whoever uses it.")
     terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
     parameters: Number | None = Field(
         None,
         gt=0,
-        description="Parameters in billions, where the name of the weights (`x-8B`, `x-80B-A3B`) does not tell. For "
+        description="Parameters in billions, if the name of the weights (`x-8B`, `x-80B-A3B`) does not show them. For "
         "estimates only.",
     )
     active_parameters: Number | None = Field(
         None,
         gt=0,
-        description="Parameters in billions that one token passes through, of a mixture of experts. Default: all. For "
+        description="Parameters in billions that one token passes through in a mixture of experts. Default: all. For "
         "estimates only.",
     )
     unverified: list[Text] = Field(
-        [], description="What of this entry nobody could verify when it was written; `refusal-eval plan` tells it."
+        [], description="What could not be verified when the entry was written; `refusal-eval plan` shows it."
     )
 
     @model_validator(mode="after")

@@ -55,22 +55,22 @@ class Sampling(Entry):
 
 
 class Reasoning(Entry):
-    """How the reasoning of a model that thinks before it answers is told from the answer."""
+    """How the reasoning of a model that thinks before it answers is separated from the answer."""
 
     format: Literal["marks", "harmony"] = Field(
         "marks",
-        description="`marks` around the reasoning; `harmony`: the channels of gpt-oss, of which `final` is the answer.",
+        description="`marks` around the reasoning, or `harmony`: the channels of gpt-oss, where `final` is the answer.",
     )
     start: Text | None = Field(
         None,
-        description="Mark that opens the reasoning, e.g. `<think>`; also when the template opens it. Without it every "
-        "response counts as reasoning up to `end`, and one that has no `end` has no answer.",
+        description="Mark that opens the reasoning, e.g. `<think>`; also needed if the template opens it. Without it "
+        "every response counts as reasoning up to `end`, and a response without `end` has no answer.",
     )
     end: Text | None = Field(
         None,
         description="Mark that ends the reasoning, e.g. `</think>`. Only what follows is the answer. Needed with "
-        "`marks`. A mark that is a token of the model, or has special ones, is looked for by its ids, another in the "
-        "text.",
+        "`marks`. A mark that is a token of the model, or contains special tokens, is found by its token ids; any "
+        "other mark is found in the text.",
     )
 
     @model_validator(mode="after")
@@ -102,8 +102,7 @@ class Model(Entry):
     )
     unverified: list[Text] = Field(
         [],
-        description="What of this entry nobody could verify when it was written; `refusal-eval plan` shows it. In no "
-        "key.",
+        description="What could not be verified when the entry was written; `refusal-eval plan` shows it. In no key.",
     )
     base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
     transform: str | None = Field(None, description="Reserved: a change of the weights.")
@@ -112,15 +111,15 @@ class Model(Entry):
         None,
         description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
         "two files. Models of one engine that differ by adapter share its load (with `batch: engine`), together with "
-        "the model that has none. The prompt is rendered with the engine's tokenizer and template: name a template "
-        "that an adapter brings along as `template`.",
+        "the model without an adapter. The prompt is rendered with the engine's tokenizer and template; if the adapter "
+        "brings its own template, name it as `template`.",
     )
 
     recorded: AnswersFolder | None = Field(
         None,
         description="Folder with answers that were drawn elsewhere, in the published library's layout: "
-        "`SPLIT/answers.json`, there or below, for every split of the study. They are read instead of asking the "
-        "engine, which stays without use (docs/published_results.md). Marks of `reasoning` are looked for in the text.",
+        "`SPLIT/answers.json`, there or below, for every split of the study. They are read and the engine is not used "
+        "(docs/published_results.md). Marks of `reasoning` are looked for in the text.",
     )
 
     @property
@@ -142,24 +141,23 @@ class Model(Entry):
 class GoldColumns(Entry):
     """Which columns of a gold source hold what."""
 
-    prompt: Text | None = Field(
-        "prompt", description="Column with the prompt's text. Not used where `messages` is given."
-    )
+    prompt: Text | None = Field("prompt", description="Column with the prompt's text. Not used if `messages` is given.")
     messages: Text | None = Field(
         None, description="Column with a list of {role, content} messages, instead of `prompt`."
     )
     answer: Text = Field("answer", description="Column with the answer that people labelled.")
     label: Text = Field("label", description="Column with their label.")
-    cluster: Text | None = Field(None, description="Column that names rows which belong together. Default: the prompt.")
+    cluster: Text | None = Field(None, description="Column that groups rows that belong together. Default: the prompt.")
     answering_model: Text | None = Field(None, description="Column with the model that answered.")
     expectation: Text | None = Field(
         None, description="Column with what a good model does: `comply`, `refuse` or `varies`."
     )
-    id: Text | None = Field(None, description="Column with the source's own id; kept for tracing.")
+    id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
     weight: Text | None = Field(
         None,
-        description="Column with a number above 0: how many answers the row stands for, 1 / its probability of having "
-        "been labelled. Judge cards then count weights instead of rows. Rows of different answering models stay apart.",
+        description="Column with a number above 0: how many answers the row represents, 1 / its probability of having "
+        "been labelled. Judge cards then count weights instead of rows. Rows of different answering models are kept "
+        "separate.",
     )
 
     @model_validator(mode="after")
@@ -181,8 +179,8 @@ class HumanKappa(Entry):
 
     statistic: Text = Field("Cohen's kappa", description="What the numbers are, such as `Fleiss' kappa`.")
     broad: Number | None = Field(None, ge=-1, le=1, description="Refusal and partial against compliance.")
-    strict: Number | None = Field(None, ge=-1, le=1, description="The same, refusal against all else.")
-    three_class: Number | None = Field(None, ge=-1, le=1, description="The same, over the three labels.")
+    strict: Number | None = Field(None, ge=-1, le=1, description="Refusal against everything else.")
+    three_class: Number | None = Field(None, ge=-1, le=1, description="Over the three labels.")
     source: Text = Field(description="Where that is published.")
 
 
@@ -210,7 +208,7 @@ class Gold(Marks):
     source: DataSource = Field(description="Where the rows come from.")
     columns: GoldColumns = Field(GoldColumns(), description="Which columns hold what.")
     labels: dict[str, Label] = Field(
-        min_length=1, description="The source's labels, each as refusal, partial or compliance."
+        min_length=1, description="What each of the source's labels means: refusal, partial or compliance."
     )
     left_out: list[Text] = Field(
         [],
@@ -218,11 +216,11 @@ class Gold(Marks):
     )
     answers: dict[Text, AnswerColumns] = Field(
         {},
-        description="For rows with the answers of several models: the columns of each, by the model's name. "
+        description="For rows with answers of several models: the columns of each model, by its name. "
         "`columns.answer`, `columns.label` and `columns.answering_model` are then not used.",
     )
     expectations: dict[str, Literal["comply", "refuse", "varies"]] = Field(
-        {}, description="What the values of `columns.expectation` stand for, where they are other words."
+        {}, description="What the values of `columns.expectation` mean, if they are other words."
     )
     expectation: Literal["comply", "refuse", "varies"] | None = Field(
         None, description="What a good model does with all prompts of this gold, instead of `columns.expectation`."
@@ -232,7 +230,7 @@ class Gold(Marks):
         description="CSV with the columns `id` and `cluster`: which rows (by `columns.id`) belong together, such as a "
         "prompt and its contrast twin. Relative to the YAML file that names it.",
     )
-    raters: Whole = Field(ge=1, description="People who labelled each row.")
+    raters: Whole = Field(ge=1, description="Number of people who labelled each row.")
     human_kappa: HumanKappa | None = Field(None, description="Agreement among these people.")
     anchors: list[Anchor] = Field([], description="What other judges reach, for comparison on the judge cards.")
     label: str | None = Field(None, description="Name in tables. Default: the entry's name.")

@@ -19,22 +19,22 @@ class Marks(Entry):
         description="`false`: a study uses it only if it names it in `allow`. For what is not free to use, is gated, "
         "or was never seen.",
     )
-    reason: Text | None = Field(None, description="Why it is off; told to whoever uses it.")
-    gated: bool = Field(False, description="Whether one must ask for access first.")
+    reason: Text | None = Field(None, description="Why it is off; shown to whoever uses it.")
+    gated: bool = Field(False, description="Whether you must ask for access first.")
     terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
     licence: Text | None = Field(None, description="Licence, as its publisher states it.")
     licence_of_origin: Text | None = Field(
-        None, description="Licence of what it was made from, where that is another one."
+        None, description="Licence of the original that it was made from, if different."
     )
     description: Text | None = Field(None, description="What it is, and what to know before trusting a number on it.")
     homepage: Page | None = Field(None, description="Its page.")
     citation: list[Text] = Field(
         [],
-        description="Whom to cite: keys of config/catalogue/references.bib, or BibTeX of your own (text that starts "
-        "with `@`).",
+        description="Whom to cite: keys of config/catalogue/references.bib, or your own BibTeX (text that starts with "
+        "`@`).",
     )
     unverified: list[Text] = Field(
-        [], description="What of this entry nobody could verify when it was written; the log says so at first use."
+        [], description="What could not be verified when the entry was written; the log says so at first use."
     )
 
     @model_validator(mode="after")

@@ -62,7 +62,7 @@ class Figure(Entry):
     labels: FigureLabels = Field(FigureLabels(), description="Names that it shows instead of those of the catalogue.")
     width: Literal["column", "page"] | None = Field(
         None,
-        description="`column` is 8.5 cm, `page` 17.5 cm wide. Default: what its number of columns or panels asks for.",
+        description="`column` is 8.5 cm, `page` 17.5 cm wide. Default: what its number of columns or panels needs.",
     )
 
     @classmethod

@@ -26,7 +26,7 @@ class Floor(Entry):
     run ends with an error when everything else is made."""
 
     se: Number | None = Field(None, ge=0, le=1, description="Sensitivity: share of people's refusals that it finds.")
-    sp: Number | None = Field(None, ge=0, le=1, description="Specificity: share of the others that it leaves alone.")
+    sp: Number | None = Field(None, ge=0, le=1, description="Specificity: share of the rest that it leaves alone.")
     kappa: Number | None = Field(None, ge=-1, le=1, description="Cohen's kappa with people.")
     coverage: Number | None = Field(
         None,

@@ -113,7 +113,7 @@ def refuse_merged(config: Mapping[str, Any], study_file: str, command_line: Mapp
     foreign = [path for path in _paths(config) if path not in known and (path[:-1] in known or len(path) == 1)]
     if foreign:
         message = (
-            f"the config also holds {_named(foreign)}, from another file. A study file is whole by itself and is never "
+            f"the config also holds {_named(foreign)}, from another file. A study file is complete and is never "
             "merged with another: take `configfile:` out of the Snakefile that uses this workflow as a module"
         )
         raise ConfigError([Problem(study_file, 0, "", message)])

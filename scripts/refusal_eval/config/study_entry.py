@@ -44,14 +44,14 @@ class Corrected(Entry):
     """Rates corrected for the judge's errors (docs/corrected_rates.md). Changing it runs no GPU job."""
 
     labels: FilePath = Field(
-        description="JSON Lines with labels of people on this study's own answers, as `refusal-eval audit read` writes "
-        "them (`audit/labels.jsonl` among the study's results), relative to this file. From them come the rates "
-        "`ppi`, the only corrected ones that may be a headline."
+        description="JSON Lines with human labels on this study's answers, as `refusal-eval audit read` writes "
+        "them (`audit/labels.jsonl` among the study's results), relative to this file. They give the rates `ppi`, the "
+        "only corrected ones that may be a headline."
     )
 
 
 class Study(Entry):
-    """A study file. It is whole by itself: nothing of config/config.yaml leaks into it."""
+    """A study file. It is complete: nothing from config/config.yaml is added to it."""
 
     model_config = ConfigDict(defer_build=True)  # until plug-ins have added their kinds
 
@@ -73,8 +73,8 @@ class Study(Entry):
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
     allow: list[Slug] = Field(
         [],
-        description="Models, splits, judges and gold of this study that are off by default (`enabled: false`; of "
-        "models and judges their engine's), and that you may use: you read their `reason` and their terms.",
+        description="Models, splits, judges and gold of this study that are off by default (`enabled: false`, in the "
+        "entry or in its engine's) and that you may use: you have read their `reason` and their terms.",
     )
     seed: Whole = Field(
         0, ge=0, description="Study seed; the seed of a sample derives from it, the prompt's id and the sample's index."
@@ -89,88 +89,89 @@ class Study(Entry):
         description="What shares one engine load: one `cell` (model on split), all of a `model`, or of an `engine`.",
     )
     shards: Whole = Field(
-        1, ge=1, le=64, description="Parts of a batch, each an engine load of its own, to use more devices."
+        1, ge=1, le=64, description="Parts of a batch, each a separate engine load, to use more devices."
     )
     requests_in_flight: Whole | None = Field(
         None,
         ge=1,
-        description="Requests at the engine at one time. Default: twice what it batches (its `max-num-seqs`, on each "
-        "of `data_parallel` replicas), at least 1024, so that it never waits.",
+        description="Requests at the engine at one time. Default: twice the engine's batch (its `max-num-seqs`, on "
+        "each of `data_parallel` replicas), at least 1024, so that the engine never waits.",
     )
     time_limit: Number | None = Field(
         None,
         gt=0,
-        description="Minutes that one engine load may take, start included. Before they are over it stops, with all "
-        "that was answered kept, and the next run goes on. Default: the job's `runtime` and what Slurm allows.",
+        description="Minutes that one engine load may take, start included. It stops before they are over and keeps "
+        "all responses, and the next run continues. Default: the job's `runtime` and Slurm's limit.",
     )
     failure_limit: Number = Field(
         0.05,
         ge=0,
         le=1,
         description="Share of a batch's requests that may fail or be rejected by the engine before the batch fails; "
-        "what was answered is kept. A rejected request below it becomes an answer in state `failed`.",
+        "responses are kept. Up to that share, a rejected request becomes an answer in state `failed`.",
     )
     prompts_per_split: PromptSample | None = Field(
-        None, description="Keep a seeded sample of every split, after the split's own `sample`."
+        None, description="Keep a seeded sample of every split, after the split's `sample`."
     )
     protocol: Literal["default", "compat"] = Field(
         "default",
-        description="`compat` does what the published code of Refusal Steering really does, to reproduce its numbers: "
-        "temperature 1 and no other sampling parameter whatever the models say, rows that stand twice in a split asked "
-        "twice, rendered prompts stripped of white space and tokenized with special tokens once more, prompts that are "
-        "too long cut at their start (these are in the request key); c(x) with failed verdicts as votes of 0, all "
-        "tokens, tau 1 and a band of 0.1, and without the prompts whose answers have no tokens. Tables, figures and "
-        "the manifest say so. Not for dialogues.",
+        description="`compat` does what the published code of Refusal Steering really does, to reproduce its numbers. "
+        "In the request key: temperature 1 and no other sampling parameter, whatever the models say; rows that occur "
+        "twice in a split are asked twice; rendered prompts are stripped of white space and tokenized with special "
+        "tokens once more; prompts that are too long are cut at their start. In c(x): failed verdicts vote 0, all "
+        "tokens count, tau is 1 and the band 0.1, and prompts whose answers have no tokens are dropped. Tables, "
+        "figures and the manifest say so. Not for dialogues.",
     )
     tables: list[Literal["protocol_effects"]] = Field(
         [],
-        description="Further tables. `protocol_effects`: what each choice of `protocol: compat` does to each cell, on "
-        "the same responses and verdicts; a study with that protocol always has it.",
+        description="Further tables. `protocol_effects`: the effect of each choice of `protocol: compat` on each cell, "
+        "on the same responses and verdicts; a study with that protocol always has it.",
     )
     figures: list[AnyFigure] | None = Field(
         None,
-        description="The figures to draw; changing it runs nothing but figures. Default: a heatmap and histograms of "
-        "all cells, and of the other kinds those that the study has data for (docs/figures.md).",
+        description="The figures to draw; changing it only redraws figures. Default: a heatmap and histograms of all "
+        "cells, and those other kinds that the study has data for (docs/figures.md).",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
     comparisons: list[ComparisonFamily] | None = Field(
         None,
-        description="Families of comparisons on the same prompts, each corrected by itself (docs/comparisons.md). "
+        description="Families of comparisons on the same prompts, each corrected separately (docs/comparisons.md). "
         "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
     )
     equivalence_margin: Number | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Difference of refusal rates, a share such as `0.05`, that does not matter any more: comparisons "
-        "are then tested for equivalence and non-inferiority, and the table `refusal` prints in bold what is shown to "
-        "be no worse than the best (docs/comparisons.md). Choose it before you look at results.",
+        description="Difference of refusal rates, a share such as `0.05`, that no longer matters. Comparisons are then "
+        "tested for equivalence and non-inferiority, and the table `refusal` prints in bold all rates shown to be no "
+        "worse than the best (docs/comparisons.md). Choose it before you look at results.",
     )
     p_values: Literal["exact", "mid"] = Field(
         "exact",
-        description="Of sign-flip tests and McNemar's. `mid` counts outcomes as extreme as the observed one half: less "
-        "conservative with few clusters that differ, and now and then above its level.",
+        description="For sign-flip tests and McNemar's test. `mid` gives half weight to outcomes exactly as extreme as "
+        "the observed one: less conservative if few clusters differ, but sometimes above its level.",
     )
     multiple_comparisons: Literal["holm", "fdr_bh", "fdr_by"] = Field(
         "holm",
-        description="Correction over each family. `holm` bounds the chance of any false alarm. For large families, the "
-        "false discovery rate: `fdr_by` (Benjamini-Yekutieli) holds under any dependence, as of comparisons that share "
-        "a model; `fdr_bh` (Benjamini-Hochberg) finds more and needs independent or positively dependent tests.",
+        description="Correction over each family. `holm` bounds the chance of any false alarm. The others bound the "
+        "false discovery rate, for large families: `fdr_by` (Benjamini-Yekutieli) holds under any dependence, such as "
+        "that of comparisons that share a model; `fdr_bh` (Benjamini-Hochberg) finds more but needs independent or "
+        "positively dependent tests.",
     )
     corrected: Corrected | None = Field(
-        None, description="Rates corrected for the judge's errors by labels of people on this study's own answers."
+        None, description="Rates corrected for the judge's errors with human labels on this study's answers."
     )
     mixed_model: bool = Field(
         False,
-        description="Fit a crossed logistic mixed model to each split: how much of the difference between verdicts is "
-        "models, prompts, judges and sampling (docs/statistics.md). Minutes for 50,000 answers and two judges; needs "
-        "two samples.",
+        description="Fit a crossed logistic mixed model to each split: how much of the variation of verdicts is due to "
+        "models, prompts, judges and sampling (docs/statistics.md). Takes minutes for 50,000 answers and two judges; "
+        "needs two samples.",
     )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
     )
     plugins: list[FilePath] = Field(
-        [], description="Python files with kinds of your own, relative to this file (docs/extending.md)."
+        [], description="Python files with your own kinds, relative to this file (docs/extending.md)."
     )
     results_dir: OutputFolder = Field("results", description="Folder of the results, relative to where snakemake runs.")
     store_dir: OutputFolder = Field("results/store", description="Folder of the store, which studies share.")

@@ -56,7 +56,7 @@ class HubRows(OnHub, RowSource):
         description="Path of one JSONL, JSON, CSV or Parquet file in the repository, instead of `split`; only it is "
         "fetched.",
     )
-    sha256: Sha256 | None = Field(None, description="SHA-256 of `file`, checked beside what the hub itself lists.")
+    sha256: Sha256 | None = Field(None, description="SHA-256 of `file`, checked in addition to the hub's.")
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
     encoding: Encoding | None = Field(None, description=ENCODING)
 
@@ -100,7 +100,7 @@ class UrlRows(RowSource):
     kind: Literal["url"]
     url: RowsUrl = Field(
         description="Address of a JSONL, JSON, CSV or Parquet file that never changes: with a commit hash in it, no "
-        "branch. `{a,b}` in it stands for several files, whose rows are put together with a column `part`: `a`, `b`."
+        "branch. `{a,b}` in it means several files, whose rows are combined with a column `part`: `a`, `b`."
     )
     sha256: Sha256 | None = Field(
         description="SHA-256 of the file (of several: of their contents one after the other). `null` where it is not "

@@ -68,20 +68,20 @@ class VllmEngine(LocalEngine):
     data_parallel: Whole = Field(
         1,
         ge=1,
-        description="Copies of the model behind one server. Not in the request key. Take `shards` of the study "
-        "instead: each shard has a server of its own, while one server for all copies is what is slowest. And while "
-        "more than one copy runs, vLLM's own processes listen on all addresses of the machine: only behind a firewall.",
+        description="Copies of the model behind one server. Not in the request key. Prefer the study's `shards`: each "
+        "shard has its own server, while one server for all copies is the slowest part. With more than one copy, "
+        "vLLM's processes listen on all addresses of the machine: use it only behind a firewall.",
     )
     nodes: Whole = Field(
         1,
         ge=1,
         le=64,
         description="Machines that share one engine, each with an equal part of its GPUs (tensor x pipeline x data "
-        "parallel, in all): one Slurm job on so many nodes, with the server on the first and vLLM's own processes "
-        "(`--nnodes`, `--headless`) on the others. They talk over the nodes' network addresses, where whoever reaches "
-        "the nodes reaches their ports: use it only behind a firewall. Written from vLLM 0.32's source and not yet "
-        "tried on such hardware; what Slurm's plugin submits for it (`sbatch --gpus=16 --nodes=2`) is untried, too. "
-        "Not in the request key.",
+        "parallel, in all): one Slurm job on that many nodes, with the server on the first and vLLM's processes "
+        "(`--nnodes`, `--headless`) on the others. They communicate over the nodes' network addresses, and anyone who "
+        "reaches the nodes reaches their ports: use it only behind a firewall. Written from vLLM 0.32's source and not "
+        "yet tested on such hardware, nor is what Slurm's plugin submits for it (`sbatch --gpus=16 --nodes=2`). Not in "
+        "the request key.",
     )
     args: dict[FreeArgument, ArgumentValue] = Field(
         {},

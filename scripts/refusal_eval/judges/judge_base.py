@@ -140,7 +140,7 @@ class RubricJudge(EngineJudge):
 
     rubric: FilePath = Field(
         description="Jinja file with the rubric, relative to the YAML file that names it. `{{ nonce }}`, a code that "
-        "no answer can write, must stand before and behind `{{ answer }}`; docs/judges has a skeleton."
+        "no answer can write, must stand before and after `{{ answer }}`; docs/judges has a skeleton."
     )
     system_prompt: str | None = Field(None, description="System message of the judge.")
     template: Template = Field("default", description=TEMPLATE_HELP)

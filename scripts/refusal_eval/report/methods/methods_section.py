@@ -31,11 +31,11 @@ TEMPLATE = Path(__file__).with_name("methods.j2")
 
 EXPECTED = {"refuse": "should refuse", "comply": "should comply", "varies": "may do either"}
 _STATES = {
-    "truncated": "ended at the length limit (judged all the same)",
+    "truncated": "ended at the length limit (still judged)",
     "blocked": "blocked by a provider (counted as refusals)",
     "truncated_reasoning": "ended at the limit before an answer began",
     "empty": "empty",
-    "too_long": "not drawn since the prompt did not fit",
+    "too_long": "not drawn because the prompt did not fit",
     "failed": "failed",
 }
 # Sampling parameters that are off at this value, and how they are called.
@@ -52,7 +52,7 @@ _OFF = {
 _DIFFERENCES = {
     "youden_j": "Youden's J",
     "topic_difference": "topics",
-    "language_difference": "languages, unless paired,",
+    "language_difference": "unpaired languages",
 }
 _TOOLS = {
     "transformers": "wolf2020transformers",
@@ -263,7 +263,7 @@ def how_asked(entry: Mapping[str, Any]) -> list[str]:
     if lora := entry.get("lora"):
         parts.append(f"a LoRA adapter ({adapter_text(lora)})")
     if entry.get("reasoning"):
-        parts.append("its reasoning told from its answer and not judged")
+        parts.append("its reasoning separated from its answer and not judged")
     return parts
 
 

@@ -76,7 +76,7 @@ def citation_key(item: str) -> str:
 
 
 def source_entry(source: Source) -> str:
-    """Return the BibTeX of a source that nobody wrote an entry for."""
+    """Return the BibTeX of a source without a written entry."""
     return "@misc{" + source.bibtex_key + ",\n  " + ",\n  ".join(source.bibtex(_safe)) + "\n}"
 
 

@@ -73,8 +73,8 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
         )
     how = "corrected p or q of their comparison, else intervals that overlap" if tested else "intervals that overlap"
     return (
-        f"Bold: the best rate and all that are not distinguishable from it, or look equal here ({how}); this does not "
-        f"show that they are as good. {which}"
+        f"Bold: the best rate and all that are not distinguishable from it ({how}) or round to the same number. This "
+        f"does not show that they are as good. {which}"
     )
 
 

@@ -45,7 +45,7 @@ def categories(data: TableData) -> Made:
     below += [TURNS_NOTE] if has_turns(scores) else []
     below += [note for note in flags_notes(row.flags for row in rows) if note not in notes]
     if any(marked.values()):
-        below.append("A mark at a split's name is that of at least one model's answers to the whole split.")
+        below.append("A mark at a split's name applies to at least one model's answers on the whole split.")
     table = Table(
         name=f"categories-{judge}",
         caption="Refusal rate in percent with its interval, by category.",

@@ -148,12 +148,12 @@ def _wide(found: Mapping[str, Any]) -> str:
 def _margin_notes(found: Mapping[str, Any], margin: float) -> list[str]:
     rows = found["comparisons"]
     return [
-        f"p (equivalent): two one-sided t tests over clusters of a difference beyond {100 * margin:g} percentage "
+        f"p (equivalent): two one-sided t tests over clusters against a difference of {100 * margin:g} percentage "
         f"points either way. The {_wide(found)} % interval, with two prompts added to each split that only one side "
         "refuses, lies within this margin where p is at most "
-        f"{1 - found['level']:.3g}. p (no worse): one of the two, of that side being worse by the margin: lower "
-        "where models should refuse, or where nothing is better, and higher where they should comply. Not corrected "
-        "for other comparisons.",
+        f"{1 - found['level']:.3g}. p (no worse): one-sided test against that side being worse by the margin. Worse is "
+        "lower where models should refuse or where nothing is better, and higher where they should comply. These p "
+        "are not corrected for other comparisons.",
         *(
             [f"{OPEN_MARK} at these p: the worst-case bounds go beyond the margin."]
             if any(_beyond(row, margin) for row in rows)
@@ -173,7 +173,7 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
     splits = sorted({split for row in rows for split in row["splits"]})
     methods = "; ".join(sorted({row["method"] for row in rows if row["method"]}))
     notes = [
-        f"Rates: mean over prompts{f'{OF_DIALOGUES},' if turns else ''} of the share of refusals among "
+        f"Rates: mean over prompts{OF_DIALOGUES if turns else ''} of the share of refusals among "
         f"K = {data.asked['samples']} answers, in percent, over the prompts on which both sides have a rate. "
         "Difference: first minus second, in percentage points.",
         readings_note(splits, {split["name"]: split["reading"] for split in data.asked["splits"]}, show),
@@ -192,18 +192,22 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         names = joined(show.split(split) for split in pools[pool])
         notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
         notes += [
-            f"{show.split(s)} has {sizes[s]} prompts and the weight of the others." for s in pools[pool] if s in few
+            f"{show.split(s)} has only {sizes[s]} prompts but the same weight as the others."
+            for s in pools[pool]
+            if s in few
         ]
     if any(row["n"] < row["n_all"] for row in rows):
         notes += [TURNS_NOTE] if turns else []
-        notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
+        notes.append("Prompts for which one side has no rate are left out here; the table of rates includes them.")
     if marks := flags_notes(row["flags"] for row in rows):
         notes += [
             *marks,
-            "A mark at a rate is that of its side; one at a difference holds for its p and effect sizes as well.",
+            "A mark at a rate belongs to its side; a mark at a difference also applies to its p and effect sizes.",
         ]
     if any(SIGN_OPEN in row["flags"] for row in rows):
-        notes.append(f"{OPEN_MARK} the worst-case bounds hold 0: answers without a verdict could reverse it.")
+        notes.append(
+            f"{OPEN_MARK} the worst-case bounds include 0: answers without a verdict could reverse the difference."
+        )
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
     return notes + judges_notes(judges, data.cards, show)
@@ -217,7 +221,7 @@ def _missing_note(rows: Sequence[Row], turns: bool) -> str:
     if _some_missing(rows):
         return (
             "Worst-case bounds: the difference over all prompts if every unjudged answer of one side were a compliance "
-            "and of the other a refusal, both ways round."
+            "and every one of the other a refusal, and the reverse."
         )
     sizes = sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows})
     what = "scored turns" if turns else "prompts"

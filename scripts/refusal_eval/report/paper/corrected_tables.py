@@ -35,7 +35,7 @@ Result = Mapping[str, Any]
 Entry = Mapping[str, Any]
 ROUNDING = 1e-9
 _UNCHECKED = (
-    "The file of labels does not say from which answers they were drawn: that none came later could not be checked."
+    "The file of labels does not record the answers that they were drawn from, so later answers could not be ruled out."
 )
 COLUMNS = (
     *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
@@ -119,7 +119,7 @@ def _rates_table(
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
         f"K = {study['samples']} answers to each prompt.",
         *judges_notes([judge], cards, show)[1:],
-        "Judge's rate: as the judge reads the answers; its errors are in the intervals of corrected rates alone.",
+        "Judge's rate: the rate as the judge reads the answers. Only intervals of corrected rates include its errors.",
         *_marked([*own["transfer"], *own["ppi"]]),
     ]
     return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
@@ -134,10 +134,10 @@ def _differences_table(entries: Sequence[Entry], result: Result, show: Labels, s
         rows.append([*row, *(p_text(entry[name]) for name in ("p", "p_holm"))])
     level = f"{100 * result['level']:g} %"
     notes = [
-        f"First minus second, in percentage points with {level} intervals, of rates corrected by people's labels "
-        "(ppi). The judge's errors on either model are part of the interval and of p.",
-        "Interval and test: Student's t with the cluster-robust variance of the paired difference, samples of labels "
-        f"included. p (Holm): corrected for these {len(entries)} differences.",
+        f"First minus second, in percentage points with {level} intervals, of rates corrected with human labels "
+        "(ppi). Interval and p include the judge's errors on both models.",
+        "Interval and test: Student's t with the cluster-robust variance of the paired difference, including the "
+        f"sampling of labels. p (Holm): corrected for these {len(entries)} differences.",
         _prompts_note(entries, bool(result["dialogues"]), study, show),
         *_marked(entries),
     ]
@@ -163,10 +163,9 @@ def _models_table(
         rows.append([show.model(where[0]), _where(where, show), *cells])
     header = ["Model", "Split", "Judge's rate", *(clean(name) or "unnamed" for name in names)]
     notes = [
-        "Rates in percent as they would be if the judge erred on a model's answers as it does on those of one "
-        f"answering model of {show.gold(gold)}. {NO_DATA} where sensitivity + specificity \u2212 1 is under "
-        f"{LEAST_MARGIN:g} "
-        "there, or the gold set has too few of its answers.",
+        "Rates in percent if the judge erred on a model's answers as it does on those of one answering model of "
+        f"{show.gold(gold)}. {NO_DATA} where sensitivity + specificity \u2212 1 is below {LEAST_MARGIN:g} for that "
+        "answering model, or the gold set has too few of its answers.",
         *(_by_model_note(error) for error in errors if error["gold"] == gold),
         READINGS_NOTE,
         *flags_notes(derived_flags([entry["flags"]]) for entry in entries),
@@ -181,7 +180,7 @@ def _by_model_note(error: Entry) -> str:
         f"{percent(own['specificity'], 0)} (n = {own['n_positive']}, {own['n_negative']})"
         for own in error["by_model"]
     ]
-    return f"Sensitivity, specificity in percent ({error['reading']}): {'; '.join(parts)}."
+    return f"Sensitivity and specificity in percent ({error['reading']}): {'; '.join(parts)}."
 
 
 def _prompts_note(entries: Sequence[Entry], turns: bool, study: Mapping[str, Any], show: Labels) -> str:
@@ -200,7 +199,7 @@ def _prompts_note(entries: Sequence[Entry], turns: bool, study: Mapping[str, Any
 def _marked(entries: Sequence[Entry]) -> list[str]:
     """The notes for the marks, and of what clusters there are few."""
     flags = {flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))}
-    of = "Of ppi they are clusters with labels, of Rogan-Gladen those of the study or of the gold set."
+    of = "For ppi these are clusters with labels; for Rogan-Gladen, those of the study or of the gold set."
     few = [f"{note} {of}" for note in notes_of(flags & {FEW_CLUSTERS})]
     return [*notes_of(flags - {FEW_CLUSTERS}), *few]
 
@@ -209,10 +208,10 @@ def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
     without = list(dict.fromkeys(split for entry in entries for split in entry["unlabelled"]))
     later = {(entry["model"], split): number for entry in entries for split, number in entry["undrawn"].items()}
     return [
-        "ppi: labels of people on this study's own answers, weighted by their sampling probabilities, with the judge's "
-        "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Interval: Wilson with the "
-        "cluster-robust variance of answers and labels. Labels: answers that people labelled, at least "
-        f"{MIN_LABELS}. An answer that the judge could not read counts by its label; one without a text is left out.",
+        "ppi: human labels on this study's answers, weighted by their sampling probabilities, combined with the "
+        "judge's reading of all answers as far as it helps (PPI++). It assumes nothing about the judge. Interval: "
+        "Wilson with the cluster-robust variance of answers and labels. Labels: answers that people labelled, at least "
+        f"{MIN_LABELS}. An answer without a verdict counts by its label; an answer without text is left out.",
         *([_not_given(without, show)] if without else []),
         *([_came_later(later, show)] if later else []),
         *([] if all(entry["checked"] for entry in entries) else [_UNCHECKED]),
@@ -223,8 +222,8 @@ def _elsewhere_notes(labels: Sequence[tuple[str, str, int]], show: Labels) -> li
     """What people labelled and the study no longer has."""
     if not labels:
         return []
-    told = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for model, split, n in labels)
-    return [f"Labels of models or splits that are not in this study are left out ({told})."]
+    left_out = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for model, split, n in labels)
+    return [f"Labels of models or splits that are not in this study are left out ({left_out})."]
 
 
 def _one_class_notes(found: Sequence[tuple[str, str, str]], study: Mapping[str, Any], show: Labels) -> list[str]:
@@ -232,8 +231,8 @@ def _one_class_notes(found: Sequence[tuple[str, str, str]], study: Mapping[str, 
     used = {split["reading"] for split in study["splits"]}
     golds = [(gold, reading) for judge, gold, reading in found if judge == study["primary_judge"] and reading in used]
     return [
-        f"No Rogan-Gladen rate ({reading}) by {show.gold(gold)}: of its answers that the judge labelled, people call "
-        "all refusals, or none, which leaves sensitivity or specificity open."
+        f"No Rogan-Gladen rate ({reading}) from {show.gold(gold)}: of the answers that the judge labelled, people call "
+        "all or none refusals, so its sensitivity or specificity is unknown."
         for gold, reading in golds
         if gold in study["gold"]
     ]
@@ -241,49 +240,48 @@ def _one_class_notes(found: Sequence[tuple[str, str, str]], study: Mapping[str, 
 
 def _not_given(splits: Sequence[str], show: Labels) -> str:
     return (
-        f"Not given: people labelled no answer of {', '.join(map(show.split, splits))} (of that model), and labels of "
-        "other splits cannot stand for them."
+        f"Not given: people labelled no answer of that model on {', '.join(map(show.split, splits))}, and labels of "
+        "other splits cannot replace them."
     )
 
 
 def _came_later(later: Mapping[tuple[str, str], int], show: Labels) -> str:
-    told = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for (model, split), n in sorted(later.items()))
+    where = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for (model, split), n in sorted(later.items()))
     return (
-        f"Not given where answers were added or changed after people's sample was drawn ({told}): they had no chance "
-        "of being drawn, and the labels of the others cannot stand for them. It takes a new audit."
+        f"Not given where answers were added or changed after the sample for people was drawn ({where}): they had no "
+        "chance of being drawn, and labels of other answers cannot replace theirs. A new audit is needed."
     )
 
 
 def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Sequence[str], show: Labels) -> list[str]:
     notes = [
         "Rogan-Gladen: assumes that the judge errs on these models' answers as on those of the gold set; "
-        "an indication, not a headline. Its interval has the uncertainty of both samples.",
+        "an indication, not a headline. Its interval includes the uncertainty of both samples.",
     ]
     if any(entry["value"] is None and not entry["at_odds"] for entry in entries):
         notes.append(
-            f"Not identifiable: the lower end of sensitivity + specificity \u2212 1 is under {LEAST_MARGIN:g}."
+            f"Not identifiable: the lower end of sensitivity + specificity \u2212 1 is below {LEAST_MARGIN:g}."
         )
     if any(entry["at_odds"] for entry in entries):
         notes.append(
-            "At odds with gold: the judge's rate lies below 1 \u2212 specificity, its false refusals on the gold set, "
-            "or above its sensitivity, by more than the errors of both explain. No rate of refusals would give it, so "
-            "the judge errs otherwise here, and no rate is given."
+            "At odds with gold: the judge's rate lies below 1 \u2212 specificity (its false refusals on the gold set) "
+            "or above its sensitivity, by more than the errors of both explain. No refusal rate would produce it, so "
+            "the judge errs differently here, and no rate is given."
         )
     used = {(entry["gold"], entry["reading"]) for entry in entries}
     for error in errors:
         if error["gold"] not in golds or (error["gold"], error["reading"]) not in used:
             continue
         spread = error["spread"]
-        told = (
-            "less than two answering models with enough of its answers are told apart, so their spread is not in the "
-            "interval"
+        between = (
+            "fewer than two answering models have enough answers, so the spread between models is not in the interval"
             if spread is None
-            else f"between {len(error['by_model'])} answering models they differ by {percent(spread['sensitivity'])} "
-            f"and {percent(spread['specificity'])} (standard deviations), which is in the interval"
+            else f"between {len(error['by_model'])} answering models they have standard deviations of "
+            f"{percent(spread['sensitivity'])} and {percent(spread['specificity'])}, which the interval includes"
         )
         notes.append(
             f"{show.gold(error['gold'])} ({error['reading']}): sensitivity {percent(error['sensitivity'])}, "
-            f"specificity {percent(error['specificity'])} on {error['n']} answers; {told}."
+            f"specificity {percent(error['specificity'])} on {error['n']} answers; {between}."
         )
     if any(entry["blocked"] > 0 for entry in entries):
         notes.append("Rogan-Gladen corrects what the judge read; answers that a provider blocked stay refusals.")
@@ -292,7 +290,7 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
     if beyond:
         notes.append(
             f"In {len(beyond)} {'row' if len(beyond) == 1 else 'rows'} the corrected rate of what the judge read lies "
-            "outside 0 to 100 and is shown at the limit: by sampling error, or because the judge errs otherwise there."
+            "outside 0 to 100 and is shown at the limit. The cause is sampling error, or different errors of the judge."
         )
     return notes
 

@@ -61,7 +61,7 @@ def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labe
                 ]
             )
     notes = [
-        f"Against labels of people, in percent{cards_intervals_text(found)}, over the n judged answers.",
+        f"Compared with human labels, in percent{cards_intervals_text(found)}, over the n judged answers.",
         *gold_notes(found, show),
         _SENSITIVITY,
         f"Kappa: Cohen's{unshown_kappa(row[5] for row in rows if row[2] != NO_DATA)}. {READINGS_NOTE}",
@@ -139,7 +139,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
     header.append("Kappa")
     some_worst = any(card["models"] and card["headline"]["broad"] for card in found)
     notes = [
-        f"Against labels of people, broad reading{cards_intervals_text(found)}; in percent but for kappa. "
+        f"Compared with human labels, broad reading{cards_intervals_text(found)}; in percent except kappa. "
         f"{READINGS_NOTE}",
         *gold_notes(found, show),
         _SENSITIVITY,
@@ -153,7 +153,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
     ]
     return Table(
         name="judge-cards",
-        caption="Judges measured on people's labels.",
+        caption="Judges compared with human labels.",
         header=header,
         rows=rows,
         notes=[note for note in notes if note],
@@ -201,5 +201,5 @@ def _published(cards: Sequence[Card], show: Labels) -> list[str]:
     notes: dict[str, None] = {}
     for card in sorted(cards, key=lambda card: str(card["gold"])):
         for text in published_texts(card):
-            notes[f"Known of {show.gold(card['gold'])}: {text}."] = None
+            notes[f"Published for {show.gold(card['gold'])}: {text}."] = None
     return list(notes)

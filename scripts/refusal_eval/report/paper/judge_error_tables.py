@@ -68,16 +68,16 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
         shifts = [way(rate, error, blocked) for way in (missing, overcalling) for error in ERRORS]
         rows.append([*row, *map(points, shifts)])
     notes = [
-        "Misses, overcalls: by how many points the true rate would differ from the judge's if the judge labelled that "
-        "share of the refusals as compliance, or of the compliances as refusals, and made no other error.",
-        *(["Corrected: by people's labels of this study's own answers, with its interval."] if own else []),
+        "Misses, overcalls: how many points the true rate would differ from the judge's if the judge labelled that "
+        "share of refusals as compliance, or that share of compliances as refusals, and made no other error.",
+        *(["Corrected: with human labels on this study's answers, with its interval."] if own else []),
         *(["All judges: lowest and highest rate among the study's judges, in the same reading."] if several else []),
         "Rates in percent, in the headline reading of each split.",
         *flags_notes(derived_flags([cells[place]["flags"], *(one.flags for one in spread[place])]) for place in places),
     ]
     return Table(
         f"refusal-{judge}-errors",
-        "What errors of the judge would change, in percentage points.",
+        "How far errors of the judge would move each rate, in percentage points.",
         header,
         rows,
         notes,
@@ -100,14 +100,14 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
             [*names, marked(points(row.value), row.flags), *(f"±{percent(by)}" for by in moved), *map(percent, needed)]
         )
     notes = [
-        "First minus second, in points. Errors of 5 or 10 %: how far the difference would move at most if the judge "
-        "missed that share of one model's refusals, or overcalled that share of its compliances, and were right on the "
-        "other model.",
-        "Explained by: the share of the lower model's refusals that the judge would have to miss, or of the higher "
-        "model's compliances that it would have to call refusals, in percent, for the two models to refuse alike.",
+        "First minus second, in percentage points. Errors of 5 or 10 %: the most that the difference would move if the "
+        "judge missed that share of one model's refusals, or overcalled that share of its compliances, and made no "
+        "error on the other model.",
+        "Explained by: the percentage of the lower model's refusals that the judge would have to miss, or of the "
+        "higher model's compliances that it would have to call refusals, if the two models refused alike.",
         *flags_notes(derived_flags([row.flags]) for row in tested),
     ]
-    title = "What errors of the judge on one model would change of differences."
+    title = "How far errors of the judge on one model would move each difference."
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
 
 

@@ -1,4 +1,4 @@
-"""The table of a study's judges beside each other, as a frame for CSV and as text."""
+"""The table of agreement between a study's judges, as a frame for CSV and as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -102,16 +102,16 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
 
 def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, show: Labels) -> list[str]:
     several = len(agreement["judges"]) > 2
-    kappa = "Kappa: Cohen's, for all judges Krippendorff's alpha" if several else "Kappa: Cohen's"
+    kappa = "Kappa: Cohen's; for all judges, Krippendorff's alpha" if several else "Kappa: Cohen's"
     if any(NO_DATA in row[5:7] for row in rows):
-        kappa += f"; {NO_DATA} where both judges call fewer than {MIN_ROWS} answers one class"
+        kappa += f"; {NO_DATA} where both judges put fewer than {MIN_ROWS} answers in one class"
     known = {rank["n_models"] for rank in agreement["rankings"]}
     tau = (
-        f"Tau: Kendall's tau-b between the two judges' orders of the models ({max(known, default=0)}) by headline "
-        "refusal rate, over all splits the lowest of them; 1 the same order, \u22121 reversed"
+        f"Tau: Kendall's tau-b between the two judges' orders of the {max(known, default=0)} models by headline "
+        "refusal rate, from 1 (same order) to \u22121 (reversed); over all splits, the lowest tau"
     )
     if ranked and any(row[7] == NO_DATA for row in rows if row[1] != _ALPHA):
-        tau += f"; {NO_DATA} where a judge gives all one rate"
+        tau += f"; {NO_DATA} where a judge gives all models one rate"
     return [
         f"With {100 * agreement['level']:g} % intervals over clusters: {_methods(ranked, several)}. {READINGS_NOTE}",
         f"Same label: share in percent of the answers that both judges labelled. {kappa}.",
@@ -120,7 +120,7 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
         *_swaps(agreement["rankings"], show),
         *_disputed(agreement),
         *_marks(rows),
-        "That judges agree does not make them right: their agreement with people stands in the judge cards.",
+        "That judges agree does not make them right: the judge cards show their agreement with people.",
     ]
 
 
@@ -134,8 +134,8 @@ def _methods(ranked: bool, several: bool) -> str:
     """How the intervals of the columns are made."""
     reaching = ["kappa", *(["alpha"] if several else [])]
     drawn = [*reaching, *(["tau"] if ranked else [])]
-    unseen = f"that of {' and '.join(reaching)} reaches as far as exceptions that nobody saw allow"
-    return f"same label Wilson's; {', '.join(drawn)} bootstrap, and {unseen}"
+    unseen = f"extended to allow for unseen exceptions for {' and '.join(reaching)}"
+    return f"Wilson for same label; bootstrap for {', '.join(drawn)}, {unseen}"
 
 
 def _disputed(agreement: Agreement) -> list[str]:
@@ -144,8 +144,8 @@ def _disputed(agreement: Agreement) -> list[str]:
     if not disputed or not disputed["found"]:
         return []
     found, listed = disputed["found"], disputed["listed"]
-    where = "all of them stand" if listed == found else f"the {listed} they disagree on most stand"
-    return [f"Answers that judges label differently: {found}; {where} in judges_disagree.csv."]
+    which = "all of them" if listed == found else f"the {listed} that they disagree on most"
+    return [f"Answers that judges label differently: {found}; judges_disagree.csv lists {which}."]
 
 
 def _rank(ranks: Iterable[Mapping[str, Any]], split: str | None, pair: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -171,9 +171,9 @@ def _overlaps(agreement: Agreement, show: Labels) -> list[str]:
         for pair in group["pairs"]
         if pair["overlap"]
     ]
-    notes = [f"Panels have no opinion of their own; alpha leaves them out: {', '.join(panels)}."]
+    notes = [f"Panels only combine other judges, so alpha leaves them out: {', '.join(panels)}."]
     if pairs:
-        notes.append(f"A panel and its members agree in part because it is made of them: {'; '.join(pairs)}.")
+        notes.append(f"A panel agrees with its members in part because it consists of them: {'; '.join(pairs)}.")
     return notes
 
 
@@ -185,7 +185,7 @@ def _swaps(ranks: Iterable[Mapping[str, Any]], show: Labels) -> list[str]:
         pairs = [f"{show.model(a)} and {show.model(b)}" for a, b in rank["swapped"][:3]]
         more = f" and {len(rank['swapped']) - 3} more" if len(rank["swapped"]) > 3 else ""
         judges = f"{show.judge(rank['first'])} and {show.judge(rank['second'])}"
-        notes.append(f"On {show.split(rank['split'])}, {judges} rank the other way round: {', '.join(pairs)}{more}.")
+        notes.append(f"On {show.split(rank['split'])}, {judges} reverse the order of {', '.join(pairs)}{more}.")
     if len(changed) > _MOST_SWAPS:
-        notes.append(f"So they do on {len(changed) - _MOST_SWAPS} more splits and pairs of judges.")
+        notes.append(f"Further reversed orders, by split and pair of judges: {len(changed) - _MOST_SWAPS}.")
     return notes

@@ -33,6 +33,7 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
+    OF_DIALOGUES,
     READINGS_NOTE,
     agreement_details,
     blocked_notes,
@@ -123,9 +124,10 @@ def scores(data: TableData) -> Made:
             ]
         )
     notes = [
-        "Prompts: with at least one answer that counts, of all where these differ. Rates and shares in percent.",
-        *(["Turns: the same of the turns of dialogues that are scored."] if has_turns(cells) else []),
-        f"Refusal rate: {headlines(cells)}. Worst-case bounds: every unjudged answer a compliance, or a refusal.",
+        "Prompts: those with at least one answer that counts, of all if fewer. Rates and shares in percent.",
+        *(["Turns: the same for scored turns of dialogues."] if has_turns(cells) else []),
+        f"Refusal rate: {headlines(cells)}. Worst-case bounds: every unjudged answer counts as compliance, or as a "
+        "refusal.",
         *common_notes(cells, data.cards, data.labels),
     ]
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
@@ -177,11 +179,14 @@ def states(data: TableData) -> Made:
         texts += [percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
         rows.append([*_names(score, data.labels, keys), str(score["n_answers"]), *texts])
     notes = [
-        "In percent of all answers asked for. Judges see complete and truncated ones; blocked ones count as refusals.",
-        "What has no verdict is in no rate; it enters the worst-case bounds.",
+        "In percent of all requested answers. Judges see complete and truncated answers; blocked answers count as "
+        "refusals.",
+        "An answer without a verdict is in no rate; it enters the worst-case bounds.",
     ]
     if any(score["scored"] for score in cells):
-        notes.append("Of dialogues: scored turns only. A turn not reached, after an answer without text, is failed.")
+        notes.append(
+            "Dialogues: scored turns only. A turn that is not reached, after an answer without text, counts as failed."
+        )
     if "Judge" not in keys:
         notes += [f"Verdicts of judge {name}." for name in {data.labels.judge(score["judge"]) for score in cells}]
     notes += _cut(cells, data.labels)
@@ -225,13 +230,13 @@ def votes(data: TableData) -> Made:
         columns = [text for k in sizes for text in (here if k == score["samples"] else [NO_DATA] * 7)]
         *names, split = _names(score, data.labels, keys)
         rows.append([*names, split + marks_of([score]), *columns])
-    over = "prompts, of dialogues of scored turns," if has_turns(cells) else "prompts"
+    over = f"prompts{OF_DIALOGUES if has_turns(cells) else ''}"
     notes = [
         f"Shares of {over} in percent, votes in the headline reading: {headlines(cells)}. {READINGS_NOTE}",
         f"c: vote of the answers to a prompt, weighted by their likelihood, from {MINUS}1 (complies) to 1 (refuses), "
         f"with its {level_text(cells)} interval (Wilson's, of (1 + c) / 2).",
         *blocked_notes(cells),
-        "These numbers depend on K and are not to be compared between different K.",
+        "These numbers depend on K: do not compare them between different K.",
         *dialogues_notes(cells, data.labels),
         *judged_notes(cells, data.cards, data.labels),
     ]

@@ -23,15 +23,15 @@ from refusal_eval.stats.estimates.estimands import READINGS
 Card = Mapping[str, Any]
 
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
-AS_READ = "Rates are as the judge reads the answers; the judge's own errors are in no interval and no p value."
+AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."
 NOT_MEASURED = "agreement with people: not measured"
 PROTOCOL_NOTE = (
-    "Protocol compat: asked as the published code of Refusal Steering asks (temperature 1, stripped template, special "
-    "tokens twice), and c(x) as it scores (failed verdicts vote 0, prompts without answer tokens dropped)."
+    "Protocol compat follows the published code of Refusal Steering: requests have temperature 1, a stripped template "
+    "and special tokens twice; in c(x) failed verdicts vote 0 and prompts without answer tokens are dropped."
 )
 # Behind "prompts" where scored turns of dialogues are counted.
-OF_DIALOGUES = ", of dialogues scored turns"
-TURNS_NOTE = f"Prompts{OF_DIALOGUES}."
+OF_DIALOGUES = " (scored turns in dialogues)"
+TURNS_NOTE = "In dialogues each scored turn counts as a prompt."
 _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
 
 
@@ -71,9 +71,9 @@ def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -
     """What every table of a judge's rates says: K, readings, interval, agreement with people, marks."""
     sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
-    over = "prompts, and of dialogues over scored turns," if has_turns(scores) else "prompts"
+    over = OF_DIALOGUES if has_turns(scores) else ""
     return [
-        f"Mean over {over} of the share of refusals among K = {sizes} answers. {READINGS_NOTE}",
+        f"Mean over prompts{over} of the share of refusals among K = {sizes} answers. {READINGS_NOTE}",
         *dialogues_notes(scores, show),
         f"Intervals ({level_text(scores)}): {methods}.",
         *judged_notes(scores, cards, show),
@@ -91,7 +91,7 @@ def judged_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -
 def blocked_notes(scores: Iterable[Score]) -> list[str]:
     """That blocked answers have no part in c(x), where there are some."""
     blocked = any(score["states"]["blocked"] for score in scores)
-    return ["Answers that a provider blocked have no part in c, though the refusal rate counts them."] * blocked
+    return ["c leaves out answers that a provider blocked; the refusal rate counts them as refusals."] * blocked
 
 
 def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -> list[str]:
@@ -110,8 +110,8 @@ def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labe
     where: dict[str, list[str]] = {}
     for split in splits:
         where.setdefault(readings[split], []).append(show.split(split))
-    told = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
-    return f"Headline readings: {told}. {READINGS_NOTE}"
+    readings_of = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
+    return f"Headline readings: {readings_of}. {READINGS_NOTE}"
 
 
 def flags_notes(flags: Iterable[Iterable[str]]) -> list[str]:
@@ -153,8 +153,8 @@ def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str
     texts = []
     for card in sorted_cards(card for card in cards if card["judge"] == judge):
         strict, broad = (_agreement(card[reading]) for reading in READINGS)
-        told = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
-        texts.append(f"{_gold(card, golds)} ({_answers(card)}): {told}")
+        both = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
+        texts.append(f"{_gold(card, golds)} ({_answers(card)}): {both}")
     return texts
 
 
@@ -189,7 +189,7 @@ def _agreement(part: Mapping[str, Any]) -> str:
     known = [f"{name} {percent(part[name])} %{n}" for name, n in shares.items() if part[name] is not None]
     kappa = part["kappa"]
     return ", ".join(
-        [*known, "kappa not shown (fewer than 20 rows of a class)" if kappa is None else f"kappa {number(kappa)}"]
+        [*known, "kappa not shown (fewer than 20 rows in a class)" if kappa is None else f"kappa {number(kappa)}"]
     )
 
 
@@ -226,7 +226,7 @@ def cards_intervals_text(cards: Sequence[Card]) -> str:
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
-    """Who labelled the gold sets of judge cards, as one note; none where nobody knows."""
+    """Who labelled the gold sets of judge cards, as one note; none if it is not known."""
     known = {show.gold(card["gold"]): annotators(card["raters"]) for card in sorted_cards(cards)}
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     return [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
@@ -245,7 +245,7 @@ def unshown_kappa(cells: Iterable[str]) -> str:
     """Why kappa is a dash in some of these cells, to be put behind its explanation; empty where it is nowhere."""
     if NO_DATA not in set(cells):
         return ""
-    return f"; {NO_DATA} where people labelled fewer than {MIN_ROWS} answers as a class"
+    return f"; {NO_DATA} where people put fewer than {MIN_ROWS} answers in a class"
 
 
 def published_texts(card: Card) -> list[str]:
@@ -270,7 +270,7 @@ def _source(published: Mapping[str, Any]) -> str:
 
 
 def statistic(human_kappa: Mapping[str, Any]) -> str:
-    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" where nobody said which."""
+    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" if it is not stated."""
     return clean(str(human_kappa.get("statistic") or "kappa"))
 
 
@@ -288,6 +288,6 @@ def weights_text(card: Card) -> str:
     if not card.get("weighted"):
         return ""
     return (
-        f"Rows count by their weights (1 / probability of being labelled); the {card['n_judged']} judged ones tell as "
-        f"much as {card['weighted']['n_effective']:.0f} rows of equal weight."
+        f"Rows are weighted by 1 / probability of being labelled; the {card['n_judged']} judged rows carry as much "
+        f"information as {card['weighted']['n_effective']:.0f} rows of equal weight."
     )

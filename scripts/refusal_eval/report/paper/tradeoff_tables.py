@@ -45,19 +45,19 @@ _PAIRS = {
     "answers_both": "Answers\nboth",
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
-_OVER_TWINS = "of twins cluster bootstrap over twins (expanded percentile)"
+_OVER_TWINS = "cluster bootstrap over twins (expanded percentile)"
 _TWINS_NOTE = (
-    "Twins: clusters with prompts in both; the difference is over them, p of a sign-flip test over them, not corrected "
-    "for several tests."
+    "Twins: clusters with prompts in both languages. The difference and p (sign-flip test, not corrected for multiple "
+    "tests) are over twins."
 )
 _UNPAIRED_NOTE = (
-    "With two numbers of prompts, of the first and the second language, the difference is that of all prompts, which "
-    "may differ in more than their language."
+    "Rows with two numbers of prompts, for the first and the second language, compare all prompts, which may differ "
+    "in more than their language."
 )
 
 
 LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
-_OF_TOPICS = "Behind a rate a mark is of the prompts of the topic, behind a sign of the topic or of the others."
+_OF_TOPICS = "A mark after a rate applies to the prompts of the topic; after a sign, to the topic or the others."
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
@@ -160,7 +160,7 @@ def _models_table(
         *([_front_note(by_model.values())] if rivals else []),
         *notes,
         *notes_of(flags_in(used, flags)),
-        *(["A mark at a place on the front is that of another model, which decides it too."] if of_others else []),
+        *(["A mark at a place on the front is from another model, which also decides it."] if of_others else []),
     ]
     return Table("tradeoff", "Over-refusal against safety.", header, rows, text, align="lrrrcr"[: len(header)])
 
@@ -177,9 +177,9 @@ def _sizes(entries: Iterable[Mapping[str, Any]]) -> str:
 
 def _front_note(entries: Iterable[Mapping[str, Any]]) -> str:
     return (
-        "On the front: by these rates, no other model refuses less of what is safe and more of what is not, whether or "
-        "not it is distinguishable from one that does; beside it in what share of "
-        f"resamples of clusters, drawn alike for all models, that is so{_fixed(entries)}."
+        "On the front: by these rates, no other model refuses less of what is safe and more of what is unsafe; the "
+        "difference need not be distinguishable. The last column is the share of resamples of clusters, drawn alike "
+        f"for all models, in which that holds{_fixed(entries)}."
     )
 
 
@@ -205,8 +205,8 @@ def _pairs_table(
     first = found[0]
     text = [
         *([] if several else [f"Safe prompts: {show.split(first['safe'])}; unsafe: {show.split(first['unsafe'])}."]),
-        "Share of pairs in percent: the probability that an answer to the safe prompt and one to its unsafe twin, "
-        f"drawn independently, fall so. Wilson intervals over pairs ({100 * result['level']:g} %).",
+        "Share of pairs in percent: the probability that independently drawn answers to the safe prompt and to its "
+        f"unsafe twin fall into that column. Wilson intervals over pairs ({100 * result['level']:g} %).",
         _readings((split for entry in found for split in (entry["safe"], entry["unsafe"])), study, show),
         *notes,
         *flags_notes(entry["flags"] for entry in found),
@@ -245,8 +245,8 @@ def _languages_table(
         *([TURNS_NOTE] if any(split in result["dialogues"] for entry in found for split in entry["splits"]) else []),
         *([_TWINS_NOTE] if True in paired else []),
         *([_UNPAIRED_NOTE] if False in paired else []),
-        f"Intervals ({100 * result['level']:g} %): of rates {WILSON}; of differences {_gap_methods(paired)}.",
-        "Languages are those of the data set, or the script of most of a prompt's letters.",
+        f"Intervals ({100 * result['level']:g} %): for rates, {WILSON}; {_gap_methods(paired)}.",
+        "Languages are those of the data set, or the script of most letters of a prompt.",
         *notes,
         *flags_notes(flags for entry in found for flags in (*entry["rate_flags"], entry["flags"])),
     ]
@@ -260,8 +260,9 @@ def _readings(splits: Iterable[str], study: Mapping[str, Any], show: Labels) -> 
 
 def _gap_methods(paired: Collection[bool]) -> str:
     """How the intervals of differences between languages are made."""
-    methods = [*([_OVER_TWINS] if True in paired else []), *([RECOVERED] if False in paired else [])]
-    return "; of others ".join(methods)
+    others = "other differences" if True in paired else "differences"
+    methods = [f"for differences between twins, {_OVER_TWINS}"] if True in paired else []
+    return "; ".join([*methods, *([f"for {others}, {RECOVERED}"] if False in paired else [])])
 
 
 def _number(part: Mapping[str, Any]) -> str:
@@ -308,12 +309,12 @@ def _topics_table(
         f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {LEAST_PROMPTS} "
         f"prompts, by their mean rate. {READINGS_NOTE}",
         *([TURNS_NOTE] if split in result["dialogues"] else []),
-        f"Intervals ({100 * result['level']:g} %): of rates {WILSON}; of differences {RECOVERED}.",
-        f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
-        f"difference that leaves out 0. By chance that would be so for at most about "
-        f"{_by_chance(len(names), result['level'])} of {len(names)} topics, for each model."
+        f"Intervals ({100 * result['level']:g} %): for rates, {WILSON}; for differences, {RECOVERED}.",
+        f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics; the interval of the "
+        f"difference excludes 0. By chance this happens to at most about "
+        f"{_by_chance(len(names), result['level'])} of {len(names)} topics for each model."
         if any(_sign(entry) for entry in entries)
-        else "No topic is refused more or less often than the others: all intervals of the difference hold 0.",
+        else "No topic is refused more or less often than the others: all intervals of the difference include 0.",
         *notes,
         *([*marks[:-1], f"{marks[-1]} {_OF_TOPICS}"] if marks else []),
     ]
@@ -330,7 +331,7 @@ def _topic(entry: Mapping[str, Any] | None) -> str:
 
 
 def _sign(entry: Mapping[str, Any]) -> str:
-    """Whether a topic is refused more or less often than the others; empty where that cannot be told."""
+    """Whether a topic is refused more or less often than the others; empty if the interval includes 0."""
     low, high = entry["difference"]["low"], entry["difference"]["high"]
     if low is None:
         return ""

@@ -53,7 +53,7 @@ def pattern_of(estimand: str) -> str:
 
 
 def definition_of(estimand: str) -> Definition | None:
-    """Return what an estimand is, None where nobody wrote it down."""
+    """Return what an estimand is, None without a definition."""
     return DEFINITIONS.get(pattern_of(estimand))
 
 
@@ -63,7 +63,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     parts = [
         f"# Data dictionary of the results of {markdown_escaped(study)}",
         f"`results.csv` and `results.parquet` hold the same {sum(counts.values())} rows, one number each. In the CSV "
-        "an empty field means that there is nothing, and an apostrophe stands before a text that a spreadsheet would "
+        "an empty field means that there is no value, and an apostrophe precedes a text that a spreadsheet would "
         "compute. Numbers have ten significant digits; the paper tables round them. "
         f"No two rows agree in all of {', '.join(f'`{name}`' for name in KEY)}.",
         "## Columns",
@@ -72,8 +72,8 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
         "`@K` stands for the number of answers per prompt.",
         *(_estimand(name, counts[name]) for name in sorted(counts)),
         "## Marks",
-        "A number that is made of several cells has the marks of all of them; `few_clusters` is of its own clusters. "
-        "Tables and figures show those with a symbol at the number; of the others tables say in words what they mean.",
+        "A number from several cells has the marks of all of them, except that `few_clusters` refers to its own "
+        "clusters. Tables and figures show marks with a symbol at the number; tables explain the others in words.",
         _table(
             ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in FLAGS.items()]
         ),
@@ -82,7 +82,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
 
 
 def undescribed(estimates: Iterable[Estimate]) -> list[str]:
-    """Return the estimands and flags that nobody has written down, sorted."""
+    """Return the estimands and flags without a definition, sorted."""
     found = list(estimates)
     names = {pattern_of(estimate.estimand) for estimate in found if definition_of(estimate.estimand) is None}
     return sorted(names | {flag for estimate in found for flag in estimate.flags if flag not in FLAGS})

@@ -11,14 +11,14 @@ Row = Mapping[str, Any]
 
 BOOTSTRAP = "cluster bootstrap, expanded percentile"
 UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"
-CARD_BOOTSTRAP = f"{UNSEEN}; of small classes what the ends of sensitivity and specificity allow"
+CARD_BOOTSTRAP = f"{UNSEEN}; for small classes, what the ends of sensitivity and specificity allow"
 RANKING = (
     "Wilson, effective size from a cluster bootstrap, t quantile; Clopper-Pearson over clusters of a class at 0 and 1"
 )
 _CARD_METHODS = {
     **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),
     "kappa_three_class": UNSEEN,
-    "ece": f"{BOOTSTRAP}; low end 0 where noise alone may do as much, else the basic bootstrap's",
+    "ece": f"{BOOTSTRAP}; lower end 0 if noise alone may explain the value, else that of the basic bootstrap",
     "brier": BOOTSTRAP,
     **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
 }

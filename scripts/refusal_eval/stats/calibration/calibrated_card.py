@@ -27,7 +27,7 @@ SCHEMES = {
     BY_CLUSTER: "out of fold: each prompt by a calibration that saw other prompts only",
 }
 UNSEEN = (
-    "what was fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
+    "judges fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
     "answering models where these show both classes"
 )
 _PARTS = (

@@ -19,12 +19,12 @@ THRESHOLD = 0.7
 
 RULE = (
     "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
-    "its words without the commonest function words, and all two of these that follow each other; of scripts "
-    "without spaces the characters. Prompts of two splits with the same expectation are near-duplicates if their texts "
-    "are equal, or if they are in different clusters, hold the same numbers and negations, and the Jaccard similarity "
+    "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
+    "the characters. Prompts of two splits with the same expectation are near-duplicates if their texts are equal, "
+    "or if they are in different clusters, hold the same numbers and negations, and the Jaccard similarity "
     "of their features reaches the threshold; clusters of different sources are different. Splits are taken in "
     "alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in an earlier split, is left out "
-    "and joins the group of the most similar one. Prompts of one split are never merged. Where only some splits are "
+    "and joins the group of the most similar one. Prompts of one split are never merged. If only some splits are "
     "pooled, the rule is applied to these alone."
 )
 

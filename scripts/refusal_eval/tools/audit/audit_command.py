@@ -23,7 +23,7 @@ from refusal_eval.tools.text_templates import rendered
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-Folder = Annotated[Path | None, typer.Option(help="Of the audit.", show_default="results/STUDY/audit")]
+Folder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
 
 command = typer.Typer(
     add_completion=False,
@@ -37,14 +37,14 @@ command = typer.Typer(
 def draw_audit(
     study: StudyFile,
     size: Annotated[int, typer.Option(min=1, help="Texts to be labelled.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     raters: Annotated[str, typer.Option(help="A number, or names: anna,ben.")] = "2",
-    share: Annotated[float, typer.Option(min=0, max=1, help="Of rows for two raters.")] = 0.2,
+    share: Annotated[float, typer.Option(min=0, max=1, help="Share of rows for two raters.")] = 0.2,
     strata: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FACTOR", help="How much denser a stratum is drawn: disagree=4; may be repeated."),
     ] = None,
-    least: Annotated[int, typer.Option(min=1, help="Of each stratum.")] = LEAST,
+    least: Annotated[int, typer.Option(min=1, help="Least number of texts per stratum.")] = LEAST,
     models: Annotated[str, typer.Option(help="Only answers of these models: a,b.")] = "",
     splits: Annotated[str, typer.Option(help="Only answers to these splits: a,b.")] = "",
     folder: Folder = None,
@@ -82,8 +82,8 @@ def read_labels(
     FILES are what came back from the raters: JSON or CSV that the pages exported, or filled sheets. In
     results/STUDY/audit/ it writes labels.jsonl (a row for each labelled answer, with its probability), gold.jsonl with
     gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: rows
-    that somebody has to decide. Write refusal, partial or compliance into its column `adjudicated` and run this
-    again; it is always read along. What is done with rows in dispute or without a label: docs/labelling.md.
+    that need a decision. Write refusal, partial or compliance into its column `adjudicated` and run this
+    again; it is always read too. docs/labelling.md says how rows in dispute or without a label are treated.
     """
     config, _ = load_config(study)
     place = folder or results_of(config) / "audit"

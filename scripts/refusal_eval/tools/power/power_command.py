@@ -61,7 +61,7 @@ def command(
     level: Annotated[float, typer.Option(min=0.5, max=0.9999, help="1 minus the test's level.")] = 0.95,
     comparisons: Annotated[int, typer.Option(min=1, help="Size of the family: the hardest step of Holm's.")] = 1,
 ) -> None:
-    """Tell what a comparison of two models can find: its power, and the smallest difference that it detects.
+    """Estimate what a comparison of two models can find: its power, and the smallest difference that it detects.
 
     What a design needs to know is given (--clusters, --samples, --rate, --prompt-correlation, ...) or taken from a
     pilot run (--pilot results/demo --split NAME --models A B), where a number that is given counts before the pilot's.

@@ -27,10 +27,10 @@ def command(
         str | None,
         typer.Option(metavar="FOLDER", help="The store.", show_default="the `store_dir` of the studies"),
     ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Show what no study asks for and could be removed.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Show what no study uses and could be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --prune: remove it.")] = False,
 ) -> None:
-    """Show what the store holds, and how much of it no study asks for; with --prune and --yes, remove that.
+    """Show what the store holds, and how much of it no study uses; with --prune and --yes, remove that part.
 
     A study asks for what is in the request files of its cells. The studies are those that have results here: study
     files in config/, and others (their results say where their study file lies). Without --yes nothing is ever changed.
