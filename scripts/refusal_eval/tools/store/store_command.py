@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.page_lines import filled, table
 from refusal_eval.tools.store import store_studies
 from refusal_eval.tools.store.store_studies import Asks, StudyFile
-from refusal_eval.tools.store.store_usage import by_engine, prune_file, store_indexes, store_usage
+from refusal_eval.tools.store.store_usage import Usage, by_engine, prune_file, store_indexes, store_usage
 from refusal_eval.tools.study_file import ROOT
 
 COUNTS = ["responses", "distinct", "duplicates", "bytes", "files"]
@@ -92,7 +91,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         return True
     if gaps := gaps or out_of_date(asks):
         raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
-    return prune_store(usage[(usage["unasked"] > 0) & ~usage["engine"].isin(unknown)], asked, yes)
+    return prune_store([file for file in usage if file["unasked"] and file["engine"] not in unknown], asked, yes)
 
 
 def common_store(studies: Sequence[StudyFile]) -> str:
@@ -121,7 +120,7 @@ def unseen_studies(studies: Sequence[StudyFile], store: str) -> Iterator[str]:
         yield f"{folder} holds results of {what}: what they ask for is not known; {means}"
 
 
-def show_store(store: str, usage: pd.DataFrame, names: Mapping[str, str]) -> None:
+def show_store(store: str, usage: Sequence[Usage], names: Mapping[str, str]) -> None:
     """Print a row per engine, and what the engine is below it."""
     files = [Path(folder, name) for folder, _, names_ in os.walk(store) for name in names_]
     say(f"Store: {store}, {sum(path.lstat().st_size for path in files):,} bytes on disk")
@@ -170,28 +169,29 @@ def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
     return [f"{path}: {count:,} {why}; run `{snakemake(path)}` first" for path, count in counts.items() if count]
 
 
-def prune_store(usage: pd.DataFrame, asked: Mapping[str, set[str]], yes: bool) -> bool:
+def prune_store(usage: Sequence[Usage], asked: Mapping[str, set[str]], yes: bool) -> bool:
     """Print what can be removed of these files, and remove it if `yes`; return whether all went well."""
     print("\nTo be removed")
-    for file in usage[usage["written"] != ""].to_dict("records"):
-        say(f"{file['index'].path} is left alone: {file['written']}", "  ")
-    doomed = usage[usage["written"] == ""]
+    doomed = [file for file in usage if not file["written"]]
+    for file in usage:
+        if file["written"]:
+            say(f"{file['index'].path} is left alone: {file['written']}", "  ")
     for engine in by_engine(doomed).itertuples():
         say(
             f"{engine.Index}: {engine.unasked:,} responses in {engine.files:,} files, {engine.unasked_bytes:,} bytes",
             "  ",
         )
-    if doomed.empty:
+    if not doomed:
         print("  nothing")
     if not yes:
-        if len(doomed):
+        if doomed:
             say(
                 "Nothing was removed yet: --yes does it. Not known is whether studies that are not named above ask "
                 "for it:\nthose of other people, and those in other copies of this project."
             )
         return True
     removed, well = 0, True
-    for file in doomed.to_dict("records"):
+    for file in doomed:
         try:
             removed += prune_file(file["index"], asked.get(file["engine"], set()))
         except UserError as error:

@@ -23,6 +23,7 @@ KEY = slice(len(LINE_START), len(LINE_START) + 64)  # of a line: the key
 # A file that its writer has not closed may still be written: when it was written to in the last hour, or when the
 # process that its name tells runs on this host. After a day in silence such a process is another one of that number.
 HOUR, DAY = 3600.0, 86400.0
+Usage = dict[str, Any]  # of a store file
 SUMS = ["responses", "bytes", "unasked", "unasked_bytes"]
 
 
@@ -41,24 +42,24 @@ def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     return indexes
 
 
-def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> pd.DataFrame:
-    """Return what the store holds, a row per file; `asked` are the keys that are asked for, by engine id.
+def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> list[Usage]:
+    """Return what the store holds, file by file; `asked` are the keys that are asked for, by engine id.
 
-    Columns are the engine, the file's index, its records and bytes, how many of them nobody asks for, the times of the
+    Told are the engine, the file's index, its records and bytes, how many of them nobody asks for, the times of the
     first and the last record (UTC, ISO 8601; empty without), and why it is taken for one that is still written.
     """
-    rows, now = [], time.time()
+    usage, now = list[Usage](), time.time()
     for engine, own in indexes.items():
         numbers = store_index.key_numbers(sorted(asked.get(engine, ())))
         for index in own:
             with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
-                rows.append({"engine": engine, "index": index, **_file_usage(index, numbers, now)})
-    return pd.DataFrame(rows, columns=["engine", "index", *SUMS, "first", "last", "written"])
+                usage.append({"engine": engine, "index": index, **_file_usage(index, numbers, now)})
+    return usage
 
 
-def by_engine(usage: pd.DataFrame) -> pd.DataFrame:
+def by_engine(usage: Sequence[Usage]) -> pd.DataFrame:
     """Return the sums of its files for every engine, and how many `distinct` keys it has."""
-    files = usage.groupby("engine")
+    files = pd.DataFrame(usage, columns=["engine", "index", *SUMS, "first", "last"]).groupby("engine")
     found = files[SUMS].sum().assign(distinct=files["index"].agg(_distinct), files=files.size())
     return found.assign(
         first=files["first"].agg(lambda times: min(filter(None, times), default="")), last=files["last"].max()
@@ -70,7 +71,7 @@ def _distinct(indexes: Sequence[FileIndex]) -> int:
     return len(pd.concat(frames).drop_duplicates())
 
 
-def _file_usage(index: FileIndex, asked: store_index.KeyNumbers, now: float) -> dict[str, Any]:
+def _file_usage(index: FileIndex, asked: store_index.KeyNumbers, now: float) -> Usage:
     offsets = np.sort(index.entries["offset"].astype(np.int64))
     unasked = np.delete(index.entries["offset"].astype(np.int64), store_index.matches(asked, index.entries)[1])
     sizes = np.diff(offsets, append=index.covered)[np.searchsorted(offsets, unasked)]
