@@ -61,7 +61,7 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
 def test_the_reading_asked_for_is_shown() -> None:
     cell = score("a", "safe", 0.5) | {"strict": {"rate": 0.125, "low": 0.1, "high": 0.2}}
     drawn = draw("heatmap", ["a"], ["safe"], scores=[cell], reading="strict")
-    assert "13\n" in shown(drawn.figure) and "strict on splits" in words(drawn)
+    assert "13\n" in shown(drawn.figure) and "strict where a model" in words(drawn)
     assert drawn.frame["reading"].tolist() == ["strict"]
 
 
