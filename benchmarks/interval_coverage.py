@@ -35,13 +35,13 @@ from refusal_eval.stats.estimates.intervals import (
     seed_of,
     wilson_ends,
 )
-from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, mean_bounds
+from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean
 
 RATES = (0.02, 0.1, 0.5, 0.9)
 SAMPLES = (1, 5)
 OF_PROMPT = 0.5
 DOCS = ROOT / "docs" / "statistics.md"
-TABLES = ("wilson", "unequal", "c", "c_bootstrap", "flips", "pooled", "entropy")
+TABLES = ("wilson", "unequal", "c", "c_bootstrap", "flips", "flips_bootstrap", "pooled", "entropy")
 LOWEST, HIGHEST, ENOUGH = 0.92, 0.98, 100  # what is asked for, and from how many clusters on
 
 
@@ -80,7 +80,8 @@ def main() -> None:
         "unequal": lambda: unequal_table(arguments.studies),
         "c": lambda: table(several, covered_all(mean_c, several, arguments.studies), arguments.studies),
         "c_bootstrap": lambda: table(small, covered_all(mean_c_bootstrap, small, few), few),
-        "flips": lambda: table(small, covered_all(flips, small, few), few),
+        "flips": lambda: table(small, covered_all(flips, small, arguments.studies), arguments.studies),
+        "flips_bootstrap": lambda: table(small, covered_all(flips_bootstrap, small, few), few),
         "pooled": lambda: pooled_table(arguments.studies, few),
         "entropy": entropy_table,
     }
@@ -162,14 +163,25 @@ def _mean_c(case: Case, studies: int, bootstrap: bool) -> float:
 
 def flips(case: Case, studies: int) -> float:
     """Return the coverage of the flip rate's interval; its truth is 2 E[q (1 - q)]."""
+    return _flips(case, studies, bootstrap=False)
+
+
+def flips_bootstrap(case: Case, studies: int) -> float:
+    """Return the coverage of a bootstrap in its place."""
+    return _flips(case, studies, bootstrap=True)
+
+
+def _flips(case: Case, studies: int, bootstrap: bool) -> float:
     truth = 2 * case.rate * (1 - case.rate) * (1 - case.correlation) * (1 - OF_PROMPT)
     rng, held = np.random.default_rng(seed_of("flips", str(case))), 0
     for _ in range(studies):
         found, clusters = refusals(case, rng)
-        values = flip_rate(found, np.full(case.prompts, case.samples))
-        names = [f"{cluster:05d}" for cluster in clusters]
-        ends = mean_bounds([values], names, int(rng.integers(2**32)), 0.95, (0.0, 1.0))[0]
-        held += holds(ends.low, ends.high, truth)
+        values, names = flip_rate(found, np.full(case.prompts, case.samples)).tolist(), clusters.tolist()
+        if bootstrap:
+            interval = cluster_bootstrap_mean(values, names, seed=int(rng.integers(2**32)), limits=(0.0, 1.0))
+        else:
+            interval = cluster_wilson_between(values, names, (0.0, 1.0))
+        held += holds(interval.low, interval.high, truth)
     return held / studies
 
 

@@ -201,7 +201,8 @@ def unseen(study: Study, found: list[Part]) -> tuple[float, float]:
     if not equal:
         return 0.0, 0.0
     sizes = [by_name(np.ones(len(part.clusters)), part.clusters) for part in equal]
-    share = np.array([1 - (study.alpha / 2) ** (1 / len(size)) for size in sizes]) / len(found)
+    effective = np.array([size.sum() ** 2 / (size**2).sum() for size in sizes])
+    share = (1 - (study.alpha / 2) ** (1 / effective)) / len(found)
     d = np.array([part.differences[0] for part in equal])
     together = np.array([[correlation(a, b) for b in sizes] for a in sizes])
     down, up = share * (d + 1), share * (1 - d)

@@ -17,7 +17,7 @@ OUTER, INNER = 17, 15  # nodes of the grids over what prompts, and what prompts 
 LEAST, NOUGHT = 1e-6, 0.04  # standard deviations: the smallest that is computed with, and what is taken as 0
 STEP, NEWTON = 1e-4, 10
 SAMPLING = np.pi**2 / 3
-NEAR, CLOSE = 2e-5, 0.01  # of a number, and of the distance of an end from it
+NEAR, CLOSE = 1e-5, 0.001  # of a number, and of the distance of an end from it
 FIXED, RANDOM = ("model", "judge", "model_judge"), ("prompt", "prompt_model", "prompt_judge")
 
 
@@ -242,7 +242,9 @@ def part(study: Study, asked: Asked) -> Found | None:
             return near(value)
         i = found.log_odds.size + RANDOM.index(name)
         half = found.t * float(np.sqrt(found.covariance[i, i]))
-        return near(value, 0.0, value * (1 + half)) if half >= 0.5 else near(value, *(value * np.exp([-half, half])))
+        if half >= 0.5:
+            return near(value, 0.0, value * min(1 + half, float(np.sqrt(1 + 4 * half))))
+        return near(value, *(value * np.exp([-half, half])))
     value = wanted(nowhere)
     if name not in (*RANDOM, "sampling") or not value:
         return near(value)

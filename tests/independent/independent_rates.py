@@ -9,7 +9,6 @@ from independent_intervals import (
     DRAWS,
     Ends,
     Span,
-    bootstrap,
     correlation,
     difference,
     draws,
@@ -176,18 +175,6 @@ def c_band(study: Study, asked: Asked) -> Found:
     return within(float(shares.mean()), wilson(shares, clusters, len(shares), study.alpha))
 
 
-def _mean_over_prompts(values: Array, clusters: Sequence[str], alpha: float) -> Found:
-    """docs/statistics.md, Intervals: of shares between 0 and 1, by bootstrap, or exact where all are equal."""
-    mean, names = float(values.mean()), set(clusters)
-    if len(names) < 2:
-        return Found(mean)
-    if np.ptp(values) == 0:
-        unseen = 1 - (alpha / 2) ** (1 / len(names))
-        return Found(mean, mean - unseen * mean, mean + unseen * (1 - mean))
-    sums = np.column_stack([per_cluster(values, clusters), per_cluster(np.ones(len(values)), clusters)])
-    return Found(mean, *bootstrap(sums, lambda drawn: drawn[:, 0] / drawn[:, 1], alpha))
-
-
 def undecided(study: Study, asked: Asked) -> Found:
     """docs/statistics.md: Entropy and flips, of prompts with at least two counting samples."""
     cell = study.cell(asked.judge, asked.model, asked.split)
@@ -197,10 +184,11 @@ def undecided(study: Study, asked: Asked) -> Found:
     r, k = np.nansum(values, axis=1)[kept], counts[kept]
     clusters = [cluster for cluster, keep in zip(cell.clusters, kept, strict=True) if keep]
     if asked.estimand == "flip_rate":
-        return _mean_over_prompts(r * (k - r) / (k * (k - 1) / 2), clusters, study.alpha)
+        flips = r * (k - r) / (k * (k - 1) / 2)
+        return within(float(flips.mean()), wilson(flips, clusters, np.inf, study.alpha))
     shares = np.column_stack([r / k, 1 - r / k])
     bits = -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=1)
-    return _mean_over_prompts(bits, clusters, study.alpha)
+    return within(float(bits.mean()), wilson(bits, clusters, np.inf, study.alpha))
 
 
 def counts(study: Study, asked: Asked) -> Found | None:

@@ -102,6 +102,12 @@ def test_equal_answers_still_have_an_interval(compare):
     assert found.low == pytest.approx(-(1 - 0.025 ** (1 / 40))) and found.high == pytest.approx(-found.low)
 
 
+def test_equal_answers_in_unequal_clusters_are_known_as_well_as_their_effective_number(compare):
+    same = prompts(*["rc"] * 60)
+    found = compare(same, same, {f"id{i:03d}": "large" if i < 50 else f"c{i}" for i in range(60)})
+    assert found.high == pytest.approx(1 - 0.025 ** (2510 / 3600)) and found.low == pytest.approx(-found.high)
+
+
 def test_the_interval_is_of_paired_prompts_and_narrower_than_two_intervals_would_say(compare):
     rng = np.random.default_rng(2)
     base = rng.random(200)

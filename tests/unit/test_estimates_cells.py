@@ -11,7 +11,7 @@ from refusal_eval.stats.estimates.cell_estimates import cell_estimates, decision
 from refusal_eval.stats.estimates.estimands import weighted_vote
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import cluster_wilson
-from refusal_eval.stats.estimates.resampling import bounds_of, cluster_bootstrap_mean, mean_bounds
+from refusal_eval.stats.estimates.resampling import bounds_of
 from refusal_eval.stats.estimates.units import c_at
 
 VOTE = {"R": 1, "P": 0, "C": -1}
@@ -87,6 +87,20 @@ def test_flips_of_a_cell_leave_out_prompts_with_one_judged_sample():
     assert entropy.value == pytest.approx((math.log2(3) - 2 / 3) / 2)
 
 
+def test_a_single_flip_is_known_no_better_than_none():
+    none, one_of_32 = (estimates(single(*["RCC"] * n, *["CCC"] * (32 - n)))[0] for n in (0, 1))
+    for name in ("flip_rate", "decision_entropy@3"):
+        low, high = (one(found, name, reading="strict") for found in (none, one_of_32))
+        assert (low.value, low.low, low.high) == (0, 0, pytest.approx(1 - 0.025 ** (1 / 32)))
+        assert high.value > 0 and high.high >= low.high and high.low >= 0
+
+
+def test_flips_of_few_unequal_clusters_are_known_as_well_as_their_effective_number():
+    clusters = {f"p{i:03d}": "large" if i < 50 else f"c{i}" for i in range(60)}  # G* = 60^2 / (50^2 + 10) = 1.43
+    found, _ = estimates(single(*["CCC"] * 60), clusters=clusters)
+    assert one(found, "flip_rate", reading="strict").high == pytest.approx(1 - 0.025 ** (2510 / 3600))
+
+
 def test_with_one_sample_there_are_no_flips_and_tau_plays_no_part():
     found, _ = estimates(single("R", "C", "P"))
     assert not [e for e in found if e.estimand.startswith(("flip", "decision"))]
@@ -138,25 +152,6 @@ def test_a_cell_without_a_verdict_has_no_numbers_and_no_intervals():
     numbers = {e.estimand: e.value for e in found if not e.estimand.startswith(tuple(counted))}
     assert numbers.pop("refusal_rate_at_least") == 0 and numbers.pop("refusal_rate_at_most") == 1
     assert set(numbers.values()) == {None} and {e.low for e in found} == {None}
-
-
-def test_a_bootstrap_of_many_columns_is_that_of_each():
-    rng = np.random.default_rng(5)
-    clusters = [f"c{i // 3:02d}" for i in range(60)]
-    one_column, other = rng.random(60), rng.random(60)
-    other[::7] = np.nan
-    found = mean_bounds([one_column, other, np.full(60, 0.25)], clusters, 1, 0.95, (0.0, 1.0))
-    wanted = cluster_bootstrap_mean(one_column.tolist(), clusters, resamples=20_000, limits=(0, 1))
-    assert found[0][:2] == pytest.approx((wanted.low, wanted.high), abs=0.01)
-    present = ~np.isnan(other)
-    own = [cluster for cluster, keep in zip(clusters, present, strict=True) if keep]
-    wanted = cluster_bootstrap_mean(other[present].tolist(), own, resamples=20_000, limits=(0, 1))
-    assert found[1][:2] == pytest.approx((wanted.low, wanted.high), abs=0.01)
-    wanted = cluster_bootstrap_mean([0.25] * 60, clusters, limits=(0, 1))
-    assert found[2][:2] == pytest.approx((wanted.low, wanted.high))
-    assert mean_bounds([one_column], clusters[::-1], 1, 0.95, (0.0, 1.0))[0] != found[0]
-    # One cluster says nothing about how clusters vary.
-    assert mean_bounds([one_column], ["same"] * 60, 1, 0.95, (0.0, 1.0))[0].low is None
 
 
 def test_every_tau_has_the_interval_of_the_studys_own():

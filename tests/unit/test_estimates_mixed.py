@@ -162,6 +162,25 @@ def test_a_random_effect_that_is_not_there_is_0_without_an_interval_or_may_be_0(
     assert (e.value == 0 and e.low is None) or e.low == 0
 
 
+def test_what_a_random_effect_may_be_at_most_does_not_grow_as_its_estimate_nears_0():
+    made = Made(prompts=150, answers=4, judges=1, sds=(1.5, 0.0, 0.0), models=(-0.5, 0.5))
+    near, far = (values(estimated(verdicts(made, seed)).estimates)["sd_prompt_model", None] for seed in (35, 3))
+    assert near.value == pytest.approx(0.06, abs=0.01) and far.value == pytest.approx(0.52, abs=0.01)
+    assert (near.low, far.low) == (0, 0) and near.high < far.high < 1
+
+
+def test_errors_are_those_at_the_maximum():
+    z, step = verdicts(SMALL, 5), 1e-4
+    fit, parts = fitted(z, EFFECTS, np.arange(60)), list(halves(z))
+    theta = np.concatenate([fit.log_odds.ravel(), np.log([fit.sds[name] for name in fit.names])])
+    scores = [
+        likelihood(theta + h, parts, EFFECTS, 2, 2)[1] for h in step * np.vstack([np.eye(7), -np.eye(7), 0 * theta])
+    ]
+    bread = np.linalg.inv(np.array([(scores[7 + i] - scores[i]).sum(axis=0) / (2 * step) for i in range(7)]))
+    wanted = bread @ scores[14].T @ scores[14] @ bread.T * 60 / 59
+    assert fit.covariance == pytest.approx(wanted, rel=1e-5, abs=1e-9)
+
+
 def test_no_likelihood_of_verdicts_that_never_differ_within_a_prompt():
     z = np.repeat(verdicts(SMALL, 5)[:, :, :1, :1], 4, axis=2)
     assert fitted(z, EFFECTS[:2], np.arange(60)) is None

@@ -37,10 +37,10 @@ def test_numbers_recomputed_from_answers_agree(results: Path) -> None:
 
 def test_a_changed_number_is_found(results: Path, tmp_path: Path) -> None:
     changes = {"refusal_rate": ("value", 2e-9), "c_mean": ("low", 2e-9), "rate_bounds": ("high", -2e-9)}
-    changes |= {"flip_rate": ("high", 0.02), "rate_difference_p": ("value", 2e-9)}
+    changes |= {"flip_rate": ("high", 2e-9), "rate_difference_p": ("value", 2e-9)}
     changes |= {"odds_ratio": ("low", 2e-9), "rate_difference_equivalence_p": ("value", -2e-9)}
     changes |= {"refusal_rate_rg_transfer": ("value", 2e-9), "rate_difference_ppi": ("high", 2e-9)}
-    changes |= {"mixed_sd_prompt_model": ("value", 1e-4)}
+    changes |= {"mixed_sd_prompt_model": ("value", 2e-5)}
     code, lines, said = recompute(changed_copy(results, tmp_path, changes), "--only", *changes)
     assert code == 1
     assert {name: lines[name].recomputed - lines[name].agree for name in changes} == dict.fromkeys(changes, 1)

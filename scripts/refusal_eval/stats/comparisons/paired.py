@@ -272,8 +272,8 @@ def _interval(
     """The wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
 
     Where the differences of a split are all `equal` neither of them moves, though the split is not known exactly. It
-    gets the interval that unseen clusters at -1 or 1 would allow, and its part is added to that of the other splits as
-    `intervals.pooled_wilson` adds them.
+    gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added to
+    that of the other splits as `intervals.pooled_wilson` adds them.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2 or halves is None:
@@ -285,7 +285,8 @@ def _interval(
         ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), halves])
         below, above = max(0.0, value - float(ends[:, 0].min())), max(0.0, float(ends[:, 1].max()) - value)
     if equal.any():
-        unseen = (1 - (alpha / 2) ** (1 / by_split[equal])) / len(of_splits)
+        effective = np.array([effective_clusters(own) for own in sizes[equal]])
+        unseen = (1 - (alpha / 2) ** (1 / effective)) / len(of_splits)
         # Splits with the same clusters have not seen the same ones; rounded, as all products of matrices here.
         shares = sizes[equal] / np.sqrt((sizes[equal] ** 2).sum(axis=1, keepdims=True))
         together = np.round(shares @ shares.T, 9)

@@ -11,8 +11,7 @@ from refusal_eval.core.states import BLOCKED, JUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends, mean
 from refusal_eval.stats.estimates.flags import NO_BLOCKED
-from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, cluster_wilson_between, seed_of
-from refusal_eval.stats.estimates.resampling import mean_bounds
+from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, cluster_wilson_between
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
 
 INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
@@ -37,8 +36,7 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     level, k, tau = facts["level"], facts["samples"], facts["tau"]
     found = [*_overall(units, level), *_votes(units, k, level), *_categories(units, level), *_turns(units, level)]
     found += _c(units["c"], units["band"], units, level, tau)
-    # The same resamples of prompts for all numbers of a split, whatever the model and the judge.
-    found += _dispersion(units, k, level, seed_of(facts["split"], "estimates"))
+    found += _dispersion(units, k, level)
     if tau_sweep and k > 1 and units.labels is not None and units.logprobs is not None:
         for other in (t for t in taus(tau) if t != tau):
             c = c_at(other, units.labels, units.logprobs)
@@ -215,26 +213,32 @@ def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | s
     clusters = units["cluster"][there]
     about: dict[str, Any] = {"parameter": parameter, "flags": (NO_BLOCKED,) if units["n_blocked"].any() else ()}
 
-    def interval(values: list[float], names: list[str]) -> Interval:
-        return cluster_wilson_between(values, names, C_LIMITS, level)._replace(method=C_METHOD)
-
     shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, **about) for band in reversed(BANDS)]
-    return [_estimate("c_mean", c[there], clusters, level, interval, **about), *shares]
+    c_mean = _between("c_mean", c[there], clusters, C_LIMITS, level, **about)
+    return [dataclasses.replace(c_mean, method=c_mean.method and C_METHOD), *shares]
 
 
-def _dispersion(units: Units, k: int, level: float, seed: int) -> list[Estimate]:
+def _dispersion(units: Units, k: int, level: float) -> list[Estimate]:
     """Decision entropy and flip rate over the K samples; nothing for K = 1."""
-    if k < 2:
-        return []
-    measures = {f"decision_entropy@{k}": decision_entropy, "flip_rate": flip_rate}
-    columns = {(name, r): of(units.refusals(r), units["counting"]) for name, of in measures.items() for r in READINGS}
-    bounds = mean_bounds(list(columns.values()), units["cluster"], seed, level, limits=(0.0, 1.0))
+    measures = {f"decision_entropy@{k}": decision_entropy, "flip_rate": flip_rate} if k > 1 else {}
     found = []
-    for ((name, reading), values), own in zip(columns.items(), bounds, strict=True):
-        there = ~np.isnan(values)
-        estimate = _estimate(name, values[there], units["cluster"][there], level, reading=reading)
-        found.append(dataclasses.replace(estimate, **ends(own.low, own.high, level, own.method)))
+    for name, measure in measures.items():
+        for reading in READINGS:
+            values = measure(units.refusals(reading), units["counting"])
+            there = ~np.isnan(values)
+            found.append(_between(name, values[there], units["cluster"][there], (0.0, 1.0), level, reading=reading))
     return found
+
+
+def _between(
+    estimand: str, values: Array, clusters: Array, limits: tuple[float, float], level: float, **names: Any
+) -> Estimate:
+    """The mean of values between two limits, with Wilson's interval."""
+
+    def interval(own: list[float], of: list[str]) -> Interval:
+        return cluster_wilson_between(own, of, limits, level)
+
+    return _estimate(estimand, values, clusters, level, interval, **names)
 
 
 def _share(
@@ -253,12 +257,12 @@ def _estimate(
     values: Array,
     clusters: Array,
     level: float,
-    interval: Callable[[list[float], list[str]], Interval] | None = None,
+    interval: Callable[[list[float], list[str]], Interval],
     **names: Any,
 ) -> Estimate:
     listed, own = values.astype(float).tolist(), clusters.tolist()
     known: dict[str, Any] = {"n_prompts": len(listed), "n_clusters": len(set(own))} | names
-    if listed and interval is not None:
+    if listed:
         found = interval(listed, own)
         known |= ends(found.low, found.high, level, found.method)
     return Estimate(estimand, mean(listed), **known)

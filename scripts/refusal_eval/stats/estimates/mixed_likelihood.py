@@ -83,10 +83,13 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
     if max(sds.values(), default=0.0) > 0.9 * LARGEST or np.abs(found.x[: len(rates)]).max() > 0.9 * STEEPEST:
         return None
     theta = found.x
-    bread = _curvature(theta, lambda at: likelihood(at, parts, names, models, judges)[1].sum(axis=0))
-    if np.linalg.eigvalsh(bread)[0] <= 0:
+
+    def inverse_at(theta: Floats) -> Floats | None:
+        bread = _curvature(theta, lambda at: likelihood(at, parts, names, models, judges)[1].sum(axis=0))
+        return None if np.linalg.eigvalsh(bread)[0] <= 0 else np.asarray(np.linalg.inv(bread), dtype=float)
+
+    if (inverse := inverse_at(theta)) is None:
         return None
-    inverse = np.linalg.inv(bread)
     for _ in range(_STEPS):  # the last digits of L-BFGS-B differ between machines
         _, scores = likelihood(theta, parts, names, models, judges)
         step = inverse @ scores.sum(axis=0)
@@ -94,6 +97,8 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
         if np.abs(step).max() < _CLOSE:
             break
     else:
+        return None
+    if (inverse := inverse_at(theta)) is None:  # that of before the steps differs by some hundredths of a percent
         return None
     groups = int(clusters.max()) + 1
     of_clusters = np.zeros((groups, len(theta)))

@@ -193,10 +193,11 @@ def _deviations(fit: Fit, axis: int, t: float) -> list[_Number]:
 
 def _sd(value: float, half: float) -> _Number:
     """A standard deviation whose logarithm is known to +- half. Near 0 its square is closer to normal: where that may
-    be 0 so is the lower end, and the upper end is value (1 + half), as that of the square covers too seldom with K = 2.
+    be 0 so is the lower end. The upper end is value (1 + half), as that of the square, value sqrt(1 + 2 half), covers
+    too seldom with K = 2; but as it has no limit near 0, it is at most that of a square known half as well.
     """
     if 2 * half >= 1:
-        return _Number(value, 0.0, value * (1 + half))
+        return _Number(value, 0.0, value * min(1 + half, math.sqrt(1 + 4 * half)))
     return _Number(value, value * math.exp(-half), value * math.exp(half))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked
+from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked, effective_clusters
 
 METHOD = "cluster bootstrap, expanded percentile"
 EXACT = "exact over clusters (all values equal)"
@@ -137,37 +137,6 @@ def bounds_of(values: Floats, clusters: int, level: float) -> Bounds:
     return Bounds(*percentiles(defined, clusters, level), METHOD)
 
 
-def mean_bounds(
-    columns: Sequence[Floats],
-    clusters: Sequence[str] | NDArray[Any],
-    seed: int,
-    level: float,
-    limits: tuple[float, float],
-    resamples: int | None = None,
-) -> list[Bounds]:
-    """Return the interval for the mean of each column, all from the same resamples; NaN take no part.
-
-    Values that are all equal have the interval that `cluster_bootstrap_mean` gives them within the `limits`. There are
-    as many resamples as `resamples_for` says, if not named.
-    """
-    if not len(clusters) or not columns:
-        return [Bounds(None, None, None)] * len(columns)
-    codes, values = cluster_codes(clusters), np.stack(columns, axis=1)
-    present = np.isfinite(values)
-    sums = cluster_sums(codes, np.stack([whole(np.where(present, values, 0.0)), whole(present)], axis=1))
-    drawn = resampled(sums, seed, resamples_for(len(sums)) if resamples is None else resamples)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = (drawn[:, 0] / WHOLE) / (drawn[:, 1] / WHOLE)
-    found = []
-    for i in range(len(columns)):
-        own, groups = values[present[:, i], i], len(np.unique(codes[present[:, i]]))
-        if groups > 1 and own.min() == own.max():
-            found.append(Bounds(*_of_equal(float(own[0]), groups, level, limits), EXACT))
-        else:
-            found.append(bounds_of(means[:, i], groups, level))
-    return found
-
-
 def cluster_bootstrap_mean(
     values: Sequence[float],
     clusters: Sequence[Hashable],
@@ -180,8 +149,9 @@ def cluster_bootstrap_mean(
 
     The result depends on the values, the clusters and `seed`, not on the order of the input. `limits` names the
     smallest and largest possible value; with it, values that are all equal (whose bootstrap interval has no width)
-    get the interval that a share of at most 1 - (alpha / 2)^(1 / G) of unseen clusters at either limit would allow,
-    the argument behind Clopper-Pearson at 0 and 1. With one cluster both ends are the limits, or None without limits.
+    get the interval that a share of at most 1 - (alpha / 2)^(1 / G*) of unseen clusters at either limit would allow,
+    the argument behind Clopper-Pearson at 0 and 1, with G* of `effective_clusters`. With one cluster both ends are the
+    limits, or None without limits.
 
     Raises:
         ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
@@ -197,14 +167,11 @@ def cluster_bootstrap_mean(
         low, high = limits or (None, None)
         return Interval(low, high, None, 1, "no information (one cluster)")
     if limits is not None and data.min() == data.max():
-        return Interval(*_of_equal(float(data[0]), groups, level, limits), None, groups, EXACT)
+        value, unseen = float(data[0]), 1 - ((1 - level) / 2) ** (1 / effective_clusters(np.bincount(codes)))
+        low, high = value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
+        return Interval(low, high, None, groups, EXACT)
     drawn = resampled(cluster_sums(codes, np.stack([data, np.ones(len(data))], axis=1)), seed, resamples)
     return Interval(*percentiles(drawn[:, 0] / drawn[:, 1], groups, level), None, groups, METHOD)
-
-
-def _of_equal(value: float, groups: int, level: float, limits: tuple[float, float]) -> tuple[float, float]:
-    unseen = 1 - ((1 - level) / 2) ** (1 / groups)
-    return value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
 
 
 # All numbers of a cell are resampled alike, and drawing takes longer than all sums over what is drawn.
