@@ -36,7 +36,8 @@ from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
 # How their parts begin.
-PPI, UNREAD, TRANSFER, PAIRS = "**ppi**, ", "**Unread answers**, ", "**rg_transfer**, ", "**Differences**, "
+PPI, FEW, UNREAD, PAIRS = "**ppi**, ", "**Few labels**, ", "**Unread answers**, ", "**Differences**, "
+TRANSFER = "**rg_transfer**, "
 # Sensitivities and specificities of the judge on two models.
 UNEQUAL = (((0.95, 0.98), (0.95, 0.98)), ((0.95, 0.98), (0.75, 0.98)), ((0.95, 0.98), (0.95, 0.85)))
 MOST_FALSE_ALARMS = 0.06
@@ -48,6 +49,7 @@ GOLD_MODELS, GOLD_PROMPTS = 5, 100
 SPREAD = 0.07
 LEVEL = 0.95
 MUST_COVER = (0.93, 0.97)
+FEW_RATES, FEW_LABELS, FEW_MUST_COVER = (0.02, 0.05, 0.1, 0.5, 0.9, 0.95), (40, 60, 100), 0.92
 UNREAD_SHARES = (0.0, 0.025, 0.051, 0.1, 0.2, 0.3)
 ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT = "labels alike", "unread x 4", "unread left out"
 
@@ -97,11 +99,14 @@ def study(case: Case, rng: np.random.Generator) -> tuple[Answers, Labels]:
 
 
 def labelled(
-    truth: NDArray[np.bool_], errors: NDArray[np.float64], number: int, rng: np.random.Generator
+    truth: NDArray[np.bool_], errors: NDArray[np.float64], number: int, rng: np.random.Generator, factor: float = 3.0
 ) -> tuple[Answers, Labels]:
-    """Return answers as a judge with these errors reads them, and about so many labels, as in `study`."""
+    """Return answers as a judge with these errors reads them, and about so many labels, as in `study`.
+
+    Disagreements of two judges are `factor` times as likely to be labelled.
+    """
     judge, second = (read_by(truth, errors, rng) for _ in range(2))
-    size = np.where(judge != second, 3.0, 1.0)
+    size = np.where(judge != second, factor, 1.0)
     probability = np.minimum(1.0, number * size / size.sum())
     rows, columns = np.nonzero(rng.random(truth.shape) < probability)
     zeros = np.zeros(PROMPTS, dtype=np.intp)
@@ -175,6 +180,15 @@ def simulate_ppi(case: Case, runs: int) -> Outcome:
     """Draw studies with labels and correct their rates."""
     rng = np.random.default_rng(seed_of("ppi", *map(str, case)))
     return _outcome(case, runs, (_ppi_ends(case, rng) for _ in range(runs)))
+
+
+def simulate_few(case: Case, factor: float, runs: int) -> Outcome:
+    """Draw studies with few labels and correct their rates."""
+    rng = np.random.default_rng(seed_of("few", *map(str, case), str(factor)))
+    drawn = (drawn_answers(case.rate, rng, PROMPTS, SAMPLES) for _ in range(runs))
+    studies = (labelled(truth, judge_of_a_model(case, rng)[0], case.labels, rng, factor) for truth in drawn)
+    found = (corrected_rate(*made, LEVEL) for made in studies)
+    return _outcome(case, runs, (None if one is None else (one.value, one.low, one.high) for one in found))
 
 
 def simulate_unread(share: float, way: str, runs: int) -> Outcome:
@@ -272,6 +286,28 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
+def few_part(outcomes: dict[tuple[Case, float], Outcome], runs: int) -> str:
+    """Return what the page says of few labels."""
+    head = ["Se", "Sp", "labels", *(f"rate {rate:g}" for rate in FEW_RATES)]
+    rows = []
+    for se, sp in JUDGES:
+        for n in FEW_LABELS:
+            own = [[outcomes[Case(rate, se, sp, n), factor] for factor in (1.0, 3.0)] for rate in FEW_RATES]
+            shown = ["{:.1f}, {:.1f}".format(*(100 * np.mean(o.covered) for o in pair)) for pair in own]
+            rows.append([f"{se:g}", f"{sp:g}", str(n), *shown])
+    return (
+        f"{FEW}ppi, {runs:,} studies per cell: coverage with labels of all answers alike, and with disagreements of "
+        f"two judges three times as likely:\n\n{_markdown(head, rows)}"
+    )
+
+
+def missed_few(outcomes: dict[tuple[Case, float], Outcome], runs: int) -> list[str]:
+    """Return the cases of few labels that are covered more seldom than required, beyond the noise of the runs."""
+    noise = 2 * (FEW_MUST_COVER * (1 - FEW_MUST_COVER) / max(1, runs)) ** 0.5
+    covers = {case: float(np.mean(outcome.covered)) for case, outcome in outcomes.items()}
+    return [f"{case}: {cover:.3f}" for case, cover in covers.items() if cover < FEW_MUST_COVER - noise]
+
+
 def missed(outcomes: list[Outcome]) -> list[str]:
     """Return the cases of ppi that cover less or more often than required, for rates of at least .1."""
     found = []
@@ -321,7 +357,7 @@ def missed_unread(outcomes: dict[tuple[float, str], Outcome]) -> list[str]:
 def part_of(page: str, head: str) -> str:
     """Return a part of the page as it is."""
     text = head + page.split(head)[1]
-    for other in (UNREAD, PAIRS, TRANSFER, END):
+    for other in (FEW, UNREAD, PAIRS, TRANSFER, END):
         if other != head:
             text = text.split(other)[0]
     return text.rstrip()
@@ -373,6 +409,7 @@ def main() -> int:
     """Simulate, print the tables, write them into the page; 1 if ppi misses."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi; 0 leaves a part as it is")
+    parser.add_argument("--few-runs", type=int, default=1000, help="the same with few labels")
     parser.add_argument(
         "--unread-runs", type=int, default=2000, help="the same with answers that the judge could not read"
     )
@@ -387,6 +424,9 @@ def main() -> int:
     plain = [case for case in cases if case.labels == LABELS[0]]
     with ProcessPoolExecutor(options.workers) as pool:
         ppi = list(pool.map(simulate_ppi, cases, [options.runs] * len(cases))) if options.runs else []
+        few = [(Case(r, *judge, n), f) for judge in JUDGES for n in FEW_LABELS for r in FEW_RATES for f in (1.0, 3.0)]
+        of_few = pool.map(simulate_few, *zip(*few, strict=True), [options.few_runs] * len(few))
+        scarce = dict(zip(few, of_few, strict=True)) if options.few_runs else {}
         ways = [(s, way) for s in UNREAD_SHARES for way in (ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT)]
         numbers = [options.unread_runs] * len(ways)
         of_ways = pool.map(simulate_unread, *zip(*ways, strict=True), numbers) if options.unread_runs else ()
@@ -400,6 +440,7 @@ def main() -> int:
     text = report(
         [
             ppi_part(ppi, options.runs) if ppi else part_of(page, PPI),
+            few_part(scarce, options.few_runs) if scarce else part_of(page, FEW),
             unread_part(unread, options.unread_runs) if unread else part_of(page, UNREAD),
             pairs_part(alarms, options.pairs_runs) if alarms else part_of(page, PAIRS),
             transfer_part(transfer, options.transfer_runs) if transfer else part_of(page, TRANSFER),
@@ -409,7 +450,7 @@ def main() -> int:
     before, after = page.split(START)[0], page.split(END)[1]
     with written_whole(options.page) as handle:
         handle.write(before + text + after)
-    wrong = [*missed(ppi), *missed_unread(unread)]
+    wrong = [*missed(ppi), *missed_few(scarce, options.few_runs), *missed_unread(unread)]
     chance = 2 * (0.05 * 0.95 / max(1, options.pairs_runs)) ** 0.5
     wrong += [f"{case}: {own:.3f}" for case, (own, _) in alarms.items() if own > MOST_FALSE_ALARMS + chance]
     print(f"\n{time.monotonic() - begin:.0f} s; ppi outside {MUST_COVER}: {', '.join(wrong) or 'nowhere'}")
