@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pandas as pd
@@ -178,17 +179,21 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
         legend(fig, boxes, names, below=True)
     points = width_of(ax) / 100
     for y, bar in ((y, bar) for y, (_, bar) in zip(middles, rows, strict=True) if bar is not None):
-        total, start = sum(bar.kinds.values()), 0.0
+        total = sum(bar.kinds.values())
         if not total:
             ax.text(0, y, " no refusal", va="center_baseline", in_layout=False)
-        for number, kind in enumerate(kinds, 1):
-            if share := 100 * bar.kinds.get(kind, 0) / max(1, total):
-                colour = _colour(kind, kinds)
-                ax.barh(y, share, _BAR, start, color=colour, edgecolor=INK, linewidth=0.4, clip_on=False)
-                if share * points >= text_width(str(number)) + 2.5:
-                    look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": ink_on(colour)}
-                    ax.text(start + share / 2, y, str(number), in_layout=False, **look)
-            start += share
+            continue
+        shares = [100 * bar.kinds.get(kind, 0) / total for kind in kinds]
+        starts = accumulate(shares, initial=0.0)
+        numbered = enumerate(zip(starts, shares, (_colour(kind, kinds) for kind in kinds), strict=False), 1)
+        segments = [(number, *segment) for number, segment in numbered if segment[1]]
+        ranges, colours = [(start, share) for _, start, share, _ in segments], [colour for *_, colour in segments]
+        look: dict[str, Any] = {"facecolors": colours, "edgecolor": INK, "linewidth": 0.4, "clip_on": False}
+        ax.broken_barh(ranges, (y - _BAR / 2, _BAR), in_layout=False, **look)
+        for number, start, share, colour in segments:
+            if share * points >= text_width(str(number)) + 2.5:
+                middle: dict[str, Any] = {"ha": "center", "va": "center_baseline"}
+                ax.text(start + share / 2, y, str(number), in_layout=False, color=ink_on(colour), **middle)
     return settle(fig, ax, [sum(heights)])
 
 
