@@ -3,7 +3,8 @@
 The study: 20 models x 30 splits x 3 judges (two keyword lists, one language model). Measured are the dry run with
 nothing there and the run with everything there, of our workflow and of a trivial Snakefile with the same jobs and the
 same edges between them, in turn. "Everything there" is made without running a script: a stand-in for Snakemake's touch
-executor writes empty outputs, and Snakemake itself records its metadata about them.
+executor writes empty outputs, and Snakemake itself records its metadata about them. A third workflow is the trivial one
+with `script:` in place of `shell:`: Snakemake looks for the script of every job, which is the least that scripts cost.
 """
 
 from __future__ import annotations
@@ -223,12 +224,13 @@ def main() -> None:
         commands = {
             "workflow": write_study(folder / "workflow", arguments.models, arguments.splits, arguments.device),
             "trivial": write_trivial(folder / "trivial", arguments.models, arguments.splits),
+            "trivial with scripts": write_trivial(folder / "scripts", arguments.models, arguments.splits, scripts=True),
         }
         counts: dict[str, int] = {}
         dry = measured(folder, commands, ["-n"], arguments.runs)
         for name, command in commands.items():
             pretend = [sys.executable, "-c", PRETEND, *command[3:]]
-            count = TOTAL.search(timed(pretend, folder / name).output)
+            count = TOTAL.search(timed(pretend, folder).output)
             counts[name] = int(count.group(1)) if count else 0
             print(f"{name}: {counts[name]} jobs", flush=True)
         # Which figures and comparisons a study has by itself depends on how many models it has.
@@ -238,6 +240,8 @@ def main() -> None:
         for label, values in (("dry run, nothing there", dry), ("run, everything there", noop)):
             medians = {name: print_values(f"{label}: {name}", values[name]) for name in commands}
             print_limit(f"{label}: workflow / trivial", medians["workflow"] / medians["trivial"], LIMITS[label])
+            for one, other in (("trivial with scripts", "trivial"), ("workflow", "trivial with scripts")):
+                print(f"{label}: {one} / {other}: {medians[one] / medians[other]:.2f}")
         if arguments.keep:
             shutil.copytree(folder, arguments.keep, symlinks=True)
 
@@ -264,7 +268,7 @@ def measured(
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs):
         for name, command in commands.items():
-            run = timed([*command, *arguments], folder / name)
+            run = timed([*command, *arguments], folder)
             if wanted not in run.output:
                 raise SystemExit(f"{name}: `{wanted}` was expected:\n{run.output[-3000:]}")
             seconds[name].append(run.seconds)
@@ -315,10 +319,14 @@ def write_study(folder: Path, models: int, splits: int, device: str) -> list[str
     return [*command_of(ROOT / "Snakefile", folder), "--configfile", str(folder / "study.yaml")]
 
 
-def write_trivial(folder: Path, models: int, splits: int) -> list[str]:
+def write_trivial(folder: Path, models: int, splits: int, scripts: bool = False) -> list[str]:
     """Write the trivial Snakefile with as many jobs and the same edges; return its command."""
     folder.mkdir()
-    (folder / "Snakefile").write_text(TRIVIAL.format(models=models, splits=splits))
+    text = TRIVIAL.format(models=models, splits=splits)
+    if scripts:
+        (folder / "touch.py").touch()
+        text = text.replace('shell: "touch {output}"', 'script: "touch.py"')
+    (folder / "Snakefile").write_text(text)
     return command_of(folder / "Snakefile", folder)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from project import CATALOGUE, make_project
+from project import CATALOGUE, copy_of, make_project
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
@@ -19,8 +19,8 @@ def first_requests(project):
 
 
 @pytest.fixture(scope="module")
-def default(tmp_path_factory):
-    project = make_project(tmp_path_factory.mktemp("default") / "p")
+def default(finished_once, tmp_path_factory):
+    project = copy_of(finished_once, tmp_path_factory.mktemp("default") / "p")
     project.study(tables=["protocol_effects"])
     project.complete()
     return project

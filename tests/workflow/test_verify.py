@@ -27,35 +27,29 @@ def test_a_finished_study_is_what_its_verdicts_give(finished: Project) -> None:
     assert all_files(finished.results) == before
 
 
-def test_a_changed_verdict_is_found_everywhere_it_counts(finished: Project) -> None:
+def test_a_changed_verdict_is_found_everywhere_it_counts_and_so_are_an_edited_table_and_a_lost_file(
+    finished: Project,
+) -> None:
     path = finished.results / "verdicts" / "words" / "plain" / "one.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     row = json.loads(lines[0])
     row["label"] = "refusal" if row["label"] != "refusal" else "compliance"
     path.write_text(json.dumps(row) + "\n" + "".join(lines[1:]))
+    table = finished.results / "tables" / "judges.csv"
+    table.write_text(table.read_text().replace("people", "peeple", 1))
+    (finished.results / "tables" / "votes.md").unlink()
     done = verify(finished)
     assert done.returncode == 1
     told = {line.split(":")[0] for line in done.stdout.splitlines()}
-    assert {
-        "scores/words/plain/one.parquet",
-        "results_table/results.csv",
-        "tables/scores.tex",
-    } <= told
+    counting = {"scores/words/plain/one.parquet", "results_table/results.csv", "tables/scores.tex"}
+    assert counting <= told
     assert not any("terse" in name or "label/" in name for name in told)
     assert re.search(
         r"results_table/results.csv: the headline rate of words, plain, one is .* and a second way", done.stdout
     )
-
-
-def test_an_edited_table_and_a_lost_file_are_found(finished: Project) -> None:
-    table = finished.results / "tables" / "refusal.csv"
-    table.write_text(table.read_text().replace("words", "word", 1))
-    (finished.results / "tables" / "votes.md").unlink()
-    done = verify(finished)
-    assert done.returncode == 1
     lines = done.stdout.splitlines()
-    assert any(line.startswith("tables/refusal.csv: line 2: stored ") for line in lines), done.stdout
-    assert "tables/votes.md: is missing" in lines and "2 of the study's files" in done.stderr
+    assert any(line.startswith("tables/judges.csv: line 2: stored ") for line in lines), done.stdout
+    assert "tables/votes.md: is missing" in lines and "of the study's files" in done.stderr
 
 
 def test_an_unfinished_study_is_told_apart(finished: Project) -> None:
