@@ -76,6 +76,13 @@ gold:
     answers: {a: {answer: answer, label: label}}
     labels: {"yes": refusal}
     raters: 1
+directions:
+  refusal:
+    model: plain
+    positive: {split: hub-rows, judge: words, above: 0.15}
+    negative: {split: file-rows}
+    method: rmd
+    ridge: {value: 0.1}
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)
 )
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
@@ -90,6 +97,7 @@ WHOLE_STUDY = {
     "comparisons": [{"label": "All", "pairs": "all", "scope": "splits"}],
     "corrected": {"labels": "labels.jsonl"},
     "prompts_per_split": {"size": 7},
+    "directions": ["refusal"],
 }
 
 # A figure of every kind; `turns` needs dialogues, which the study above has none of.

@@ -4,7 +4,8 @@ from functools import cache
 
 from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
 from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
-from refusal_eval.workflow import cluster, data_stage, execution_stage, generation, scoring, weights_stage
+from refusal_eval.workflow import activations_stage, cluster, data_stage, execution_stage, generation, scoring
+from refusal_eval.workflow import weights_stage
 from refusal_eval.workflow.cluster import jobs_of_earlier_runs, told
 
 # Data
@@ -92,6 +93,27 @@ def load_options(wildcards):
 def earlier_jobs():
     """Return the loads of this study that earlier runs left on the cluster; none unless this run submits jobs."""
     return jobs_of_earlier_runs(STUDY_FILE) if cluster.submits(workflow) else []
+
+
+# Activations
+
+
+def capture_threads(wildcards):
+    """Return the threads of capturing: all cores on a CPU, as an engine load takes."""
+    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
+    return execution_stage.engine_threads(study, study.models[wildcards.model].engine, ROOT, *machine)
+
+
+def read_answers(wildcards):
+    """Return the answers of a cell whose tokens are averaged."""
+    averaged = wildcards.positions == "answer_mean"
+    return [f"{RESULTS}/answers/{wildcards.model}/{wildcards.split}.jsonl"] if averaged else []
+
+
+def capture_gpus(wildcards, input):
+    """Return the GPUs of capturing; none when the store already has everything."""
+    cell = (wildcards.positions, wildcards.model, wildcards.split)
+    return activations_stage.gpus(study, *cell, ROOT, input.requests, next(iter(input.answers), None))
 
 
 # Recorded answers

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.datasets import Dataset, Split
+from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.explain import salvaged, validated
@@ -19,7 +20,14 @@ from refusal_eval.config.yaml_source import Layer, Source, Written, look_up, rea
 from refusal_eval.core.hints import nearest, nearest_name
 from refusal_eval.core.secret_names import names_a_secret
 
-SECTIONS: dict[str, Any] = {"engines": AnyEngine, "models": Model, "datasets": Dataset, "judges": Judge, "gold": Gold}
+SECTIONS: dict[str, Any] = {
+    "engines": AnyEngine,
+    "models": Model,
+    "datasets": Dataset,
+    "judges": Judge,
+    "gold": Gold,
+    "directions": Direction,
+}
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}
 RESERVED_MODEL = "gold"  # gold answers pass through the judging rules under this model name
 LIKE = "like"

@@ -31,7 +31,7 @@ def path_mistakes(draft: Draft) -> Iterator[Mistake]:
 def row_mistakes(draft: Draft) -> Iterator[Mistake]:
     """Ask each source of rows what is wrong with its file."""
     bundled = os.path.join(draft.root, "config", "prompts")
-    for section, entries in (("splits", draft.splits), ("gold", draft.gold)):
+    for section, entries in (("splits", draft.entries("splits")), ("gold", draft.gold)):
         for name, entry in entries.items():
             for path, message in entry.source.mistakes(bundled) if entry.source is not None else ():
                 yield (section, name, "source", *path), message

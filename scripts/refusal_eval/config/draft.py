@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.datasets import Split
+from refusal_eval.config.direction_entry import Direction, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.lock_file import Lock
@@ -14,15 +15,17 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.config.yaml_source import Written
 
 # The lists of a study: key (also the section of the catalogue), and what one of it is called.
-LISTS = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}
+SHOWN = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}  # in tables and figures
+LISTS = {**SHOWN, "directions": "direction"}
 
 
 class Draft:
     """What the checks of a study read. An entry or a value that has mistakes is there as far as it could be told.
 
     Attributes:
-        used: the names of the entries that the study uses, by section, in its order.
-        models, splits, judges, gold: these entries, without those of which no kind is known.
+        used: the names of the entries that the study uses, by section, in its order; splits that only directions use
+            come last.
+        models, splits, judges, gold, directions: the entries that it lists, without those of which no kind is known.
         view: what kinds of judges and of figures ask.
 
     Args:
@@ -43,8 +46,13 @@ class Draft:
             section: [name for name in dict.fromkeys(self.names(section)) if name in catalogue.written[section]]
             for section in LISTS
         }
+        listed = list(self.used["splits"])
+        self.directions: dict[str, Direction] = self.entries("directions")
+        self.used["splits"] += [name for name in self.direction_splits() if name not in listed]
         self.models: dict[str, Model] = self.entries("models")
-        self.splits: dict[str, Split] = self.entries("splits")
+        self.splits: dict[str, Split] = {
+            name: split for name, split in self.entries("splits").items() if name in listed
+        }
         self.judges: dict[str, Any] = self.entries("judges")
         self.gold: dict[str, Gold] = self.entries("gold")
         # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
@@ -55,7 +63,7 @@ class Draft:
             gold=self.names("gold"),
             protocol=study.protocol,
             models=self.names("models"),
-            splits={name: catalogue.valid["splits"][name] for name in self.used["splits"]},
+            splits={name: catalogue.valid["splits"][name] for name in listed},
             samples=study.samples,
             primary_judge=study.primary_judge or next(iter(self.names("judges")), ""),
         )
@@ -72,6 +80,18 @@ class Draft:
         """Return the entries of a section that the study uses, by name."""
         typed = self.catalogue.typed[section]
         return {name: typed[name] for name in self.used[section] if typed[name] is not None}
+
+    def sides(self) -> Iterator[tuple[str, str, Side]]:
+        """Yield the direction, the key and the entry of each side of the study's directions that names a split."""
+        for name, direction in self.directions.items():
+            for key, side in direction.sides.items():
+                if side is not None and isinstance(side.split, str):
+                    yield name, key, side
+
+    def direction_splits(self) -> list[str]:
+        """Return the splits of the catalogue that the study's directions name, each once."""
+        known = self.catalogue.written["splits"]
+        return list(dict.fromkeys(side.split for *_, side in self.sides() if side.split in known))
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:
         """Yield section, name and entry of each model and judge of the study."""

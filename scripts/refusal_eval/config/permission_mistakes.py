@@ -6,6 +6,7 @@ from typing import Any
 from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.references import FILE, read_references
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.source_entries import PINNED
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.hints import nearest
@@ -17,17 +18,27 @@ def permission_mistakes(draft: Draft) -> Iterator[Mistake]:
     A model or a judge is off where its engine is: the terms are those of the weights.
     """
     allowed, known = draft.names("allow"), [name for section in LISTS for name in draft.names(section)]
+    known += draft.direction_splits()
     for place, name in draft.named("allow"):
         if name not in known:
             message = f"`{name}` is not one of `models`, `splits`, `judges` or `gold`{nearest(name, known)}"
             yield ("allow", place), message
+    for where, section, name in _used(draft):
+        entry, whose = _what_has_terms(draft, section, name)
+        if entry is not None and not entry.enabled and name not in allowed:
+            terms = f" (terms: {entry.terms})" if entry.terms else ""
+            message = f"`{name}` is off by default: {whose}{entry.reason.rstrip('.')}{terms}. To use it all the "
+            yield where, f"{message}same, write `allow: [{name}]` into the study"
+
+
+def _used(draft: Draft) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield where, in which section and by which name the study uses an entry; what it lists comes first."""
     for section in LISTS:
         for place, name in draft.named(section):
-            entry, whose = _what_has_terms(draft, section, name)
-            if entry is not None and not entry.enabled and name not in allowed:
-                terms = f" (terms: {entry.terms})" if entry.terms else ""
-                message = f"`{name}` is off by default: {whose}{entry.reason.rstrip('.')}{terms}. To use it all the "
-                yield (section, place), f"{message}same, write `allow: [{name}]` into the study"
+            yield (section, place), section, name
+    for direction, key, side in draft.sides():
+        if side.split not in draft.names("splits"):
+            yield ("directions", direction, key, "split"), "splits", side.split
 
 
 def citation_mistakes(draft: Draft) -> Iterator[Mistake]:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
+from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import AnyFigure
@@ -71,6 +72,9 @@ class Study(Entry):
         None, description="Judge of the headline numbers. Default: the first of `judges`."
     )
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
+    directions: list[Slug] = Field(
+        [], description="Directions of the catalogue, fitted on activations of this study's models (docs/steering.md)."
+    )
     allow: list[Slug] = Field(
         [],
         description="Models, splits, judges and gold of this study that are off by default (`enabled: false`, in the "
@@ -188,6 +192,9 @@ class StudyConfig(Study):
 
     engine_entries: dict[Slug, AnyEngine] = Field(description="Engines in use.")
     model_entries: dict[Slug, Model] = Field(description="Models in use.")
-    split_entries: dict[Slug, Split] = Field(description="Splits in use, data set defaults applied.")
+    split_entries: dict[Slug, Split] = Field(
+        description="Splits in use, those of directions last; data set defaults applied."
+    )
     judge_entries: dict[Slug, Judge] = Field(description="Judges in use.")
     gold_entries: dict[Slug, Gold] = Field(description="Gold in use.")
+    direction_entries: dict[Slug, Direction] = Field({}, description="Directions in use.")

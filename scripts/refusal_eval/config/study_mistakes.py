@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.comparison_entries import family_mistakes
+from refusal_eval.config.direction_mistakes import direction_mistakes
 from refusal_eval.config.disk_mistakes import folder_mistakes, path_mistakes, row_mistakes, same_name_mistakes
-from refusal_eval.config.draft import LISTS, Draft
+from refusal_eval.config.draft import LISTS, SHOWN, Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.explain import check
@@ -225,7 +226,7 @@ def _mixed_model(draft: Draft) -> Iterator[Mistake]:
 
 def _figures(draft: Draft) -> Iterator[Mistake]:
     """Names must be the study's; the kind of a valid figure knows what else it needs of the study."""
-    names, seen = {key: draft.names(key) for key in LISTS}, set()
+    names, seen = {key: draft.names(key) for key in SHOWN}, set()
     # What a figure lacks may follow from what is wrong with an entry, and is then no mistake of its own.
     found = [draft.catalogue.valid[key].get(name) for key in ("splits", "judges") for name in names[key]]
     can_tell = names["models"] and names["judges"] and all(found)
@@ -256,6 +257,7 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _mixed_model,
     _figures,
     _recorded,
+    direction_mistakes,
     permission_mistakes,
     citation_mistakes,
     pin_mistakes,

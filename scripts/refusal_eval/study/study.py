@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.datasets import Split
+from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
@@ -26,7 +27,7 @@ class Study:
     Attributes:
         settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
         config: the same as plain JSON values, as Snakemake's `config` holds it.
-        models, splits, judges, gold: the entries in use by name, in the study's order.
+        models, splits, judges, gold, directions: the entries that it lists by name, in its order.
         engines: the engines that these ask.
         paths: where its files lie.
     """
@@ -40,6 +41,9 @@ class Study:
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
         self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
+        self.directions: dict[str, Direction] = {
+            name: self.settings.direction_entries[name] for name in self.settings.directions
+        }
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.paths = Paths(self.config)
 
@@ -78,7 +82,8 @@ class Study:
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
         for section, key in PINNED.items():
-            for name, entry in getattr(self, section).items():
+            entries = self.settings.split_entries if section == "splits" else getattr(self, section)
+            for name, entry in entries.items():
                 source: Source | None = getattr(entry, key, None)
                 if source is not None:
                     yield section, name, entry, source
@@ -94,17 +99,36 @@ class Study:
         return [Cell(model, split, judge) for judge in self.judges for model in self.models for split in self.splits]
 
     @cached_property
+    def direction_cells(self) -> list[Cell]:
+        """The cells beyond `splits` whose answers, or verdicts where a judge is named, directions are made from."""
+        found = dict[Cell, None]()
+        for direction in self.directions.values():
+            for side in direction.sides.values():
+                if side.split in self.splits:
+                    continue
+                if side.judge or direction.positions == "answer_mean":
+                    found[Cell(direction.model, side.split)] = None
+                if side.judge:
+                    members = getattr(self.judges[side.judge], "members", ())
+                    for judge in (side.judge, *members):
+                        found[Cell(direction.model, side.split, judge)] = None
+        return list(found)
+
+    @cached_property
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
-        cells = itertools.product(self.asked_models, self.splits)
-        return self._batches((self.models[model].engine, Cell(model, split)) for model, split in cells)
+        cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
+        cells += [cell for cell in self.direction_cells if cell.judge is None]
+        return self._batches((self.models[cell.model].engine, cell) for cell in cells)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
         """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
-        cells = itertools.product(self.judges_by("engine"), texts)
-        return self._batches((self.judges[judge].engine, Cell(*text, judge)) for judge, text in cells)
+        asked = self.judges_by("engine")
+        cells = [Cell(*text, judge) for judge, text in itertools.product(asked, texts)]
+        cells += [cell for cell in self.direction_cells if cell.judge in asked]
+        return self._batches((self.judges[str(cell.judge)].engine, cell) for cell in cells)
 
     def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""

@@ -19,20 +19,25 @@ def engine_of(batch: str) -> str:
 
 
 def threads(study: Study, batch: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
-    """Return the threads of one load of a batch's engine.
+    """Return the threads of one load of a batch's engine (see `engine_threads`)."""
+    return engine_threads(study, engine_of(batch), root, cores, gpu_limit, submits)
+
+
+def engine_threads(study: Study, name: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
+    """Return the threads of one load of an engine.
 
     On this machine a load takes all cores, so that no two run at once; where `--resources gpu=N` says that GPUs work
     side by side, at most its share of the cores, and of many all but one, so that the quick rules do not wait for it.
 
     Args:
         study: the validated study.
-        batch: the batch's name.
+        name: the engine's name.
         root: the repository's folder, which holds the engine's environment.
         cores: the cores that this run of Snakemake may use; None when none were named, as for jobs on a cluster.
         gpu_limit: the GPUs that jobs of this machine may take together; None if nobody said.
         submits: whether jobs go to a cluster.
     """
-    engine = study.engines[engine_of(batch)]
+    engine = study.engines[name]
     device = engine.device_here(root)
     if device is None:
         return 1

@@ -34,7 +34,8 @@ def longest_first(study: Study) -> Callable[[Any], float]:
         if batch := getattr(wildcards, "batch", None):
             return priorities()[batch]
         cell = Cell(wildcards.model, wildcards.split, getattr(wildcards, "judge", None))
-        return PREPARING + priorities()[study.batch_of[cell]]
+        # Of cells in no batch only activations are captured.
+        return PREPARING + priorities().get(study.batch_of.get(cell, ""), 0.0)
 
     return priority
 
@@ -43,7 +44,7 @@ def _rows(study: Study, cell: Cell) -> int:
     """Return about how many texts of a cell an engine is asked about."""
     if cell.model == GOLD:
         return study.gold[cell.split].expected_rows or ASSUMED_ROWS
-    split = study.splits[cell.split]
+    split = study.settings.split_entries[cell.split]
     rows = split.expected_kept or split.expected_rows or ASSUMED_ROWS
     sizes = [sample.size for sample in (split.sample, study.settings.prompts_per_split) if sample]
     return min([rows, *sizes]) * study.settings.samples

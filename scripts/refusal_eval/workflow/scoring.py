@@ -14,7 +14,7 @@ def protocol_label(study: Study) -> dict[str, str]:
 
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
-    entry = study.splits[split]
+    entry = study.settings.split_entries[split]
     scored = scored_turns(study, split)
     turns = {"scored": scored} if scored else {}
     return {

@@ -14,8 +14,12 @@ def cells_of(study: Study) -> list[list[str | None]]:
 
 
 def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
-    """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`."""
-    return {f"{noun}s": {name: study.label(noun, name) for name in study.entries(noun)} for noun in nouns}
+    """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`.
+
+    Splits that only directions use are shown nowhere.
+    """
+    entries = {noun: study.splits if noun == "split" else study.entries(noun) for noun in nouns}
+    return {f"{noun}s": {name: study.label(noun, name) for name in names} for noun, names in entries.items()}
 
 
 def splits_of(study: Study) -> list[dict[str, str]]:
@@ -45,7 +49,7 @@ def shown_splits(study: Study) -> list[dict[str, Any]]:
 
 def scored_turns(study: Study, split: str) -> str | None:
     """Return which turns of a split of dialogues are scored; None for prompts that are no dialogues."""
-    dialogue = study.splits[split].dialogue
+    dialogue = study.settings.split_entries[split].dialogue
     return None if dialogue is None else dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]
 
 

@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from refusal_eval.config import (
     comparison_entries,
     datasets,
+    direction_entry,
     engine_entry,
     entries,
     figure_entry,
@@ -88,6 +89,11 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Agreement among people": entries.HumanKappa,
         "Anchor": entries.Anchor,
     },
+    "Directions": {
+        "Direction": direction_entry.Direction,
+        "Side of a direction": direction_entry.Side,
+        "Ridge": direction_entry.Ridge,
+    },
 }
 TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titles.items()}
 PATTERN_WORDS = {
@@ -141,7 +147,7 @@ def catalogue_schema() -> dict[str, Any]:
     schema = {
         "$schema": DIALECT,
         "title": "Catalogue file",
-        "description": "Entries of the catalogue: engines, models, datasets, judges and gold, by name.",
+        "description": "Entries of the catalogue: engines, models, datasets, judges, gold and directions, by name.",
         "type": "object",
         "properties": sections,
         "additionalProperties": False,
@@ -253,12 +259,14 @@ def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
 
 def _plural(leaf: Any) -> str:
     """Return the words for what a list or mapping holds."""
-    inside = [item for item in leaves(typing.get_args(leaf)[-1]) if item[0] is not int]
+    every = list(leaves(typing.get_args(leaf)[-1]))
+    inside = [item for item in every if item[0] is not int] or every
     if any(item is Any or typing.get_args(item) == (str, Any) for item, _ in inside):
         return ""
     words = [_leaf_words(item, marks) for item, marks in inside]
     plurals = {"name": "names", "list of names": "lists of names", "path of a file": "paths of files"}
-    return one_of([(plurals | {"number": "numbers"}).get(word, word) for word in words])
+    plurals |= {"number": "numbers", "whole number": "whole numbers"}
+    return one_of([plurals.get(word, word) for word in words])
 
 
 def _default_words(field: FieldInfo) -> str:

@@ -7,9 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.activations.model_facts import model_facts
 from refusal_eval.config.source_entries import RowSource
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
 from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Plan
+from refusal_eval.workflow.activations_stage import layers
 from refusal_eval.workflow.weights_stage import engine_weights
 
 # Measured on the demo's store and results: 1,253 responses, 681 answers under two judges. The first two are of a
@@ -46,6 +50,12 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
         ("responses", paths.store, "store_dir", *stored, ""),
         ("results", paths.results, "results_dir", *made, "answers and verdicts"),
     ]
+    if plan.study.directions:
+        size, told = _activations(plan)
+        needs += [
+            ("activations", paths.store, "store_dir", size, size, told),
+            ("activations", paths.results, "results_dir", size, size, told),
+        ]
     return pd.DataFrame(needs, columns=NEED)
 
 
@@ -87,6 +97,28 @@ def _weights(plan: Plan) -> tuple[float, str]:
             sizes[weights.copy_id] = pace.weights
     parts = [f"{len(sizes)} to fetch"] * bool(sizes) + [f"{len(here)} here already"] * bool(here)
     return sum(sizes.values()), ", ".join(parts)
+
+
+def _activations(plan: Plan) -> tuple[float, str]:
+    """Return the bytes of the activations that directions need, as they lie in the store, and words for how many.
+
+    How wide a model is says its config.json, which is here once its engine was identified.
+    """
+    study, size, rows, unknown = plan.study, 0.0, 0, set[str]()
+    for (positions, model, split), count in plan.captured.items():
+        engine = study.models[model].engine
+        try:
+            facts = model_facts(read_json(study.paths.engine(engine))["folder"])
+        except (UserError, OSError):
+            unknown.add(model)
+            continue
+        named = layers(study, positions, model, split)
+        bytes_each = 4 if study.config["engine_entries"][engine]["dtype"] == "float32" else 2
+        size += float(count * (facts["model_layers"] if named is None else len(named)) * facts["width"] * bytes_each)
+        rows += count
+    parts = [f"{rows:,} rows"] * bool(rows)
+    parts += [f"those of {', '.join(sorted(unknown))} once its engine is identified"] * bool(unknown)
+    return size, ", ".join(parts)
 
 
 def _rows(plan: Plan) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ELSEWHERE, MISSING, CellWork, Pace, pace_of, work_seconds
-from refusal_eval.tools.plan.workload_files import current_files, whole_work, work_left
+from refusal_eval.tools.plan.workload_files import Capture, current_files, states_captured, whole_work, work_left
 from refusal_eval.tools.status.status_jobs import batches
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
@@ -44,6 +44,7 @@ class Plan:
     whole: dict[Cell, CellWork]  # the same with nothing in the store
     paces: dict[str, Pace]  # the estimated pace and size of every engine
     gpus: int  # GPUs that may be in use at one time
+    captured: dict[Capture, int]  # the states per layer that directions need, by positions, model and split
 
     @cached_property
     def batches(self) -> pd.DataFrame:
@@ -115,7 +116,8 @@ def plan_study(config: dict[str, Any], study_file: Path, root: Path, gpus: int |
             f"one load of engine `{largest}` takes {needed[largest]} GPUs (tensor x pipeline x data parallel), "
             f"and there are {gpus}: give at least --gpus {needed[largest]}"
         )
-    return Plan(study, work_left(study, whole, current), whole, paces, gpus or needed.get(largest, 0))
+    captured = states_captured(study, root, current)
+    return Plan(study, work_left(study, whole, current), whole, paces, gpus or needed.get(largest, 0), captured)
 
 
 def engine_paces(study: Study, root: Path) -> dict[str, Pace]:

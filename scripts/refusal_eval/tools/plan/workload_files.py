@@ -25,7 +25,10 @@ from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.status_jobs import requests_file
+from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.data_stage import rows_file
+
+Capture = tuple[str, str, str]  # positions, model, split
 
 # Assumed where nothing tells.
 ASSUMED_PROMPTS = 300  # of a split or gold
@@ -74,24 +77,39 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     samples = study.settings.samples
     judges = {name: study.judges[name] for name in study.judges_by("engine")}
-    texts = {split: _texts(study, "split", split, root, current) for split in study.splits}
+    further = set(study.direction_cells)  # beyond the study's splits
+    splits = [*study.splits, *sorted({cell.split for cell in further})]
+    texts = {split: _texts(study, "split", split, root, current) for split in splits}
+    entries = study.settings.split_entries
     work: dict[Cell, CellWork] = {}
     for name, model in study.models.items():
         most = int(model.sampling.max_tokens)
         mean, judged = answer_tokens(most, model.reasoning is not None), answer_tokens(most)
         for split, own in texts.items():
+            if split not in study.splits and Cell(name, split) not in further:
+                continue
             turns = own.turns or 1.0
             requests = 0 if model.recorded else round(own.count * samples * turns)
             # The turns of a dialogue follow the model's own replies: no two samples share one.
             prompts = requests if own.turns or model.recorded else own.count
             work[Cell(name, split)] = CellWork(requests, prompts, own.tokens / turns, mean, most, own.known)
-            answers = round(own.count * samples * _scored_turns(study.splits[split].dialogue, own.turns))
+            answers = round(own.count * samples * _scored_turns(entries[split].dialogue, own.turns))
             for judge, entry in judges.items():
-                work[Cell(name, split, judge)] = _judging(own, answers, judged, entry, most - judged)
+                if split in study.splits or Cell(name, split, judge) in further:
+                    work[Cell(name, split, judge)] = _judging(own, answers, judged, entry, most - judged)
     for gold in study.gold if judges else ():
         own = _texts(study, "gold", gold, root, current)
         work |= {Cell(GOLD, gold, name): _judging(own, own.count, GOLD_ANSWER_TOKENS, judges[name]) for name in judges}
     return work
+
+
+def states_captured(study: Study, root: Path, current: Current) -> dict[Capture, int]:
+    """Return how many states per layer the study's directions need: one for each prompt, or for each answer."""
+    found: dict[Capture, int] = {}
+    for (positions, model, split), _ in uses(study):
+        each = study.settings.samples if positions == "answer_mean" else 1
+        found[positions, model, split] = _texts(study, "split", split, root, current).count * each
+    return found
 
 
 def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) -> dict[Cell, CellWork]:

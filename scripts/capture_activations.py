@@ -1,0 +1,101 @@
+"""Capture the activations of one model on one split: what the store lacks is computed, in the engine environment."""
+
+import logging
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.activations.activation_store import ActivationStore
+from refusal_eval.activations.asked import asked_states
+from refusal_eval.activations.capture import capture_missing, card
+from refusal_eval.activations.model_facts import checked_layers, model_facts
+from refusal_eval.activations.tensor_files import write_states
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.process import end_with_parent
+
+LOG = logging.getLogger(__name__)
+
+
+def main(
+    requests_path: str,
+    answers: str | None,
+    engine: Mapping[str, Any],
+    layers: Sequence[int] | None,
+    highest: int | None,
+    names: Mapping[str, str],
+    plan: LoadPlan,
+    gpus: int,
+    output: str,
+    log: Path,
+) -> None:
+    """Write the activations of one cell.
+
+    Args:
+        requests_path: the cell's requests, with the token ids of its prompts.
+        answers: its answers, if their tokens are averaged.
+        engine: identity file of the model's engine.
+        layers: the layers; None for all.
+        highest: the highest layer that any direction of the model names: one that does not exist is told here, before
+            the model is loaded.
+        names: `model`, `split` and `positions`.
+        plan: how the engine is loaded.
+        gpus: the GPUs that this job got.
+        output: the file to write.
+        log: the job's log.
+
+    Raises:
+        UserError: for layers that the model does not have, and if nothing can be captured.
+    """
+    facts = model_facts(engine["folder"])
+    if highest is not None:
+        checked_layers([highest], facts["model_layers"], names["model"])
+    wanted = checked_layers(layers, facts["model_layers"], names["model"])
+    requests = read_requests(requests_path)
+    asked = asked_states(requests, answers, plan.store_dir)
+    if not asked:
+        raise UserError(f"no prompt of split {names['split']} fits the model {names['model']}, or none was answered")
+    every = {request.prompt_id for request in requests.requests()}
+    if left_out := len(every - {item.prompt_id for item in asked}):
+        LOG.warning("%d prompts are too long for the model, or have no answer, and are left out", left_out)
+    store = ActivationStore(plan.store_dir, engine["engine_id"])
+    if store.missing((item.key for item in asked), wanted) and gpus < plan.gpus:
+        raise UserError(
+            f"this job got {gpus} GPUs and needs {plan.gpus}. Run snakemake with `--resources gpu={plan.gpus}` or more."
+        )
+    capture_missing(store, asked, wanted, facts["model_layers"], plan, log.with_suffix(".capture.log"))
+    states, kind = store.states([item.key for item in asked], wanted)
+    write_states(output, states, kind, card(facts, engine, asked, wanted, **names))
+    LOG.info("%d prompts x %d layers x %d", *states.shape)
+
+
+def _stop_on_sigterm(*_: object) -> None:
+    raise SystemExit("stopped by SIGTERM")
+
+
+if snakemake := globals().get("snakemake"):
+    end_with_parent()
+    signal.signal(signal.SIGTERM, _stop_on_sigterm)
+    start_log(snakemake)
+    described = read_json(snakemake.input.engine)
+    main(
+        requests_path=snakemake.input.requests,
+        answers=next(iter(snakemake.input.answers), None),
+        engine=described,
+        layers=snakemake.params.layers,
+        highest=snakemake.params.highest,
+        names={name: snakemake.wildcards[name] for name in ("model", "split", "positions")},
+        plan=LoadPlan.of_study(
+            config=snakemake.config,
+            described=described,
+            weights=[str(path) for path in snakemake.input.weights],
+            root=Path(snakemake.scriptdir).parent,
+        ),
+        gpus=int(snakemake.resources.get("gpu", 0)),
+        output=snakemake.output[0],
+        log=Path(snakemake.log[0]),
+    )

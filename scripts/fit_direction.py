@@ -1,0 +1,115 @@
+"""Fit one direction on stored activations, and write it with its card."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
+from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, fit, made_from
+from refusal_eval.activations.model_facts import checked_layers
+from refusal_eval.activations.sides import SidePrompts, refuse_shared, side_prompts
+from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.estimates.units import read_units
+
+LOG = logging.getLogger(__name__)
+SIDES = ("positive", "negative")
+
+
+def scores_of(path: str) -> dict[str, float]:
+    """Return c(x) of each prompt of a scored cell that has one."""
+    units = read_units(path)
+    return {str(name): float(c) for name, c in zip(units["prompt_id"], units["c"], strict=True) if c == c}
+
+
+def main(
+    entry: Mapping[str, Any],
+    name: str,
+    files: Mapping[str, Mapping[str, str]],
+    store_dir: str,
+    output: str,
+    card_path: str,
+) -> None:
+    """Write a direction and its card.
+
+    Args:
+        entry: the direction's entry.
+        name: its name.
+        files: of each side the paths of `prompts`, `activations` and, with a judge, `scores`.
+        store_dir: the store.
+        output: the direction's file.
+        card_path: its card.
+
+    Raises:
+        UserError: if a side has too few prompts, or both have some in common.
+    """
+    states = {side: read_states(files[side]["activations"]) for side in SIDES}
+    said = states["positive"].metadata
+    layers = checked_layers(entry["layers"], said["model_layers"], entry["model"])
+    weighted = entry["method"] in WEIGHTED
+    sides: dict[str, SidePrompts] = {}
+    for side in SIDES:
+        scores = scores_of(files[side]["scores"]) if "scores" in files[side] else None
+        prompts = list(read_jsonl(files[side]["prompts"]))
+        sides[side] = side_prompts(side, entry[side], prompts, states[side], layers, scores, weighted)
+        if left_out := len(prompts) - len(set(states[side].metadata["prompts"])):
+            LOG.warning("%d prompts of split %s have no activations", left_out, entry[side]["split"])
+    positive, negative = (sides[side] for side in SIDES)
+    refuse_shared(positive, negative)
+    ridge = entry["ridge"]
+    method = Method(entry["method"], ridge["value"], ridge["relative"], entry["seed"])
+    how = {"method": entry["method"], "layers": layers, "hold_out": entry["hold_out"], "seed": entry["seed"]}
+    how |= {"ridge": ridge} if entry["method"] in RIDGE else {}
+    fitted = kept_or_fitted(
+        store_dir,
+        made_from({side: sides[side].facts for side in SIDES}, **how),
+        lambda: fit(positive.group, negative.group, layers, method, entry["hold_out"], entry["seed"]),
+    )
+    write_direction(output, fitted.tensors(), about(name, entry, said, layers, fitted.ranking, sides))
+    best = {layer["layer"]: layer for layer in fitted.card["layers"]}[fitted.ranking[0]]
+    LOG.info("%d positive and %d negative prompts", *(fitted.card["n"][side] for side in SIDES))
+    LOG.info("best layer %d, held-out AUC %.3f", best["layer"], best["held_out_auc"])
+    named = {side: {key: value for key, value in entry[side].items() if value is not None} for side in SIDES}
+    shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
+    write_json(card_path, {"direction": name, **shown, **named, **fitted.card, "ranking": fitted.ranking})
+
+
+def about(
+    name: str,
+    entry: Mapping[str, Any],
+    said: Mapping[str, Any],
+    layers: Sequence[int],
+    ranking: Sequence[int],
+    sides: Mapping[str, SidePrompts],
+) -> dict[str, Any]:
+    """Return what the file of a direction says of it."""
+    return {
+        "version": 1,
+        "direction": name,
+        "method": entry["method"],
+        "layers": list(layers),
+        "width": said["width"],
+        "model_layers": said["model_layers"],
+        "architecture": said["architecture"],
+        "model": entry["model"],
+        "positions": entry["positions"],
+        "dtype": said["dtype"],
+        "ranking": list(ranking),
+        "prompts": sorted({content for side in sides.values() for content in side.contents}),
+    }
+
+
+def explained(error: UserError, name: str) -> UserError:
+    """Return the error with the direction's name."""
+    return UserError(f"direction {name}: {error}")
+
+
+if snakemake := globals().get("snakemake"):
+    start_log(snakemake)
+    params = snakemake.params
+    try:
+        main(params.direction, snakemake.wildcards.direction, params.files, params.store, *map(str, snakemake.output))
+    except UserError as error:
+        raise explained(error, snakemake.wildcards.direction) from error

@@ -1,0 +1,165 @@
+"""Captures the activations that the store lacks: one start of the model, in a process of the engine environment."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.activations.activation_store import ActivationStore
+from refusal_eval.activations.asked import Asked
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_json
+from refusal_eval.core.memory import main_memory
+from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
+from refusal_eval.engines.devices.lease import lease_devices
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.engines.private_folder import make_private_folder
+from refusal_eval.engines.server import server_environment
+from refusal_eval.engines.server_process import ServerProcess
+from refusal_eval.engines.server_records import remove_orphans
+
+LOG = logging.getLogger(__name__)
+PROGRAM = Path(__file__).with_name("capture_program.py")
+MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a padded batch
+MOST_PROMPTS = {"cpu": 8, "cuda": 64}
+POLL_SECONDS = 0.2
+MEMORY_FACTOR = 1.3  # what a load takes on a CPU, in sizes of its weights
+
+
+def capture_missing(
+    store: ActivationStore, asked: Sequence[Asked], layers: Sequence[int], depth: int, plan: LoadPlan, log: Path
+) -> int:
+    """Compute what the store lacks, and take it in; return of how many prompts.
+
+    Args:
+        store: the store, of the plan's engine.
+        asked: what is wanted.
+        layers: the layers.
+        depth: the number of the model's layers.
+        plan: how the engine is loaded; of its devices all are leased.
+        log: file for the program's output.
+
+    Raises:
+        UserError: if the program ends without having captured everything; what it captured is in the store.
+    """
+    lacking = set(store.missing((item.key for item in asked), layers))
+    todo = {item.key: item for item in asked if item.key in lacking}
+    LOG.info("%d prompts, %d layers; the store lacks %d", len(asked), len(layers), len(todo))
+    if not todo:
+        return 0
+    device, engine = plan.device or "cpu", plan.engine
+    assert isinstance(engine, LocalEngine)
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+    job = {
+        "folder": os.path.abspath(plan.load(log).folder),
+        "dtype": engine.dtype,
+        "device": device,
+        "gpus": plan.gpus,
+        "trust_remote_code": engine.trust_remote_code,
+        "layers": list(layers),
+        "model_layers": depth,
+        "out": os.path.abspath(store.folder),
+        "stamp": f"{stamp}-{socket.gethostname()}-{os.getpid()}",
+        "most_tokens": MOST_TOKENS[device],
+        "most_prompts": MOST_PROMPTS[device],
+        "metadata": {"version": 1},
+        "items": [{"key": item.key, "token_ids": list(item.token_ids), "first": item.first} for item in todo.values()],
+    }
+    _run(job, plan, log)
+    store.refresh()
+    if left := store.missing(todo, layers):
+        raise UserError(f"{len(left)} of {len(todo)} prompts were not captured, although {log} shows no error")
+    return len(todo)
+
+
+def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
+    """Run the program on a job, on leased devices; it ends with this process."""
+    for line in remove_orphans():
+        LOG.warning("orphans of a killed run: %s", line)
+    if not Path(plan.python).is_file():
+        raise UserError(f"there is no engine environment at {plan.python}: run `make setup`")
+    _check_memory(str(job["folder"]), str(job["device"]))
+    private = make_private_folder()
+    lease = lease_devices(plan.gpus, os.environ, None, OLDEST_CAPABILITY[LOCKED_CUDA])
+    process: ServerProcess | None = None
+    try:
+        job_file = Path(private, "job.json")
+        write_json(job_file, dict(job))
+        environment = server_environment(plan.determinism, plan.device, 1, plan.python)
+        environment |= {"TMPDIR": private} | lease.environment()
+        process = ServerProcess([plan.python, "-P", str(PROGRAM), str(job_file)], environment, log, lease.files)
+        lease.hand_to(process.pid)
+        LOG.info("capturing %d prompts on %s; the model's output goes to %s", len(job["items"]), job["device"], log)
+        code = _watched(process, log)
+        if code != 0:
+            raise UserError(
+                f"capturing stopped (exit code {code}); what was captured is kept, and the next run goes on. Its last "
+                f"lines, from {log}:\n{process.last_lines()}"
+            )
+    finally:
+        if process is not None:
+            process.stop()
+        lease.release()
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def _watched(process: ServerProcess, log: Path) -> int:
+    """Return the exit code of a program when it has ended; its lines of progress go to our log."""
+    said = ""
+    with open(log, encoding="utf-8", errors="replace") as lines:
+        while True:
+            code = process.exit_code()
+            said += lines.read()
+            *whole, said = said.split("\n")
+            for line in whole:
+                if line.startswith("captured "):
+                    LOG.info("%s", line)
+            if code is not None:
+                return code
+            time.sleep(POLL_SECONDS)
+
+
+def _check_memory(folder: str, device: str) -> None:
+    """Raise `UserError` if the weights do not fit the memory of a machine without GPUs."""
+    if device != "cpu":
+        return
+    weights = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
+    _, available = main_memory()
+    if weights * MEMORY_FACTOR > available:
+        raise UserError(
+            f"too little memory: the model takes {weights * MEMORY_FACTOR / 2**30:.1f} GiB, and this job may take "
+            f"{available / 2**30:.1f} GiB. Close other programs, or take a smaller model."
+        )
+
+
+def card(
+    facts: Mapping[str, Any], engine: Mapping[str, Any], asked: Sequence[Asked], layers: Sequence[int], **names: Any
+) -> dict[str, Any]:
+    """Return what a file of activations says of itself.
+
+    Args:
+        facts: of the model (`model_facts`).
+        engine: identity file of its engine.
+        asked: what the rows are.
+        layers: what the columns are.
+        names: model, split and positions.
+    """
+    return {
+        "version": 1,
+        **names,
+        **facts,
+        "engine_id": engine["engine_id"],
+        "dtype": engine["identity"]["dtype"],
+        "layers": list(layers),
+        "prompts": [item.prompt_id for item in asked],
+        "samples": [item.sample for item in asked],
+        "keys": [item.key for item in asked],
+    }

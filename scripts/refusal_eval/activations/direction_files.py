@@ -1,0 +1,64 @@
+"""Files of directions: three float32 tensors [layers, width] and one JSON value, in safetensors.
+
+The tensors are `direction`, `mean_positive` and `mean_negative`; the metadata's one key `refusal_eval` holds canonical
+JSON. A fitted direction is kept in the store, `<store>/directions/<SHA-256 of what it was made from>.safetensors`: the
+last bits of linear algebra differ between machines, and a steered model with other bits is another model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from refusal_eval.activations.directions import Fitted
+from refusal_eval.core.files import BadFile, canonical_json, written_whole
+
+FOLDER, METADATA = "directions", "refusal_eval"
+TENSORS = ("direction", "mean_positive", "mean_negative")
+
+
+def write_direction(path: str | Path, tensors: Mapping[str, NDArray[np.float32]], said: Mapping[str, Any]) -> None:
+    """Write a direction in one step; the same values give the same bytes.
+
+    Args:
+        path: the file.
+        tensors: the arrays `TENSORS`.
+        said: the JSON value of its metadata.
+    """
+    arrays = {name: np.ascontiguousarray(tensors[name], dtype=np.float32) for name in TENSORS}
+    with written_whole(path, "wb") as handle:
+        handle.write(save(arrays, {METADATA: canonical_json(dict(said))}))
+
+
+def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], dict[str, Any]]:
+    """Return the tensors of a direction, and the JSON value of its metadata.
+
+    Raises:
+        BadFile: if it is damaged.
+    """
+    try:
+        with safe_open(str(path), "numpy") as file:
+            return {name: file.get_tensor(name) for name in TENSORS}, json.loads(file.metadata()[METADATA])
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise BadFile(f"{path} is not a direction: {error}; delete it and run again") from error
+
+
+def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], Fitted]) -> Fitted:
+    """Return the stored direction that was made from the same, or fit and store it.
+
+    Raises:
+        BadFile: if the stored file is damaged.
+    """
+    path = Path(store_dir, FOLDER, f"{made_from}.safetensors")
+    if not path.is_file():
+        fitted = fit()
+        write_direction(path, fitted.tensors(), {"ranking": fitted.ranking, "card": fitted.card})
+    tensors, said = read_direction(path)
+    return Fitted(**tensors, ranking=said["ranking"], card=said["card"])

@@ -1,0 +1,41 @@
+"""What a model folder says of the model: how many layers it has, how wide they are, what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
+
+
+def model_facts(folder: str | Path) -> dict[str, Any]:
+    """Return {"model_layers", "width", "architecture"} of a model folder.
+
+    Raises:
+        UserError: if its config.json does not say them, or if the weights are quantized.
+    """
+    path = Path(folder) / "config.json"
+    config = read_json(path)
+    text = config.get("text_config") or config
+    facts = {"model_layers": text.get("num_hidden_layers"), "width": text.get("hidden_size")}
+    facts["architecture"] = next(iter(config.get("architectures") or ()), None)
+    for name, value in facts.items():
+        if value is None:
+            raise UserError(f"{path} does not say the {name.replace('_', ' ')}, so activations cannot be captured")
+    if config.get("quantization_config"):
+        raise UserError(f"{path}: the weights are quantized, and capturing activations of such was never tried")
+    return facts
+
+
+def checked_layers(layers: Sequence[int] | None, depth: int, model: str) -> list[int]:
+    """Return the layers that are asked for in ascending order; all for None.
+
+    Raises:
+        UserError: for a layer that the model does not have.
+    """
+    beyond = sorted(layer for layer in layers or () if layer >= depth)
+    if beyond:
+        raise UserError(f"model {model} has {depth} layers, 0 to {depth - 1}: there is no layer {beyond[0]}")
+    return list(range(depth)) if layers is None else sorted(layers)

@@ -1,0 +1,118 @@
+"""Which prompts are on which side of a direction, and their activations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refusal_eval.activations.directions import Group, States
+from refusal_eval.activations.tensor_files import StateFile
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
+
+
+@dataclass(frozen=True, eq=False)
+class SidePrompts:
+    """The prompts of one side, in order of their ids, with one row of states each."""
+
+    group: Group
+    prompts: list[str]  # ids
+    contents: list[str]  # SHA-256 of the messages of each
+    facts: list[dict[str, Any]]  # what of each decides the direction: activation keys, cluster, weight
+
+
+def content_sha256(prompt: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (64 hex digits) of a prompt's messages; its id is the first 16 of them."""
+    return sha256_of(prompt["messages"])
+
+
+def side_prompts(
+    name: str,
+    side: Mapping[str, Any],
+    prompts: Sequence[Mapping[str, Any]],
+    file: StateFile,
+    layers: Sequence[int],
+    scores: Mapping[str, float] | None,
+    weighted: bool,
+) -> SidePrompts:
+    """Return the prompts of one side that have activations.
+
+    Args:
+        name: `positive` or `negative`, for messages.
+        side: its entry.
+        prompts: the prompts of its split.
+        file: the activations of its split.
+        layers: the layers that are wanted.
+        scores: c(x) by prompt id, where the side names a judge; prompts without one are on no side.
+        weighted: whether prompts are weighted by |c(x)|.
+
+    Raises:
+        UserError: if a side has fewer than two prompts.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, prompt_id in enumerate(file.metadata["prompts"]):
+        rows.setdefault(prompt_id, []).append(row)
+    chosen = sorted(
+        (prompt for prompt in prompts if prompt["id"] in rows and is_on(side, prompt, scores)),
+        key=lambda prompt: str(prompt["id"]),
+    )
+    if len(chosen) < 2:
+        raise UserError(
+            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}), and a "
+            "direction needs at least two on each side"
+        )
+    columns = [file.metadata["layers"].index(layer) for layer in layers]
+    states = file.floats()[:, columns]
+    weights = np.array([abs(scores[prompt["id"]]) if weighted and scores else 1.0 for prompt in chosen])
+    if not weights.any():
+        raise UserError(f"the {name} side has c(x) = 0 for each of its prompts, so none has a weight")
+    keys = file.metadata["keys"]
+    facts = [
+        {"keys": [keys[row] for row in rows[prompt["id"]]], "cluster": prompt["cluster"], "weight": float(weight)}
+        for prompt, weight in zip(chosen, weights, strict=True)
+    ]
+    means = [_mean(states, rows[prompt["id"]]) for prompt in chosen]
+    group = Group(np.stack(means), [str(prompt["cluster"]) for prompt in chosen], weights)
+    return SidePrompts(group, [prompt["id"] for prompt in chosen], [content_sha256(p) for p in chosen], facts)
+
+
+def is_on(side: Mapping[str, Any], prompt: Mapping[str, Any], scores: Mapping[str, float] | None) -> bool:
+    """Tell whether a prompt of the split is on a side."""
+    if side.get("category") is not None and prompt["category"] != side["category"]:
+        return False
+    if scores is None:
+        return True
+    c = scores.get(prompt["id"])
+    if c is None:
+        return False
+    return bool(c > side["above"] if side.get("above") is not None else c < side["below"])
+
+
+def refuse_shared(positive: SidePrompts, negative: SidePrompts) -> None:
+    """Raise `UserError` if a prompt is on both sides, by its content."""
+    shared = sorted(set(positive.contents) & set(negative.contents))
+    if shared:
+        raise UserError(
+            f"both sides have {len(shared)} prompt{'s' if len(shared) != 1 else ''} in common (the first: "
+            f"{shared[0][:16]}); a prompt can be on one side only"
+        )
+
+
+def _mean(states: States, rows: Sequence[int]) -> States:
+    """Return the mean over the samples of one prompt, [layers, width]; of one sample its states, to the last bit."""
+    if len(rows) == 1:
+        return np.asarray(states[rows[0]])
+    return np.asarray(states[list(rows)].astype(np.float64).mean(axis=0).astype(np.float32))
+
+
+def _in_words(side: Mapping[str, Any]) -> str:
+    words = [f"split {side['split']}"]
+    if side.get("category") is not None:
+        words.append(f"category {side['category']}")
+    for bound, sign in (("above", ">"), ("below", "<")):
+        if side.get(bound) is not None:
+            words.append(f"c(x) {sign} {side[bound]:g} under judge {side['judge']}")
+    return ", ".join(words)

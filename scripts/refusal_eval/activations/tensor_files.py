@@ -1,0 +1,90 @@
+"""Files of activations: one tensor `states` [rows, layers, width] in safetensors, in the number format of the model.
+
+bfloat16, which numpy lacks, is held as its 16 bits (`uint16`) until it is widened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.core.files import BadFile, canonical_json, written_whole
+
+TENSOR, METADATA = "states", "refusal_eval"
+HELD_AS: Mapping[str, type[np.generic]] = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32}
+SAFETENSORS_TYPES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
+LARGEST_HEADER = 100_000_000  # bytes, as in safetensors itself
+Bits = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A file's states, not yet read (a memory map), and its metadata."""
+
+    bits: Bits
+    kind: str  # BF16, F16 or F32
+    metadata: dict[str, Any]
+
+    def floats(self) -> NDArray[np.float32]:
+        """Return the states as float32 [rows, layers, width]."""
+        return widened(self.bits, self.kind)
+
+
+def widened(bits: Bits, kind: str) -> NDArray[np.float32]:
+    """Return held bits as float32; each bfloat16 is the upper half of a float32."""
+    if kind == "BF16":
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+    return bits.astype(np.float32)
+
+
+def read_states(path: str | Path) -> StateFile:
+    """Return a file of states.
+
+    Raises:
+        BadFile: if it is damaged.
+    """
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            if not 0 < length <= min(size, LARGEST_HEADER):
+                raise ValueError("no header")
+            header = json.loads(handle.read(length))
+        tensor, metadata = header[TENSOR], json.loads(header["__metadata__"][METADATA])
+        begin, end = tensor["data_offsets"]
+        shape, kind = tuple(tensor["shape"]), tensor["dtype"]
+        held = np.dtype(HELD_AS[kind])
+        if len(shape) != 3 or end - begin != held.itemsize * np.prod(shape) or 8 + length + end != size:
+            raise ValueError("its size is not what its header says")
+        bits = np.memmap(path, held, "r", 8 + length + begin, shape) if end > begin else np.zeros(shape, held)
+    except FileNotFoundError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise BadFile(f"{path} is not a whole file of activations: {error}") from error
+    return StateFile(bits, kind, metadata)
+
+
+def write_states(path: str | Path, bits: Bits, kind: str, metadata: Mapping[str, Any]) -> None:
+    """Write a file of states in one step.
+
+    Args:
+        path: the file.
+        bits: the states as they are held, [rows, layers, width].
+        kind: their safetensors type, a key of `HELD_AS`.
+        metadata: what the file says of them.
+    """
+    bits = np.ascontiguousarray(bits)
+    tensor = {"dtype": kind, "shape": list(bits.shape), "data_offsets": [0, bits.nbytes]}
+    header = canonical_json({"__metadata__": {METADATA: canonical_json(dict(metadata))}, TENSOR: tensor}).encode()
+    header += b" " * (-len(header) % 8)
+    with written_whole(path, "wb") as handle:
+        handle.write(len(header).to_bytes(8, "little"))
+        handle.write(header)
+        handle.write(bits.tobytes())

@@ -1,0 +1,87 @@
+"""Catalogue entries of directions: whose activations a vector per layer is fitted on, and how."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.shapes import Entry, Number, Slug, Text, Whole
+
+Method = Literal["md", "wmd", "rmd", "wrmd", "random"]
+Positions = Literal["last_prompt_token", "answer_mean"]
+WEIGHTED: tuple[Method, ...] = ("wmd", "wrmd")  # they weight each prompt by |c(x)|
+
+
+class Side(Entry):
+    """One of the two groups of prompts behind a direction: a split, a category of it, or its prompts by c(x)."""
+
+    split: Slug = Field(description="Name of a split of the catalogue. The study need not evaluate it.")
+    category: Text | None = Field(None, description="Only its prompts of this category. Default: all.")
+    judge: Slug | None = Field(
+        None, description="Judge of the study whose refusal score c(x) chooses prompts. Needs `above` or `below`."
+    )
+    above: Number | None = Field(None, ge=-1, lt=1, description="Only prompts with c(x) above this, such as `0.15`.")
+    below: Number | None = Field(None, gt=-1, le=1, description="Only prompts with c(x) below this, such as `-0.15`.")
+
+    @model_validator(mode="after")
+    def _a_judge_and_one_bound(self) -> Side:
+        bounds = [bound for bound in (self.above, self.below) if bound is not None]
+        if self.judge is None and bounds:
+            raise ValueError("`above` and `below` are bounds of c(x), so `judge` must say whose")
+        if self.judge is not None and len(bounds) != 1:
+            raise ValueError("`judge` needs exactly one of `above` and `below`: which prompts are on this side")
+        return self
+
+
+class Ridge(Entry):
+    """What is added to the diagonal of the covariance before it is inverted."""
+
+    value: Number = Field(0.01, gt=0, description="The ridge.")
+    relative: bool = Field(False, description="Multiply it by the mean of the covariance's diagonal.")
+
+
+class Direction(Entry):
+    """A vector per layer, from the negative to the positive prompts of a model's activations (docs/steering.md)."""
+
+    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    model: Slug = Field(description="Model of the study whose activations are used.")
+    positive: Side = Field(description="Prompts that the vector points to, such as those that are refused.")
+    negative: Side = Field(description="Prompts that the vector points away from.")
+    method: Method = Field(
+        "md",
+        description="`md` difference of means, `wmd` weighted by |c(x)|, `rmd` and `wrmd` the same after the inverse "
+        "covariance of the negative side, `random` a seeded direction as long as `md`, for control.",
+    )
+    ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`.")
+    positions: Positions = Field(
+        "last_prompt_token",
+        description="`last_prompt_token`: the token before the answer. `answer_mean`: the mean over the tokens of the "
+        "model's own answers.",
+    )
+    layers: list[Whole] | None = Field(
+        None, min_length=1, description="Decoder layers, the first is 0. Default: all layers of the model."
+    )
+    hold_out: Number = Field(
+        0.25, gt=0, lt=1, description="Share of the prompts that the vector never sees and that rank the layers."
+    )
+    seed: Whole = Field(0, ge=0, description="Decides which prompts are held out, and the vector of `random`.")
+
+    @model_validator(mode="after")
+    def _what_belongs_together(self) -> Direction:
+        layers = self.layers or []
+        if any(layer < 0 for layer in layers) or len(set(layers)) < len(layers):
+            raise ValueError("`layers` are different whole numbers from 0 on")
+        if self.method in WEIGHTED and None in (self.positive.judge, self.negative.judge):
+            raise ValueError(f"`{self.method}` weights prompts by |c(x)|, so each side needs a `judge`")
+        return self
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """Both sides, by the keys that they have in the entry."""
+        return {"positive": self.positive, "negative": self.negative}
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits of its sides, each once."""
+        return list(dict.fromkeys(side.split for side in self.sides.values()))

@@ -1,0 +1,92 @@
+"""Mistakes of the directions of a study: models without activations, and sides that cannot be told apart."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from refusal_eval.config.direction_entry import Direction
+from refusal_eval.config.draft import Draft
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.problems import Mistake
+from refusal_eval.core.hints import nearest
+
+# What of an engine's identity a capture obeys; anything else was never tried and could give other activations.
+CAPTURED = {"weights", "dtype", "trust_remote_code"}
+# Fields of a model that change what it computes; captured is the model without any.
+CHANGES = {"lora": "a LoRA adapter", "intervention": "an intervention"}
+
+
+def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield what is wrong with the directions that a study names."""
+    for name, direction in draft.directions.items():
+        here = ("directions", name)
+        for message in _wrong_with_model(draft, direction):
+            yield (*here, "model"), message
+        if direction.positive is not None and direction.positive == direction.negative:
+            yield (*here, "negative"), "is the same as `positive`: a direction needs two different groups of prompts"
+    for name, key, side in draft.sides():
+        for field, message in _wrong_with_side(draft, side):
+            yield ("directions", name, key, field), message
+
+
+def _wrong_with_model(draft: Draft, direction: Direction) -> Iterator[str]:
+    name, known = direction.model, draft.catalogue.written["models"]
+    if name not in known:
+        if draft.catalogue.complete and name is not None:
+            yield f"there is no model `{name}` in the catalogue" + nearest(name, known)
+        return
+    if _all_known(draft, "models") and name not in draft.names("models"):
+        message = f"`{name}` is not one of the study's `models`{nearest(name, draft.names('models'))}; add it, "
+        yield message + "so that what is changed along the direction stands beside the model as it is"
+    model = draft.catalogue.typed["models"][name]
+    if model is None:
+        return
+    if getattr(model, "recorded", None):
+        yield f"`{name}` has recorded answers; activations are computed, so it must be a model that is asked"
+    for field, what in CHANGES.items():
+        if getattr(model, field, None):
+            yield f"`{name}` has {what} (`{field}`); activations are those of a model without, so name that one"
+    engine = draft.engine_of(model)
+    if engine is not None:
+        yield from _wrong_with_engine(str(model.engine), engine)
+
+
+def _wrong_with_engine(name: str, engine: Engine) -> Iterator[str]:
+    if getattr(engine, "weights", None) is None:
+        yield f"its engine `{name}` of kind `{engine.kind}` has no weights here, and activations are computed from them"
+        return
+    more = sorted(set(_identity(engine)) - CAPTURED)
+    if more:
+        yield f"its engine `{name}` sets {' and '.join(f'`{key}`' for key in more)}, with which capture was never tried"
+    if engine.nodes_used() > 1:
+        yield f"its engine `{name}` takes {engine.nodes_used()} machines, and activations are captured on one"
+
+
+def _all_known(draft: Draft, section: str) -> bool:
+    """Tell whether the catalogue has all that the study lists; what follows from a wrong name is no other mistake."""
+    names = draft.names(section)
+    return bool(names) and set(names) <= set(draft.catalogue.written[section])
+
+
+def _identity(engine: Engine) -> dict[str, Any]:
+    """Return the identity of an entry; nothing for one that has mistakes of its own."""
+    try:
+        return engine.identity({})
+    except (AttributeError, TypeError, ValueError):
+        return {}
+
+
+def _wrong_with_side(draft: Draft, side: Any) -> Iterator[tuple[str, str]]:
+    """Yield the field and what is wrong with it."""
+    known = draft.catalogue.written["splits"]
+    if side.split not in known:
+        if draft.catalogue.complete:
+            yield "split", f"there is no split `{side.split}` in the catalogue" + nearest(side.split, known)
+        return
+    split = draft.catalogue.valid["splits"][side.split]
+    if split is not None and split.dialogue:
+        yield "split", f"`{side.split}` asks several turns, and activations are those of one question"
+    if split is not None and side.category is not None and split.columns.category is None:
+        yield "category", f"split `{side.split}` has no categories: its `columns` name no `category`"
+    judges = draft.names("judges")
+    if side.judge is not None and _all_known(draft, "judges") and side.judge not in judges:
+        yield "judge", f"`{side.judge}` is not one of the study's `judges`" + nearest(str(side.judge), judges)

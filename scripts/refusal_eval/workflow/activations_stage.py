@@ -1,0 +1,84 @@
+"""What the rules in workflow/rules/activations.smk ask of a study: what is captured, what directions are made of."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.config.direction_entry import Direction
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
+from refusal_eval.study.study import Study
+
+
+def uses(study: Study) -> Iterator[tuple[tuple[str, str, str], Direction]]:
+    """Yield (positions, model, split) of what directions read, each with the direction."""
+    for direction in study.directions.values():
+        for split in direction.splits:
+            yield (direction.positions, direction.model, split), direction
+
+
+def layers(study: Study, positions: str, model: str, split: str) -> list[int] | None:
+    """Return the layers that directions need of these activations, in ascending order; None for all."""
+    asked = [direction.layers for use, direction in uses(study) if use == (positions, model, split)]
+    return None if None in asked else sorted({layer for named in asked for layer in named or ()})
+
+
+def highest_layer(study: Study, model: str) -> int | None:
+    """Return the highest layer of a model that a direction names; None where none is named."""
+    named = [direction.layers or [] for direction in study.directions.values() if direction.model == model]
+    return max((layer for layers in named for layer in layers), default=None)
+
+
+def gpus(study: Study, positions: str, model: str, split: str, root: Path, requests: str, answers: str | None) -> int:
+    """Return the GPUs that capturing takes; none when the store already has it all.
+
+    Args:
+        study: the validated study.
+        positions, model, split: what is captured.
+        root: the repository's folder, which holds the engine's environment.
+        requests: the cell's request file.
+        answers: its answers, if their tokens are averaged.
+    """
+    name = study.models[model].engine
+    engine = study.engines[name]
+    count = engine.gpus(engine.device_here(root))
+    described = Path(study.paths.engine(name))
+    needed = [path for path in (described, requests, answers) if path is not None]
+    if count == 0 or not all(Path(path).is_file() for path in needed):
+        return count
+    # Here and not above: numpy is slow to import, and the workflow is parsed again for every job on a cluster.
+    from refusal_eval.activations.activation_store import ActivationStore
+    from refusal_eval.activations.asked import asked_states
+    from refusal_eval.activations.model_facts import checked_layers, model_facts
+    from refusal_eval.ask.requests import read_requests
+
+    try:
+        engine_file = read_json(described)
+        depth = model_facts(engine_file["folder"])["model_layers"]
+        wanted = checked_layers(layers(study, positions, model, split), depth, model)
+        asked = asked_states(read_requests(requests), answers, study.paths.store)
+    except UserError:  # the job tells it
+        return count
+    store = ActivationStore(study.paths.store, engine_file["engine_id"])
+    return count if store.missing((item.key for item in asked), wanted) else 0
+
+
+def direction_entry(study: Study, name: str) -> dict[str, Any]:
+    """Return what of its entry decides a direction; its label does not."""
+    entry = study.config["direction_entries"][name]
+    return {key: value for key, value in entry.items() if key != "label"}
+
+
+def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
+    """Return the files that each side of a direction is read from: prompts, activations and, with a judge, scores."""
+    direction, results = study.directions[name], study.paths.results
+    found: dict[str, dict[str, str]] = {}
+    for side, entry in direction.sides.items():
+        cell = f"{direction.model}/{entry.split}"
+        found[side] = {
+            "prompts": f"{results}/prompts/{entry.split}.jsonl",
+            "activations": f"{results}/activations/{direction.positions}/{cell}.safetensors",
+        }
+        if entry.judge is not None:
+            found[side]["scores"] = f"{results}/scores/{entry.judge}/{cell}.parquet"
+    return found

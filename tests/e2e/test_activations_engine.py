@@ -1,0 +1,162 @@
+"""Activations and directions on a tiny random Llama, with the real capture in the engine environment."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from direction_study import ENGINE_PYTHON, direction_study
+from project import ROOT, Project, copy_of
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from refusal_eval.activations.sides import content_sha256
+from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.files import read_json, read_jsonl
+
+TARGETS = [f"results/small/directions/{name}.safetensors" for name in ("refusal", "chance")]
+OF_TWO = "results/small/activations/last_prompt_token/plain/two.safetensors"
+
+# One prompt at a time, without padding: written apart from what it checks.
+REFERENCE = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM
+from safetensors.torch import save_file
+folder, prompts, out = sys.argv[1:]
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+seen, rows, normed = {}, [], []
+for number, layer in enumerate(model.model.layers):
+    layer.register_forward_hook(lambda m, i, o, n=number: seen.__setitem__(n, o[0] if isinstance(o, tuple) else o))
+for ids in json.load(open(prompts)):
+    with torch.no_grad():
+        hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    rows.append(torch.stack([seen[n][0, -1] for n in range(len(seen))]))
+    normed.append(hidden[-1][0, -1])
+save_file({"states": torch.stack(rows), "normed": torch.stack(normed)}, out)
+"""
+
+
+def token_ids(project: Project, split: str) -> dict[str, list[int]]:
+    file = read_requests(project.results / "requests" / "plain" / f"{split}.jsonl")
+    return {request.prompt_id: request.token_ids for request in file.requests()}
+
+
+def shards(project: Project) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(project.store.rglob("activations/**/*.safetensors"))}
+
+
+@pytest.fixture(scope="module")
+def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a study whose directions are fitted; do not change it."""
+    project = direction_study(tmp_path_factory.mktemp("study") / "project")
+    # Prompts of different lengths, so that batches are padded.
+    rows = [{"prompt": "long " * (3 * number) + f"question {number}?"} for number in range(20)]
+    (project.folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    project.snakemake(*TARGETS)
+    return project
+
+
+@pytest.fixture
+def fitted(fitted_once: Project, tmp_path: Path) -> Project:
+    return copy_of(fitted_once, tmp_path / "project")
+
+
+def test_captured_is_what_an_independent_run_of_the_model_has_after_each_layer(
+    fitted_once: Project, tmp_path: Path
+) -> None:
+    file = read_states(fitted_once.folder / OF_TWO)
+    ids = token_ids(fitted_once, "two")
+    assert file.metadata["prompts"] == list(ids) and file.metadata["layers"] == [0, 1, 2]
+    assert len({len(prompt) for prompt in ids.values()}) > 10
+    (tmp_path / "prompts.json").write_text(json.dumps(list(ids.values())))
+    command = [str(ENGINE_PYTHON), "-c", REFERENCE, str(fitted_once.folder / "model")]
+    subprocess.run([*command, str(tmp_path / "prompts.json"), str(tmp_path / "out")], check=True, capture_output=True)
+    reference = load_file(tmp_path / "out")
+    ours, theirs = file.floats(), reference["states"]
+    difference = np.linalg.norm(ours - theirs, axis=2) / np.linalg.norm(theirs, axis=2)
+    assert difference.max() < 1e-5
+    apart = np.linalg.norm(ours[:, -1] - reference["normed"], axis=1) / np.linalg.norm(ours[:, -1], axis=1)
+    assert apart.min() > 0.01, "the last layer is before the final norm"
+
+
+def test_a_direction_is_the_difference_of_the_means_of_what_was_not_held_out(fitted_once: Project) -> None:
+    with safe_open(str(fitted_once.folder / TARGETS[0]), "numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        said = json.loads(file.metadata()["refusal_eval"])
+    np.testing.assert_allclose(tensors["direction"], tensors["mean_positive"] - tensors["mean_negative"], atol=1e-5)
+    prompts = [row for split in ("two", "extra") for row in read_jsonl(fitted_once.results / f"prompts/{split}.jsonl")]
+    assert said.pop("prompts") == sorted(map(content_sha256, prompts))
+    assert sorted(said.pop("ranking")) == [0, 1, 2]
+    assert said == {
+        "version": 1,
+        "direction": "refusal",
+        "method": "md",
+        "layers": [0, 1, 2],
+        "width": 16,
+        "model_layers": 3,
+        "architecture": "LlamaForCausalLM",
+        "model": "plain",
+        "positions": "last_prompt_token",
+        "dtype": "float32",
+    }
+    card = read_json(fitted_once.results / "directions" / "refusal.json")
+    assert card["n"] == {"positive": 20, "negative": 4} and len(card["layers"]) == 3
+
+
+def test_what_was_deleted_is_read_from_the_store_to_the_byte(fitted: Project) -> None:
+    before = shards(fitted)
+    kept = {name: (fitted.folder / name).read_bytes() for name in (OF_TWO, *TARGETS)}
+    for name in kept:
+        (fitted.folder / name).unlink()
+    fitted.snakemake(*TARGETS)
+    assert shards(fitted) == before
+    assert kept == {name: (fitted.folder / name).read_bytes() for name in kept}
+
+
+def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_once: Project, tmp_path: Path) -> None:
+    project = direction_study(tmp_path / "project")
+    rows = [{"prompt": f"{number}: " + "why " * 100 + "?"} for number in range(400)]
+    (project.folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    project.snakemake("--until", "requests")
+    log = project.results / "logs/activations/last_prompt_token/plain/two.capture.log"
+    command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--configfile", "study.yaml"]
+    run = subprocess.Popen(
+        [*command, "--cores", "2", OF_TWO],
+        cwd=project.folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not shards(project) and run.poll() is None:
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    time.sleep(15)  # the guard ends the program
+    first = shards(project)
+    assert first and not (project.folder / OF_TWO).exists() and log.exists()
+    kept = sum(len(read_states(path).metadata["keys"]) for path in project.store.rglob("activations/**/*.safetensors"))
+    assert 0 < kept < 400
+    again = project.snakemake("--rerun-incomplete", OF_TWO)
+    assert f"400 prompts, 3 layers; the store lacks {400 - kept}" in again.stderr
+    assert {name: content for name, content in shards(project).items() if name in first} == first
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers": [0, 3]}, "model plain has 3 layers, 0 to 2: there is no layer 3"),
+        ({"negative": {"split": "two", "category": None}}, "is the same as `positive`"),
+        ({"hold_out": 0.9}, "prompts to fit on, and needs 2"),
+    ],
+)
+def test_what_cannot_be_a_direction_is_told_in_one_sentence(fitted: Project, change: dict, message: str) -> None:
+    fitted.catalogue("directions", "refusal", **change)
+    run = fitted.snakemake(TARGETS[0], check=False)
+    assert run.returncode != 0 and message in run.stdout + run.stderr
+    assert "Traceback" not in run.stdout

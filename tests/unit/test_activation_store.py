@@ -1,0 +1,115 @@
+"""The store of activations: files of states, keys, and that the first record of a state stays."""
+
+import numpy as np
+import pytest
+
+from refusal_eval.activations.activation_store import ActivationStore
+from refusal_eval.activations.asked import activation_key, answer_means, last_tokens
+from refusal_eval.activations.model_facts import checked_layers, model_facts
+from refusal_eval.activations.tensor_files import read_states, write_states
+from refusal_eval.ask.requests import Request
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile, write_json
+
+IDENTITY = {"weights": {"folder_sha256": "0" * 64}, "dtype": "float32"}
+
+
+def states(value, rows=1, layers=2):
+    return np.full((rows, layers, 4), value, np.float32)
+
+
+def put(store, name, bits, keys, layers):
+    write_states(store / "activations" / "e" / f"{name}.safetensors", bits, "F32", {"keys": keys, "layers": layers})
+
+
+def test_a_file_gives_back_what_was_written_and_safetensors_reads_it(tmp_path):
+    from safetensors.numpy import load_file
+
+    written = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
+    write_states(tmp_path / "a", written, "F32", {"keys": ["x"]})
+    read = read_states(tmp_path / "a")
+    assert (read.floats() == written).all() and read.metadata == {"keys": ["x"]}
+    assert (load_file(tmp_path / "a")["states"] == written).all()
+
+
+def test_bfloat16_is_widened_exactly(tmp_path):
+    values = np.array([1.0, -2.5, 3.140625, 0.0], np.float32).reshape(1, 1, 4)
+    write_states(tmp_path / "a", (values.view(np.uint32) >> 16).astype(np.uint16), "BF16", {})
+    assert (read_states(tmp_path / "a").floats() == values).all()
+
+
+def test_a_damaged_file_is_told(tmp_path):
+    write_states(tmp_path / "a", states(1.0), "F32", {})
+    whole = (tmp_path / "a").read_bytes()
+    for damaged in (whole[:-1], whole[:9], b"", b"\xff" * 40, whole + b"x"):
+        (tmp_path / "a").write_bytes(damaged)
+        with pytest.raises(BadFile, match="is not a whole file of activations"):
+            read_states(tmp_path / "a")
+
+
+def test_a_key_says_what_was_computed():
+    key = activation_key(IDENTITY, [1, 2, 3], None)
+    assert key == activation_key(dict(reversed(IDENTITY.items())), (1, 2, 3), None)
+    others = {
+        activation_key(IDENTITY, [1, 2, 4], None),
+        activation_key(IDENTITY, [1, 2, 3], 1),
+        activation_key(IDENTITY | {"dtype": "bfloat16"}, [1, 2, 3], None),
+    }
+    assert len(others | {key}) == 4
+
+
+def test_the_first_record_of_a_state_wins_and_layers_are_added(tmp_path):
+    put(tmp_path, "20260101", states(1.0, 2), ["a", "b"], [0, 1])
+    put(tmp_path, "20260102", states(2.0, 1, 3), ["a"], [0, 1, 2])
+    store = ActivationStore(tmp_path, "e")
+    assert store.missing(["a", "b", "c", "a"], [0, 1]) == ["c"]
+    assert store.missing(["a", "b"], [0, 2]) == ["b"]
+    found, kind = store.states(["a"], [0, 1, 2])
+    assert kind == "F32" and found[0, :, 0].tolist() == [1.0, 1.0, 2.0]
+
+
+def test_a_damaged_file_counts_as_not_stored(tmp_path, caplog):
+    put(tmp_path, "20260101", states(1.0), ["a"], [0, 1])
+    put(tmp_path, "20260102", states(1.0, 3), ["b"], [0, 1])
+    path = tmp_path / "activations" / "e" / "20260101.safetensors"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert ActivationStore(tmp_path, "e").missing(["a", "b"], [0]) == ["a", "b"]
+    assert caplog.text.count("its prompts are computed again") == 2
+
+
+def test_each_prompt_is_wanted_once_and_one_that_is_too_long_not_at_all():
+    requests = [Request("p", k, 0, f"key{k}", k, [5, 6], shared_ids=[1]) for k in range(3)]
+    requests.append(Request("long", 0, 0, None, 0, [7]))
+    (asked,) = last_tokens(IDENTITY, requests)
+    assert (asked.prompt_id, asked.token_ids, asked.first) == ("p", [1, 5, 6], None)
+
+
+def test_the_mean_of_an_answer_leaves_out_reasoning_and_the_token_that_ended_it():
+    requests = [Request("p", k, 0, f"key{k}", k, [5, 6], shared_ids=[1]) for k in range(2)]
+    answers = [
+        {"prompt_id": "p", "sample": 1, "key": "key1", "reasoning_tokens": 2, "answer_tokens": 1},
+        {"prompt_id": "p", "sample": 0, "key": "key0", "reasoning_tokens": 0, "answer_tokens": 3},
+    ]
+    first, second = answer_means(IDENTITY, requests, answers, {"key0": [7, 8, 9, 2], "key1": [7, 8, 9, 2]})
+    assert (first.sample, first.token_ids, first.first) == (0, [1, 5, 6, 7, 8, 9], 3)
+    assert (second.sample, second.token_ids, second.first) == (1, [1, 5, 6, 7, 8, 9], 5)
+    assert first.key != second.key
+
+
+def test_a_layer_beyond_the_model_is_refused():
+    assert checked_layers(None, 3, "m") == [0, 1, 2] and checked_layers([2, 0], 3, "m") == [0, 2]
+    with pytest.raises(UserError, match="model m has 3 layers, 0 to 2: there is no layer 3"):
+        checked_layers([0, 3], 3, "m")
+
+
+def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path):
+    text = {"num_hidden_layers": 2, "hidden_size": 8}
+    config = {"architectures": ["SeesForConditionalGeneration"], "text_config": text, "vision_config": {}}
+    write_json(tmp_path / "config.json", config)
+    assert model_facts(tmp_path) == {"model_layers": 2, "width": 8, "architecture": config["architectures"][0]}
+    write_json(tmp_path / "config.json", config | {"quantization_config": {"quant_method": "fp8"}})
+    with pytest.raises(UserError, match="the weights are quantized"):
+        model_facts(tmp_path)
+    write_json(tmp_path / "config.json", {"architectures": ["X"], "hidden_size": 8})
+    with pytest.raises(UserError, match="does not say the model layers"):
+        model_facts(tmp_path)

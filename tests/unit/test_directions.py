@@ -1,0 +1,265 @@
+"""Directions: the formulas, what is held out, and which prompts are on which side."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from refusal_eval.activations.direction_files import kept_or_fitted, read_direction, write_direction
+from refusal_eval.activations.directions import Group, Method, auc, fit, held_out_clusters, made_from
+from refusal_eval.activations.sides import content_sha256, is_on, refuse_shared, side_prompts
+from refusal_eval.activations.tensor_files import StateFile
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile
+
+LAYERS = [3, 7, 9]
+WIDTH = 5
+
+
+def group(count, shift=0.0, seed=0, name="p", clusters=None, weights=None):
+    """Return random prompts whose middle layer alone is shifted."""
+    states = np.random.default_rng(seed).standard_normal((count, len(LAYERS), WIDTH)).astype(np.float32)
+    states[:, 1] += shift
+    weights = np.ones(count) if weights is None else weights
+    return Group(states, clusters or [f"{name}{number}" for number in range(count)], weights)
+
+
+def fitted_parts(positive, negative, hold_out=0.25, seed=0):
+    """Return the states and weights that a fit may use: what is not held out."""
+    held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
+    parts = []
+    for side in (positive, negative):
+        keep = [number for number, cluster in enumerate(side.clusters) if cluster not in held]
+        parts.append((side.states[keep].astype(float), side.weights[keep]))
+    return parts
+
+
+def by_hand(method, positive, negative, layer, ridge=0.01, relative=False):
+    """Return a layer's vector, written down again from the formulas, with an explicit inverse."""
+    (p, wp), (n, wn) = ((states[:, layer], weights) for states, weights in (positive, negative))
+    if method in ("md", "rmd", "random"):
+        wp, wn = np.ones(len(p)), np.ones(len(n))
+    mean_p = sum(w * h for w, h in zip(wp, p, strict=True)) / sum(wp)
+    mean_n = sum(w * h for w, h in zip(wn, n, strict=True)) / sum(wn)
+    delta = mean_p - mean_n
+    if method in ("md", "wmd"):
+        return delta
+    sigma = sum(w * np.outer(h - mean_n, h - mean_n) for w, h in zip(wn, n, strict=True)) / sum(wn)
+    add = ridge * (np.trace(sigma) / len(sigma) if relative else 1)
+    v = np.linalg.inv(sigma + add * np.eye(len(sigma))) @ delta
+    return v / np.linalg.norm(v) * np.linalg.norm(delta)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("name", ["md", "wmd", "rmd", "wrmd"])
+def test_each_method_is_its_formula(name, relative):
+    positive = group(9, 2.0, seed=1, weights=np.linspace(0.2, 1, 9))
+    negative = group(8, 0.0, seed=2, name="n", weights=np.linspace(1, 0.3, 8))
+    fitted = fit(positive, negative, LAYERS, Method(name, 0.5, relative), 0.25, 0)
+    parts = fitted_parts(positive, negative)
+    for layer in range(len(LAYERS)):
+        np.testing.assert_allclose(fitted.direction[layer], by_hand(name, *parts, layer, 0.5, relative), rtol=1e-5)
+    assert fitted.direction.dtype == fitted.mean_positive.dtype == fitted.mean_negative.dtype == np.float32
+
+
+def test_ridge_with_more_dimensions_than_prompts_is_still_solved():
+    positive, negative = group(6, 2.0, seed=1), group(4, seed=2, name="n")
+    fitted = fit(positive, negative, LAYERS, Method("rmd", 0.01), 0.25, 0)
+    np.testing.assert_allclose(
+        fitted.direction[1], by_hand("rmd", *fitted_parts(positive, negative), 1, 0.01), rtol=1e-5
+    )
+
+
+def test_weighted_methods_with_equal_weights_are_the_plain_ones():
+    positive, negative = group(8, 1.0, weights=np.full(8, 0.4)), group(8, seed=2, name="n", weights=np.full(8, 0.4))
+    for plain, weighted in (("md", "wmd"), ("rmd", "wrmd")):
+        one, other = (fit(positive, negative, LAYERS, Method(name), 0.25, 0).direction for name in (plain, weighted))
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_neutral_offset_changes_no_direction():
+    """The paper subtracts the mean of neutral prompts first; it cancels."""
+    offset = np.float32(3.5)
+    for name in ("md", "wmd", "rmd", "wrmd"):
+        vectors = []
+        for shift in (0, offset):
+            weights = np.linspace(0.2, 1, 8)
+            sides = [group(8, 1.0, 1, "p", None, weights), group(8, 0.0, 2, "n", None, weights)]
+            moved = [Group(side.states - shift, side.clusters, side.weights) for side in sides]
+            vectors.append(fit(*moved, LAYERS, Method(name), 0.25, 0).direction)
+        np.testing.assert_allclose(*vectors, rtol=1e-3, atol=1e-5)
+
+
+def test_a_random_direction_is_seeded_and_as_long_as_the_difference_of_means():
+    positive, negative = group(8, 1.0), group(8, seed=2, name="n")
+    md = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).direction
+    one, same, other = (
+        fit(positive, negative, LAYERS, Method("random", seed=seed), 0.25, 0).direction for seed in (1, 1, 2)
+    )
+    np.testing.assert_allclose(np.linalg.norm(one, axis=1), np.linalg.norm(md, axis=1), rtol=1e-6)
+    assert (one == same).all() and (one != other).all()
+    alone = fit(
+        Group(positive.states[:, 1:2], positive.clusters, positive.weights),
+        Group(negative.states[:, 1:2], negative.clusters, negative.weights),
+        [7],
+        Method("random", seed=1),
+        0.25,
+        0,
+    )
+    assert (alone.direction[0] == one[1]).all(), "which other layers are asked for plays no part"
+
+
+def test_held_out_prompts_never_enter_the_vector():
+    positive, negative = group(12, 1.0), group(12, seed=2, name="n")
+    held = held_out_clusters(positive.clusters, negative.clusters, 0.25, 0)
+    assert len(held) == 6
+    before = fit(positive, negative, LAYERS, Method("rmd"), 0.25, 0)
+    for side in (positive, negative):
+        for row, cluster in enumerate(side.clusters):
+            if cluster in held:
+                side.states[row] += 100
+    after = fit(positive, negative, LAYERS, Method("rmd"), 0.25, 0)
+    for name, tensor in before.tensors().items():
+        assert (tensor == after.tensors()[name]).all()
+
+
+def test_prompts_of_one_cluster_stay_together_on_both_sides():
+    pairs = [f"pair{number}" for number in range(8)]
+    held = held_out_clusters(pairs, pairs, 0.25, 0)
+    assert len(held) == 2
+    positive, negative = group(8, 1.0, clusters=pairs), group(8, seed=2, clusters=pairs)
+    card = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).card
+    assert card["n_held_out"] == {"positive": 2, "negative": 2}
+    assert card["n_fitted"] == {"positive": 6, "negative": 6}
+
+
+def test_layers_are_ranked_by_prompts_that_the_vector_never_saw():
+    fitted = fit(group(40, 3.0), group(40, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    assert fitted.ranking[0] == 7 and sorted(fitted.ranking) == LAYERS
+    by_layer = {layer["layer"]: layer for layer in fitted.card["layers"]}
+    assert by_layer[7]["held_out_auc"] == 1.0
+    assert by_layer[7]["split_half_cosine"] > 0.9 > by_layer[3]["split_half_cosine"]
+
+
+def test_permuted_labels_separate_nothing():
+    everything = group(200, seed=5)
+    values = []
+    for seed in range(40):
+        order = np.random.default_rng(seed).permutation(200)
+        one, other = (
+            Group(everything.states[part], [f"{i}" for i in part], np.ones(100)) for part in (order[:100], order[100:])
+        )
+        values += [layer["held_out_auc"] for layer in fit(one, other, LAYERS, Method("md"), 0.25, seed).card["layers"]]
+    assert np.mean(values) == pytest.approx(0.5, abs=0.02)
+
+
+def test_auc_counts_pairs_and_half_of_ties():
+    assert auc(np.array([1.0, 2.0, 2.0]), np.array([0.0, 2.0])) == (1 * 1 + 1 + 1 + 0.5 + 0.5) / 6
+    assert auc(np.ones(3), np.ones(4)) == 0.5
+
+
+def test_a_side_with_too_few_prompts_is_refused():
+    with pytest.raises(UserError, match="the positive side has 1 prompts to fit on, and needs 2"):
+        fit(group(2), group(8, name="n"), LAYERS, Method("md"), 0.25, 0)
+    with pytest.raises(UserError, match="the prompts of the negative side are one cluster, and two are needed"):
+        fit(group(8), group(8, clusters=["same"] * 8), LAYERS, Method("md"), 0.25, 0)
+
+
+def test_states_that_give_no_direction_are_refused():
+    same = np.ones((6, 3, WIDTH), np.float32)
+    with pytest.raises(UserError, match="at layer 3 both sides have the same mean"):
+        sides = [Group(same, list(names), np.ones(6)) for names in ("abcdef", "ghijkl")]
+        fit(*sides, LAYERS, Method("md"), 0.25, 0)
+    broken = group(6)
+    broken.states[2, 1, 0] = np.nan
+    with pytest.raises(UserError, match="layer 7 has activations that are no finite numbers"):
+        fit(broken, group(6, name="n"), LAYERS, Method("md"), 0.25, 0)
+
+
+# ---------------------------------------------------------------- sides
+
+
+def prompt(name, category=None):
+    return {
+        "id": name,
+        "messages": [{"role": "user", "content": name}],
+        "category": category,
+        "cluster": f"of {name}",
+    }
+
+
+PROMPTS = [prompt("d", "x"), prompt("b", "y"), prompt("a", "x"), prompt("c", "y")]
+STATES = np.arange(4 * 3 * WIDTH, dtype=np.float32).reshape(4, 3, WIDTH)
+FILE = StateFile(STATES, "F32", {"prompts": ["a", "b", "c", "d"], "layers": LAYERS, "keys": list("ABCD")})
+
+
+def test_a_side_is_a_split_a_category_or_its_prompts_by_score():
+    whole = side_prompts("positive", {"split": "s"}, PROMPTS, FILE, [7], None, False)
+    assert whole.prompts == ["a", "b", "c", "d"] and (whole.group.states[:, 0] == STATES[:, 1]).all()
+    part = side_prompts("positive", {"split": "s", "category": "x"}, PROMPTS, FILE, LAYERS, None, False)
+    assert part.prompts == ["a", "d"] and part.group.clusters == ["of a", "of d"]
+    scores = {"a": 0.9, "b": 0.2, "c": 0.1}  # none for d: no answer of it was judged
+    side = {"split": "s", "judge": "j", "above": 0.15}
+    scored = side_prompts("positive", side, PROMPTS, FILE, LAYERS, scores, True)
+    assert scored.prompts == ["a", "b"] and scored.group.weights.tolist() == [0.9, 0.2]
+    assert not is_on({"split": "s", "judge": "j", "below": 0.1}, PROMPTS[3], scores), "below is strictly below"
+
+
+def test_answers_of_one_prompt_are_averaged():
+    file = StateFile(STATES, "F32", {"prompts": ["a", "a", "b", "d"], "layers": LAYERS, "keys": list("ABCD")})
+    side = side_prompts("positive", {"split": "s"}, PROMPTS, file, LAYERS, None, False)
+    assert side.prompts == ["a", "b", "d"]
+    np.testing.assert_allclose(side.group.states[0], (STATES[0] + STATES[1]) / 2)
+    assert side.facts[0] == {"keys": ["A", "B"], "cluster": "of a", "weight": 1.0}
+
+
+def test_a_side_with_fewer_than_two_prompts_says_which_it_was():
+    side = {"split": "s", "judge": "j", "above": 0.5}
+    with pytest.raises(UserError) as told:
+        side_prompts("negative", side, PROMPTS, FILE, LAYERS, {"a": 0.9}, False)
+    assert str(told.value) == (
+        "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j), and a direction needs at least two on "
+        "each side"
+    )
+
+
+def test_sides_that_share_prompts_are_refused_by_content():
+    whole = side_prompts("positive", {"split": "s"}, PROMPTS, FILE, LAYERS, None, False)
+    part = side_prompts("negative", {"split": "s", "category": "x"}, PROMPTS, FILE, LAYERS, None, False)
+    with pytest.raises(UserError, match="both sides have 2 prompts in common"):
+        refuse_shared(whole, part)
+    assert whole.contents == [content_sha256(prompt(name)) for name in "abcd"]
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_direction_is_fitted_once_whatever_a_later_fit_would_give(tmp_path):
+    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    other = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, Method("md"), 0.25, 0)
+    kept = [kept_or_fitted(tmp_path, "a" * 64, lambda fitted=fitted: fitted) for fitted in (first, other)]
+    assert (kept[0].direction == first.direction).all() and (kept[1].direction == first.direction).all()
+    assert kept[1].ranking == first.ranking and kept[1].card == first.card
+
+
+def test_what_a_direction_is_made_from_names_it():
+    sides = {"positive": [{"keys": ["A"], "cluster": "a", "weight": 1.0}], "negative": []}
+    name = made_from(sides, method="md", layers=[1], hold_out=0.25, seed=0)
+    assert name == made_from(sides, layers=[1], method="md", seed=0, hold_out=0.25)
+    assert name != made_from(sides, method="md", layers=[1], hold_out=0.25, seed=1)
+
+
+def test_a_file_of_a_direction_holds_three_tensors_and_one_json_value(tmp_path):
+    fitted = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    for name in ("one", "two"):
+        write_direction(tmp_path / name, fitted.tensors(), {"version": 1, "layers": LAYERS})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with safe_open(str(tmp_path / "one"), "numpy") as file:
+        assert set(file.keys()) == {"direction", "mean_positive", "mean_negative"}
+        assert {name: json.loads(value) for name, value in file.metadata().items()} == {
+            "refusal_eval": {"version": 1, "layers": LAYERS}
+        }
+    (tmp_path / "one").write_bytes(b"no safetensors")
+    with pytest.raises(BadFile, match="is not a direction"):
+        read_direction(tmp_path / "one")

@@ -1,0 +1,115 @@
+"""Directions in the real DAG: what they add to a study, and that a study without them plans what it always did."""
+
+from pathlib import Path
+
+import pytest
+from direction_study import SIDES, direction_study
+from project import Project, change_yaml, copy_of
+
+SCORED = {"model": "plain", "positive": {"split": "two", "judge": "words", "above": 0.1}}
+SCORED |= {"negative": {"split": "two", "judge": "words", "below": -0.1}}
+
+
+@pytest.fixture(scope="module")
+def finished_without(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a finished study without directions; do not change it."""
+    project = direction_study(tmp_path_factory.mktemp("study") / "project", with_weights=False, directions=[])
+    project.snakemake("--until", "requests")
+    project.answer_everything("requests")
+    project.snakemake()
+    return project
+
+
+@pytest.fixture
+def finished(finished_without: Project, tmp_path: Path) -> Project:
+    return copy_of(finished_without, tmp_path / "project")
+
+
+def test_a_study_without_directions_has_no_job_about_them(finished_without: Project) -> None:
+    assert finished_without.planned() == {}
+    planned = finished_without.planned("--forceall")
+    assert not {"activations", "direction"} & set(planned) and planned["prompts"] == planned["requests"] == 1
+
+
+def test_a_direction_adds_its_own_jobs_and_changes_no_cell(finished: Project) -> None:
+    finished.study(directions=["refusal", "chance"])
+    planned = finished.planned()
+    assert planned.pop("activations") == 2 and planned.pop("direction") == 2
+    assert planned.pop("prompts") == planned.pop("requests") == 2, "of the two splits that directions alone use"
+    assert planned == {"direction_cosines": 1}
+
+
+def test_splits_by_a_score_are_answered_judged_and_scored_but_not_shown(finished: Project) -> None:
+    change_yaml(finished.folder / "catalogue.yaml", lambda data: data | {"directions": {"scored": SCORED}})
+    finished.study(directions=["scored"])
+    planned = finished.planned()
+    names = ("prompts", "requests", "generate", "answers", "cpu_verdicts", "score", "activations", "direction")
+    assert {name: planned.pop(name) for name in names} == dict.fromkeys(names, 1)
+    assert planned == {}
+
+
+def test_the_layers_of_several_directions_are_captured_together(tmp_path: Path) -> None:
+    project = direction_study(tmp_path / "project", with_weights=False, directions=["refusal", "first"])
+    change_yaml(
+        project.folder / "catalogue.yaml",
+        lambda data: data | {"directions": {"refusal": {**SIDES, "layers": [2]}, "first": {**SIDES, "layers": [0]}}},
+    )
+    planned = project.planned(
+        "results/small/directions/first.safetensors", "results/small/directions/refusal.safetensors"
+    )
+    assert planned["activations"] == 2 and planned["direction"] == 2
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "message"),
+    [
+        (
+            {"model": "plane"},
+            "directions.refusal.model",
+            "there is no model `plane` in the catalogue; did you mean `plain`?",
+        ),
+        ({"model": "terse"}, "directions.refusal.model", "`terse` is not one of the study's `models`"),
+        (
+            {"positive": {"split": "tow"}},
+            "directions.refusal.positive.split",
+            "there is no split `tow` in the catalogue",
+        ),
+        ({"method": "mdd"}, "directions.refusal.method", "'mdd' is not allowed; did you mean `md`?"),
+        ({"negative": {"split": "two"}}, "directions.refusal.negative", "is the same as `positive`"),
+        ({"layers": [1, 1]}, "directions.refusal", "`layers` are different whole numbers from 0 on"),
+        ({"method": "wmd"}, "directions.refusal", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
+        (
+            {"positive": {"split": "two", "judge": "word", "above": 0}},
+            "directions.refusal.positive.judge",
+            "`word` is not one of the study's `judges`",
+        ),
+        (
+            {"positive": {"split": "two", "category": "x"}},
+            "directions.refusal.positive.category",
+            "split `two` has no categories",
+        ),
+        ({"positive": {"split": "two", "above": 0.5}}, "directions.refusal.positive", "`judge` must say whose"),
+    ],
+)
+def test_mistakes_are_told_with_their_place_before_anything_runs(
+    finished: Project, entry: dict, place: str, message: str
+) -> None:
+    finished.study(directions=["refusal"])
+    change_yaml(finished.folder / "catalogue.yaml", lambda data: data | {"directions": {"refusal": {**SIDES, **entry}}})
+    run = finished.snakemake("-n", check=False)
+    told = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("  - catalogue.yaml:")]
+    assert run.returncode != 0 and len(told) == 1, told
+    assert f": {place}: " in told[0] and message in told[0]
+
+
+def test_models_that_cannot_be_captured_are_refused(finished: Project) -> None:
+    finished.study(directions=["refusal"])
+    finished.catalogue("engines", "tiny", quantization="fp8")
+    run = finished.snakemake("-n", check=False)
+    assert "its engine `tiny` sets `quantization`, with which capture was never tried" in run.stdout + run.stderr
+
+
+def test_an_unknown_direction_suggests_the_nearest(finished: Project) -> None:
+    finished.study(directions=["refusla"])
+    run = finished.snakemake("-n", check=False)
+    assert "there is no direction `refusla` in the catalogue; did you mean `refusal`?" in run.stdout + run.stderr

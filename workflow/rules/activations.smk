@@ -1,0 +1,98 @@
+"""Activations and directions: from requests to a vector per layer.
+
+Reads requests/{model}/{split}.jsonl (the token ids); writes activations/{positions}/{model}/{split}.safetensors (the
+residual stream after decoder layers, computed once and kept in the store) and directions/{direction}.safetensors with
+its card, directions/{direction}.json; directions/cosines.csv compares them.
+"""
+
+from refusal_eval.workflow import activations_stage
+
+DIRECTIONS = sorted(study.directions)
+
+
+rule activations:
+    """Capture what the store lacks of one cell's activations, in the engine environment."""
+    input:
+        requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
+        answers=read_answers,
+        engine=model_engine,
+        weights=lambda wildcards: weights_stage.weights_files(study, study.models[wildcards.model].engine),
+    output:
+        f"{RESULTS}/activations/{{positions}}/{{model}}/{{split}}.safetensors",
+    log:
+        f"{LOGS}/activations/{{positions}}/{{model}}/{{split}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/activations/{{positions}}/{{model}}/{{split}}.tsv"
+    wildcard_constraints:
+        model=ASKED_MODELS,
+        positions="last_prompt_token|answer_mean",
+    conda:
+        "../../envs/workflow.yaml"
+    container:
+        ENGINE_IMAGE
+    threads: capture_threads
+    resources:
+        gpu=capture_gpus,
+        gpu_model=lambda wildcards, input: cluster.gpu_model(workflow, capture_gpus(wildcards, input)),
+        slurm_partition=lambda wildcards, input: cluster.partition(workflow, capture_gpus(wildcards, input)),
+    params:
+        layers=lambda wildcards: activations_stage.layers(study, wildcards.positions, wildcards.model, wildcards.split),
+        highest=lambda wildcards: activations_stage.highest_layer(study, wildcards.model),
+    message:
+        "Capturing activations of {wildcards.model} on {wildcards.split}"
+    script:
+        "../../scripts/capture_activations.py"
+
+
+rule direction:
+    """Fit one direction on the activations of its two sides, or take it from the store."""
+    input:
+        lambda wildcards: [
+            file
+            for files in activations_stage.side_files(study, wildcards.direction).values()
+            for file in files.values()
+        ],
+    output:
+        f"{RESULTS}/directions/{{direction}}.safetensors",
+        f"{RESULTS}/directions/{{direction}}.json",
+    log:
+        f"{LOGS}/direction/{{direction}}.log",
+    wildcard_constraints:
+        direction=any_of(DIRECTIONS),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=8000,
+        runtime=120,
+    params:
+        direction=lambda wildcards: activations_stage.direction_entry(study, wildcards.direction),
+        files=lambda wildcards: activations_stage.side_files(study, wildcards.direction),
+        store=paths.store,
+        code=code_version(ROOT / "scripts" / "fit_direction.py"),
+    message:
+        "Fitting the direction {wildcards.direction}"
+    script:
+        "../../scripts/fit_direction.py"
+
+
+rule direction_cosines:
+    """Compare the directions of the study with each other, layer by layer."""
+    input:
+        collect(f"{RESULTS}/directions/{{direction}}.safetensors", direction=DIRECTIONS),
+    output:
+        f"{RESULTS}/directions/cosines.csv",
+    log:
+        f"{LOGS}/direction_cosines.log",
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        code=code_version(ROOT / "scripts" / "compare_directions.py"),
+    message:
+        "Comparing directions"
+    script:
+        "../../scripts/compare_directions.py"
