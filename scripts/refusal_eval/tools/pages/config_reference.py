@@ -18,6 +18,7 @@ from refusal_eval.config import (
     engine_entry,
     entries,
     figure_entry,
+    intervention_entry,
     judge_entry,
     shapes,
     source_entries,
@@ -64,6 +65,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Reasoning": entries.Reasoning,
         "Adapter from the hub": source_entries.HubAdapter,
         "Adapter in a folder": source_entries.FolderAdapter,
+        "Intervention": intervention_entry.Intervention,
+        "Best layers": intervention_entry.BestLayers,
     },
     "Data sets": {
         "Data set": datasets.Dataset,
@@ -253,12 +256,15 @@ def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
 
 def _plural(leaf: Any) -> str:
     """Return the words for what a list or mapping holds."""
-    inside = [item for item in leaves(typing.get_args(leaf)[-1]) if item[0] is not int]
+    every = list(leaves(typing.get_args(leaf)[-1]))
+    inside = [item for item in every if item[0] is not int] or every  # a number may be a whole one
     if any(item is Any or typing.get_args(item) == (str, Any) for item, _ in inside):
         return ""
     words = [_leaf_words(item, marks) for item, marks in inside]
     plurals = {"name": "names", "list of names": "lists of names", "path of a file": "paths of files"}
-    return one_of([(plurals | {"number": "numbers"}).get(word, word) for word in words])
+    return one_of(
+        [(plurals | {"number": "numbers", "whole number": "whole numbers"}).get(word, word) for word in words]
+    )
 
 
 def _default_words(field: FieldInfo) -> str:

@@ -1,0 +1,1 @@
+"""Activations of models, directions fitted on them, and interventions along these."""
