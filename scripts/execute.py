@@ -20,6 +20,7 @@ from refusal_eval.core.files import read_json, sha256_of, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit, within
+from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.engines.running_jobs import only_job
@@ -210,6 +211,10 @@ if snakemake := globals().get("snakemake"):
             root=Path(snakemake.scriptdir).parent,
             shard=shard_of(snakemake.wildcards.load),
             adapters=[Adapter(**read_json(path)) for path in snakemake.input.get("adapters", [])],
+            interventions=[
+                CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))
+                for path in snakemake.input.get("interventions", [])
+            ],
             reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else {},
             limit=time_limit(snakemake.config["time_limit"], runtime, job_end(os.environ), started),
         ),

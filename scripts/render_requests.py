@@ -37,6 +37,7 @@ def main(
     request: Mapping[str, Any],
     output: str,
     adapter: Mapping[str, Any] | None = None,
+    intervention: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
@@ -46,6 +47,7 @@ def main(
         request: what of model and study enters a request (see `workflow.generation.request_params`).
         output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
+        intervention: card of the model's compiled intervention; None without one.
     """
     renderer = renderer_of(engine["tokenizer_folder"], request)
     stop_ids = renderer.stop_token_ids()
@@ -72,6 +74,8 @@ def main(
     changes = {name: request[name] for name in CHANGES if name in request}
     if adapter is not None:
         changes["lora"] = adapter["identity"]
+    if intervention is not None:
+        changes["intervention"] = {key: intervention[key] for key in ("sha256", "version")}
     settings = RequestSettings(
         engine_id=engine["engine_id"],
         identity=engine["identity"],
@@ -93,5 +97,6 @@ def main(
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     adapter = next(map(read_json, snakemake.input.adapter), None)
+    intervention = next(map(read_json, snakemake.input.intervention), None)
     engine = read_json(snakemake.input.engine)
-    main(snakemake.input.prompts, engine, snakemake.params.request, snakemake.output[0], adapter)
+    main(snakemake.input.prompts, engine, snakemake.params.request, snakemake.output[0], adapter, intervention)

@@ -29,6 +29,7 @@ PACKAGES = (
 def main(
     engine_paths: list[str],
     adapter_paths: list[str],
+    intervention_paths: list[str],
     data_paths: list[str],
     table_paths: list[str],
     config: Mapping[str, Any],
@@ -51,6 +52,8 @@ def main(
         "serving": serving,
         "files": files,
     }
+    if interventions := list(map(read_json, intervention_paths)):
+        manifest["interventions"] = {card["model"]: card for card in interventions}
     if lock := config.get("lock"):
         manifest["lock_sha256"] = sha256_of_file(lock)
     write_json(output, manifest)
@@ -60,4 +63,13 @@ def main(
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, results = snakemake.input, snakemake.params.manifest["results"]
-    main(files.engines, files.adapters, files.data, files.tables, snakemake.config, results, snakemake.output[0])
+    main(
+        files.engines,
+        files.adapters,
+        files.interventions,
+        files.data,
+        files.tables,
+        snakemake.config,
+        results,
+        snakemake.output[0],
+    )

@@ -30,6 +30,10 @@ models:
   tuned:
     {engine: hub-engine, sampling: {max_tokens: 64}, lora: {kind: hub, repo: owner/adapter, revision: COMMIT}}
   tuned-here: {engine: hub-engine, sampling: {max_tokens: 64}, lora: {kind: folder, path: ../../adapter}}
+  steered:
+    engine: hub-engine
+    sampling: {max_tokens: 64}
+    intervention: {direction: refusal, mode: add, layers: {best: 4}, scale: -0.5}
 datasets:
   family:
     defaults: {columns: {prompt: question}, expectation: comply}

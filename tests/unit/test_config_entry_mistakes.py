@@ -78,7 +78,7 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         ((*PLAIN, "lora"), {"kind": "folder", "path": "../../nowhere"}, "there is no folder nowhere"),
         ((*PLAIN, "base"), "x", "models.plain.base: reserved for a later version; leave it out"),
         ((*PLAIN, "transform"), "x", "models.plain.transform: reserved for a later version; leave it out"),
-        ((*PLAIN, "intervention"), "x", "models.plain.intervention: reserved for a later version; leave it out"),
+        ((*PLAIN, "intervention"), "x", "models.plain.intervention: must be a mapping of keys to values, not 'x'"),
         (
             (*PLAIN, "sampling", "max_tokens"),
             2048,

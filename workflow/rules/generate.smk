@@ -19,6 +19,9 @@ rule requests:
         engine=model_engine,
         template=lambda wildcards: generation.template_file(config["model_entries"][wildcards.model]),
         adapter=lambda wildcards: [paths.adapter(wildcards.model)] if study.models[wildcards.model].lora else [],
+        intervention=lambda wildcards: (
+            [paths.intervention(wildcards.model)] if study.models[wildcards.model].intervention else []
+        ),
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
     log:
@@ -50,6 +53,7 @@ rule generate:
         engine=load_engine,
         weights=load_weights,
         adapters=lambda wildcards: generation.checked_adapters(study, wildcards.batch),
+        interventions=lambda wildcards: generation.interventions(study, wildcards.batch),
     output:
         f"{RESULTS}/receipts/generate/{{batch}}/{{load}}.json",
     log:

@@ -60,6 +60,7 @@ rule manifest:
             f"{RESULTS}/adapters/{{model}}.json",
             model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
         ),
+        interventions=[paths.intervention(model) for model in sorted(study.steered_models)],
         data=[
             *collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
             *collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=GOLD_SETS),

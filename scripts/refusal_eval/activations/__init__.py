@@ -1,1 +1,1 @@
-"""Activations: the residual stream of a model on prompts, and directions fitted on it."""
+"""Activations of models, directions fitted on them, and interventions along these."""

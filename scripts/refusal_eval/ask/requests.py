@@ -18,7 +18,7 @@ from refusal_eval.core.states import TOO_LONG
 
 # Keys of a model's entry that change what its engine computes. Each is in the key of the model's requests, where it is
 # set. A new one is named here, described in `Model`, and read by the kinds of engine that can do it.
-CHANGES = ("lora",)
+CHANGES = ("lora", "intervention")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RequestSettings:
     identity: Mapping[str, Any] = field(default_factory=dict)  # the engine's identity
     sampling: Mapping[str, Any] = field(default_factory=dict)  # every sampling parameter, as it is sent
     determinism: str = DEFAULT_DETERMINISM  # strict, seeded or free
-    # what of the model is changed, by the key of its entry (`CHANGES`); of `lora` the adapter's identity
+    # what of the model is changed, by the key of its entry (`CHANGES`): the identity of its adapter or intervention
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -55,6 +55,11 @@ class RequestSettings:
     def adapter(self) -> str | None:
         """The name under which the engine serves the LoRA adapter; None for a model without one."""
         return adapter_name(self.changes["lora"]) if "lora" in self.changes else None
+
+    @property
+    def intervention(self) -> str | None:
+        """The SHA-256 of the intervention under which the engine must run; None for a model without one."""
+        return str(self.changes["intervention"]["sha256"]) if "intervention" in self.changes else None
 
     def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.

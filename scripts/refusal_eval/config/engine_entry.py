@@ -6,7 +6,7 @@ devices, and how it is entered. `ENGINES` (kinds.py) names the kinds that ship.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -30,6 +30,7 @@ class Capabilities:
         label_probabilities: the log-probabilities of named tokens can be asked for.
         structured_outputs: a reply can be held to a form.
         adapters: it serves LoRA adapters.
+        interventions: it changes the residual stream of its answers.
         seeds: a request's seed is obeyed.
         strict: `determinism: strict` can be had.
     """
@@ -42,6 +43,7 @@ class Capabilities:
     label_probabilities: bool = False
     structured_outputs: bool = False
     adapters: bool = False
+    interventions: bool = False
     seeds: bool = False
     strict: bool = False
 
@@ -144,6 +146,10 @@ class Engine(Entry):
     def strict_by_kernels(self) -> bool:
         """Tell whether a strict study needs kernels of it that not every model has."""
         return False
+
+    def untried_with_interventions(self) -> Iterator[str]:
+        """Yield what of this entry was never tried together with an intervention, each as a sentence for the user."""
+        yield from ()
 
     def most_at_once(self, device: str | None) -> int:
         """Return how many requests are given to it at one time where the study does not say."""

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from refusal_eval.config.datasets import refuse_clusters_without_ids
 from refusal_eval.config.entry_marks import Marks
+from refusal_eval.config.intervention_entry import Intervention
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     AnswersFolder,
@@ -106,7 +107,11 @@ class Model(Entry):
     )
     base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
     transform: str | None = Field(None, description="Reserved: a change of the weights.")
-    intervention: str | None = Field(None, description="Reserved: a change while it runs, e.g. steering.")
+    intervention: Intervention | None = Field(
+        None,
+        description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
+        "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
+    )
     lora: AnyAdapter | None = Field(
         None,
         description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
@@ -125,9 +130,10 @@ class Model(Entry):
     @property
     def engine_needs(self) -> tuple[str, ...]:
         """What its engine must be able to do, see `Capabilities`."""
-        return ("writes_text", "adapters") if self.lora else ("writes_text",)
+        needed = {"adapters": self.lora, "interventions": self.intervention}
+        return ("writes_text", *(name for name, asked in needed.items() if asked is not None))
 
-    @field_validator("base", "transform", "intervention")
+    @field_validator("base", "transform")
     @classmethod
     def _refuse_what_is_not_built(cls, value: str | None) -> str | None:
         if value is not None:

@@ -19,6 +19,8 @@ from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.hints import nearest, nearest_name
 
 TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
+# Where a list or a mapping may stand: what one says of the other.
+OTHER_MEMBER = (("list_type", dict), ("model_type", list))
 WORDS = {
     str: "text",
     int: "a whole number",
@@ -176,6 +178,12 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
             continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is told
         if item["type"] == "literal_error" and isinstance(item["input"], list) and _takes_list(spot.types):
             continue  # the same of a word or a list
+        if (
+            (item["type"], type(item["input"])) in OTHER_MEMBER
+            and _takes_list(spot.types)
+            and any(map(is_entry, spot.types))
+        ):
+            continue  # a list or a mapping may stand here: of what does only what is wrong inside it is told
         mistake = _explain(item, spot, also if len(spot.path) == 1 else ())
         found.setdefault(mistake.path, mistake)
     # A misspelt key is one mistake, not also a missing one.
@@ -273,11 +281,13 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
         origins = {typing.get_origin(leaf) for leaf in here}
         if len(here) > 1 and list in origins and dict not in origins and not entries and not isinstance(part, int):
             continue  # a member of a union of plain values and a list of them
+        if entries and list in origins and not isinstance(part, int) and str(part).startswith(("list[", "function-")):
+            continue  # the member of a union that is a list
         inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
         if part == "[key]" or not (entries or inner) or str(part).startswith("literal["):
             continue
         path.append(part)
-        owner = entries[0] if entries else None
+        owner = entries[0] if entries and not isinstance(part, int) else None  # beside a list
         if owner is not None:
             inner = [fields_of(owner)[str(part)]] if part in fields_of(owner) else []
         here = [leaf for hint in inner for leaf, _ in leaves(hint)]

@@ -17,6 +17,7 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.explain import check
 from refusal_eval.config.figure_entry import AnyFigure, name_mistakes
+from refusal_eval.config.intervention_entry import intervention_mistakes
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import Mistake, one_of
@@ -93,6 +94,20 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
         if draft.study.determinism == "strict" and not engine.capabilities.strict:
             message = f"`strict` cannot be had from engine `{entry.engine}` of kind `{engine.kind}`"
             yield ("determinism",), message
+
+
+def _interventions(draft: Draft) -> Iterator[Mistake]:
+    """Ask of each steered model what it needs of its direction and of its engine."""
+    known = draft.catalogue.written.get("directions")  # None until the catalogue has such a section
+    for name, model in draft.models.items():
+        if model.intervention is None:
+            continue
+        here = ("models", name, "intervention")
+        for path, message in intervention_mistakes(model.intervention, draft.engine_of(model), known):
+            yield (*here, *path), message
+        if model.lora is not None:
+            message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
+            yield here, f"{message}, or leave one of them out"
 
 
 def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
@@ -173,8 +188,9 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
             f"these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
         )
         yield ("reasoning", "format"), message
-    if model.lora is not None:
-        yield ("lora",), "recorded answers are read and not drawn; leave it out"
+    for key in ("lora", "intervention"):
+        if getattr(model, key) is not None:
+            yield (key,), "recorded answers are read and not drawn; leave it out"
 
 
 def _wrong_with_answers(folder: str, draft: Draft, judged: bool) -> Iterator[str]:
@@ -249,6 +265,7 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _engine_names,
     _labels,
     _engine_kinds,
+    _interventions,
     _sampling,
     _dialogues,
     _judges,

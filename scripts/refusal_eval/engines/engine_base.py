@@ -10,6 +10,7 @@ from typing import Any, Self
 from refusal_eval.ask.keys import Prompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
+from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.weights.adapter import Adapter
 
 SERVED_NAME = "model"
@@ -28,6 +29,9 @@ class EngineLoad:
     # the most that the start may take; None leaves it to the entry's `start_timeout`
     start_seconds: float | None = None
     adapters: Sequence[Adapter] = ()  # the LoRA adapters that it serves
+    intervention: CompiledIntervention | None = (
+        None  # what changes the residual stream of all its answers; None for nothing
+    )
 
 
 @dataclass(frozen=True)

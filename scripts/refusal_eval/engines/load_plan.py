@@ -9,8 +9,10 @@ from typing import Any
 
 from refusal_eval.ask.pending import Pending
 from refusal_eval.config.engine_entry import Engine, engine_of_entry
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -32,6 +34,7 @@ class LoadPlan:
     shard: int = 0  # which part of the batch, of `shards`
     shards: int = 1
     adapters: Sequence[Adapter] = ()  # the checked LoRA adapters of the batch's models
+    interventions: Sequence[CompiledIntervention] = ()  # those of the batch's models
     # `reasoning` of the models that have one, by their names; empty for judges
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     limit: TimeLimit | None = None  # when to stop
@@ -90,4 +93,22 @@ class LoadPlan:
             gpus=self.gpus,
             start_seconds=self.limit.seconds_left() if self.limit else None,
             adapters=[known[name].unchanged() for name in sorted(known) if name in asked],
+            intervention=self._intervention(pending),
         )
+
+    def _intervention(self, pending: Sequence[Pending]) -> CompiledIntervention | None:
+        """Return the one intervention that all requests ask for; None where they ask for none.
+
+        Raises:
+            UserError: if they ask for another than is there, or for several: each has a load of its own.
+        """
+        known = {one.sha256: one for one in self.interventions}
+        asked = {item.settings.intervention for item in pending} or set(known) or {None}
+        if len(asked) > 1:
+            raise UserError(f"one load is asked for {len(asked)} interventions; this is a mistake in the workflow")
+        (sha256,) = asked
+        if sha256 is None:
+            return None
+        if sha256 not in known:
+            raise UserError(f"the requests ask for intervention {sha256[:16]}, which is not there any more; run again")
+        return known[sha256].unchanged()

@@ -29,6 +29,7 @@ from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABIL
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad, RunningEngine
 from refusal_eval.engines.engine_client import EngineClient, Health
+from refusal_eval.engines.intervention_file import proven
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.private_folder import make_private_folder
@@ -136,6 +137,7 @@ class Server(RunningEngine):
         self._client: EngineClient | None = None
         self._asked: subprocess.Popen[str] | None = None
         self._versions: dict[str, str] = {}
+        self._intervention: dict[str, Any] = {}
         self._record: ServerRecord | None = None
         self._private = ""
         self._watch = ServerWatch(float(engine.stall_timeout))
@@ -171,6 +173,8 @@ class Server(RunningEngine):
             self._asked = ask_versions(load.python)
             await self._wait_until_healthy()
             self._engine.server_is_ready(load, self._server.pid)
+            if load.intervention is not None:
+                self._intervention = await proven(load.intervention, self._client.ask, self._private)
             self._versions = read_versions(self._asked)
         except BaseException:
             await self._stop()
@@ -297,7 +301,9 @@ class Server(RunningEngine):
     def serving_record(self) -> dict[str, Any]:
         """Return versions, device and flags behind the responses of this engine load."""
         shown = [replace(adapter, folder="FOLDER") for adapter in self._load.adapters]
-        command = self._engine.command(replace(self._load, adapters=shown), "FOLDER", "SOCKET")
+        steered = self._load.intervention and replace(self._load.intervention, file="FILE")
+        load = replace(self._load, adapters=shown, intervention=steered)
+        command = self._engine.command(load, "FOLDER", "SOCKET")
         return {
             **self._versions,
             "device": self._load.device,
@@ -306,6 +312,7 @@ class Server(RunningEngine):
             "cores": os.cpu_count(),
             "arguments": command[3:],
             "determinism": self._load.determinism,
+            **({"intervention": self._intervention} if self._intervention else {}),
         }
 
 

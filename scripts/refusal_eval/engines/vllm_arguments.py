@@ -32,6 +32,7 @@ ARGS_OF_THE_WORKFLOW = (
     *("generation-config", "override-generation-config", "logprobs-mode", "seed"),
     *("host", "port", "uds", "api-key"),
     *("enable-lora", "lora-modules", "max-lora-rank", "default-mm-loras"),
+    *("worker-cls", "additional-config"),
     *("node-rank", "master-addr", "master-port", "headless"),
     *("data-parallel-address", "data-parallel-rpc-port"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -14,7 +14,14 @@ from refusal_eval.config.engine_entry import Capabilities
 from refusal_eval.config.shapes import Whole
 from refusal_eval.engines.engine_base import SERVED_NAME, EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine, as_arguments
-from refusal_eval.engines.vllm_arguments import ArgumentValue, FreeArgument, identity_args, no_argument, one_spelling
+from refusal_eval.engines.vllm_arguments import (
+    ArgumentValue,
+    FreeArgument,
+    identity_args,
+    no_argument,
+    one_spelling,
+    only_serving,
+)
 from refusal_eval.study.engine_environment import shares_few_cores
 from refusal_eval.weights.adapter import Adapter
 
@@ -39,6 +46,8 @@ PARALLEL_SIZES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Adapters in one step of the engine; each takes memory of its largest rank in every layer. Further ones wait in RAM.
 MOST_ADAPTERS_AT_ONCE = 8
+# With an intervention: caches that outlive a load know nothing of it, and what drafts tokens has layers of its own.
+UNTRIED_ARGS = ("speculative-config", "kv-transfer-config", "kv-offloading-backend", "quantization-config")
 
 
 class VllmEngine(LocalEngine):
@@ -51,6 +60,7 @@ class VllmEngine(LocalEngine):
         label_probabilities=True,
         structured_outputs=True,
         adapters=True,
+        interventions=True,
         seeds=True,
         strict=True,
     )
@@ -118,6 +128,17 @@ class VllmEngine(LocalEngine):
         """Return the machines that share one load."""
         return self.nodes
 
+    def untried_with_interventions(self) -> Iterator[str]:
+        """Yield quantized weights, layers on several GPUs, and arguments that change how layers are computed."""
+        untried = "interventions were never tried"
+        if self.quantization is not None:
+            yield f"its engine quantizes (`quantization: {self.quantization}`), and {untried} on quantized weights"
+        if (self.pipeline_parallel or 1) > 1:
+            yield f"its engine has `pipeline_parallel: {self.pipeline_parallel}`, and {untried} on layers in parts"
+        for name, value in (one_spelling(*arg) for arg in (self.args or {}).items()):
+            if name.split(".")[0] in UNTRIED_ARGS or (name == "load-format" and not only_serving(name, value)):
+                yield f"its engine has `{name}` in `args`, and {untried} with that"
+
     def strict_by_kernels(self) -> bool:
         """Tell whether a strict study needs batch-invariant kernels: on a GPU."""
         return self.device != "cpu"
@@ -173,6 +194,8 @@ class VllmEngine(LocalEngine):
         if shares_few_cores(load.device) and all(getattr(self, size) == 1 for size in PARALLEL_SIZES):
             options["distributed-executor-backend"] = IN_THE_CORE
         options |= adapter_options(load.adapters)
+        if load.intervention is not None:
+            options |= load.intervention.worker_options()
         if load.device == "cpu":
             # It starts in half the time, and answers as fast. On a GPU, compiled code and CUDA graphs are its point.
             options["enforce-eager"] = True

@@ -6,9 +6,12 @@ which looks for a package of the name vllm, so that its main function is called 
 """
 
 import runpy
+import sys
 from pathlib import Path
 
 runpy.run_path(str(Path(__file__).with_name("first_calls.py")))
+# Where `--worker-cls` finds a worker of ours: last, and nothing else is in that folder.
+sys.path.append(str(Path(__file__).with_name("vllm_worker")))
 
 if __name__ == "__main__":
     try:

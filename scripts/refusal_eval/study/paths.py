@@ -45,6 +45,18 @@ class Paths:
         """Return the same after the adapter was compared with the engine's weights."""
         return f"{self.results}/adapters/checked/{model}.json"
 
+    def direction(self, name: str) -> str:
+        """Return the file of a direction."""
+        return f"{self.results}/directions/{name}.safetensors"
+
+    def intervention(self, model: str) -> str:
+        """Return the card of a model's compiled intervention."""
+        return f"{self.results}/interventions/{model}.json"
+
+    def compiled_intervention(self, model: str) -> str:
+        """Return the compiled intervention itself."""
+        return f"{self.results}/interventions/{model}.safetensors"
+
     def receipts(self, stage: str, batch: str) -> list[str]:
         """Return the receipts of all engine loads of a batch, a load for each shard.
 

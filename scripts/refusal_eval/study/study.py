@@ -134,7 +134,10 @@ class Study:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
-            parts = {"engine": (), "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
+            # A load has one intervention at most: a steered model is a batch of its own.
+            steered = cell.judge is None and self.models[cell.model].intervention is not None
+            whole = (cell.model,) if steered else ()
+            parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             batches.setdefault("/".join(filter(None, (mode, engine, *parts))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
@@ -161,6 +164,11 @@ class Study:
     def asked_models(self) -> list[str]:
         """The models that an engine is asked for."""
         return [name for name, model in self.models.items() if not model.recorded]
+
+    @property
+    def steered_models(self) -> list[str]:
+        """The models with an intervention."""
+        return [name for name, model in self.models.items() if model.intervention is not None]
 
     @property
     def recorded_models(self) -> list[str]:

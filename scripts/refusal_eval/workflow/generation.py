@@ -25,10 +25,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     }
     if study.config["protocol"] == "compat":
         params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
-    params |= {name: entry[name] for name in CHANGES if entry.get(name)}
-    if entry.get("lora"):
-        # What the adapter is comes from its file; that one was taken away is seen nowhere else.
-        params["lora"] = True
+    # What an adapter or an intervention is comes from its file; that one was taken away is seen nowhere else.
+    params |= {name: True for name in CHANGES if entry.get(name)}
     if study.config["split_entries"][split].get("dialogue"):
         # Only the answer to a turn, without its reasoning, stands in the history of the next one.
         params["dialogue"] = {"reasoning": entry["reasoning"]}
@@ -58,6 +56,12 @@ def checked_adapters(study: Study, batch: str) -> list[str]:
     """Return the checked LoRA adapters of a batch's models."""
     models = sorted({cell.model for cell in study.generation_batches[batch]})
     return [study.paths.checked_adapter(model) for model in models if study.models[model].lora]
+
+
+def interventions(study: Study, batch: str) -> list[str]:
+    """Return the cards of the interventions of a batch's models: of one model, as steered ones have own batches."""
+    models = sorted({cell.model for cell in study.generation_batches[batch]})
+    return [study.paths.intervention(model) for model in models if study.models[model].intervention]
 
 
 def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

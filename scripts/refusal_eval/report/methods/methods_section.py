@@ -262,9 +262,27 @@ def how_asked(entry: Mapping[str, Any]) -> list[str]:
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
     if lora := entry.get("lora"):
         parts.append(f"a LoRA adapter ({adapter_text(lora)})")
+    if intervention := entry.get("intervention"):
+        parts.append(intervention_text(intervention))
     if entry.get("reasoning"):
         parts.append("its reasoning separated from its answer and not judged")
     return parts
+
+
+def intervention_text(asked: Mapping[str, Any]) -> str:
+    """Return what an intervention does, in words."""
+    layers = asked["layers"]
+    where = (
+        f"the {counted(layers['best'], 'layer')} that the direction ranks first"
+        if isinstance(layers, Mapping)
+        else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"
+    )
+    scale = "" if asked["scale"] is None else f", scale {asked['scale']:g}"
+    gate = "" if asked["gate"] is None else f", gate {asked['gate']:g}"
+    offset = "" if asked["offset"] == "none" else f", offset at the {asked['offset']} of both means"
+    towards = f" towards the mean of the {asked['towards']} side" if asked["mode"] == "pull" else ""
+    kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
+    return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where})"
 
 
 # ---------------------------------------------------------------- words, and what is written

@@ -19,6 +19,7 @@ from refusal_eval.config import (
     engine_entry,
     entries,
     figure_entry,
+    intervention_entry,
     judge_entry,
     shapes,
     source_entries,
@@ -65,6 +66,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Reasoning": entries.Reasoning,
         "Adapter from the hub": source_entries.HubAdapter,
         "Adapter in a folder": source_entries.FolderAdapter,
+        "Intervention": intervention_entry.Intervention,
+        "Best layers": intervention_entry.BestLayers,
     },
     "Data sets": {
         "Data set": datasets.Dataset,

@@ -1,0 +1,205 @@
+"""Interventions: a direction, and what a model does with it, compiled into the one file that a worker of vLLM reads.
+
+With v the direction's raw vector at a layer (positive minus negative mean, in units of the residual stream),
+u = v / |v|, s the scale and h the residual stream after the layer at one token:
+
+    add      h + s v
+    ablate   h - s <h - o, u> u, with o = 0 or the midpoint of both means
+    gated    h + s v where cos(h, v) > gate, else h
+    pull     h + s (mu - h), with mu the mean of the negative or the positive side
+
+`add` and `ablate` are those of Arditi et al. (arXiv 2406.11717, equations 3 and 4, with o = 0 and s = 1); the offset is
+that of affine editing (Marshall et al., arXiv 2411.09003), here at the midpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, written_whole
+from refusal_eval.engines.intervention_file import METADATA, VERSION, content_sha256
+
+TENSORS = ("direction", "mean_negative", "mean_positive")
+
+
+@dataclass(frozen=True)
+class FittedDirection:
+    """A direction as its file has it: a raw vector for each captured layer, and both means."""
+
+    file: str  # where it lies, for messages
+    card: Mapping[str, Any]  # what the file's metadata says
+    vectors: np.ndarray  # [layers, width], float32, in units of the residual stream
+    mean_positive: np.ndarray  # the same
+    mean_negative: np.ndarray  # the same
+
+    @property
+    def layers(self) -> list[int]:
+        """The captured decoder layers, 0-based, ascending."""
+        return list(self.card["layers"])
+
+
+def read_direction(path: str | Path) -> FittedDirection:
+    """Return a direction.
+
+    Raises:
+        UserError: for a file that is none, or whose tensors do not fit together.
+    """
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            card = json.loads((file.metadata() or {})[METADATA])
+            found = {name: file.get_tensor(name).astype(np.float32) for name in TENSORS}
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is not a direction ({error}); delete it and run again") from error
+    shape = (len(card["layers"]), card["width"])
+    for name, tensor in found.items():
+        if tensor.shape != shape:
+            raise UserError(f"{path}: `{name}` is {tensor.shape}, and its card says {shape}; delete it and run again")
+        if not np.isfinite(tensor).all():
+            raise UserError(f"{path}: `{name}` holds values that are no numbers; its activations overflowed")
+    return FittedDirection(str(path), card, found["direction"], found["mean_positive"], found["mean_negative"])
+
+
+def chosen_layers(direction: FittedDirection, asked: Sequence[int] | Mapping[str, int]) -> list[int]:
+    """Return the decoder layers to change, ascending: those that are named, or the best of the direction's ranking.
+
+    Raises:
+        UserError: for layers that the direction does not have.
+    """
+    if isinstance(asked, Mapping):
+        ranking, best = direction.card["ranking"], asked["best"]
+        if best > len(ranking):
+            raise UserError(f"`best: {best}` asks for more layers than {direction.file} ranks ({len(ranking)})")
+        return sorted(ranking[:best])
+    missing = sorted(set(asked) - set(direction.layers))
+    if missing:
+        has = f"layers {_ranges(direction.layers)}"
+        raise UserError(f"{direction.file} has no vector for layer {missing[0]}; it has those of {has}, counted from 0")
+    return sorted(asked)
+
+
+def refuse_other_model(direction: FittedDirection, config: Mapping[str, Any], where: str) -> None:
+    """Raise `UserError` for a model that a direction does not belong to, or whose engine was never tried.
+
+    Args:
+        direction: the direction.
+        config: the model's config.json; what it does not say is not compared here, but by the worker.
+        where: whose it is, for the message.
+    """
+    text, card, wrong = of_text(config), direction.card, f"{direction.file} does not fit {where}"
+    architecture = next(iter(config.get("architectures") or ()), None)
+    for what, has, needs in (
+        ("the architecture", architecture, card["architecture"]),
+        ("the number of decoder layers", text.get(LAYERS_KEY), card["model_layers"]),
+        ("the width", text.get("hidden_size"), card["width"]),
+    ):
+        if has is not None and has != needs:
+            raise UserError(f"{wrong}: {what} is {has}, and it was fitted on a model with {needs}")
+    if config.get("quantization_config"):
+        raise UserError(f"{where} has quantized weights, and interventions were never tried on these; take others")
+
+
+def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what a compiled file says of itself and its tensors, `<layer>.<part>`, float32, with the scale folded in.
+
+    Args:
+        direction: the direction.
+        asked: the `intervention` of a model's entry.
+
+    Raises:
+        UserError: for layers that the direction does not have, and for vectors without a direction.
+    """
+    layers, mode, card = chosen_layers(direction, asked["layers"]), asked["mode"], direction.card
+    tensors: dict[str, np.ndarray] = {}
+    for layer in layers:
+        at = direction.layers.index(layer)
+        sides = direction.mean_negative[at].astype(np.float64), direction.mean_positive[at].astype(np.float64)
+        parts = MODES[mode](direction.vectors[at].astype(np.float64), *sides, asked)
+        if parts is None:
+            raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
+        tensors |= {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
+    told = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
+    gate = float(asked["gate"]) if mode == "gated" else None
+    return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **told}, tensors
+
+
+def write_intervention(
+    path: str | Path, model: str, direction: FittedDirection, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write a model's compiled intervention; return its card.
+
+    Raises:
+        UserError: see `compiled`.
+    """
+    spec, tensors = compiled(direction, asked)
+    with written_whole(path, "wb") as handle:
+        handle.write(save(tensors, metadata={METADATA: canonical_json(spec)}))
+    return {
+        "model": model,
+        "sha256": content_sha256(spec, tensors),
+        **{key: spec[key] for key in ("version", "mode", "layers", "gate")},
+        "asked": dict(asked),
+        "direction": {key: direction.card[key] for key in ("direction", "method", "model", "positions", "dtype")},
+    }
+
+
+# ---------------------------------------------------------------- modes
+
+Parts = Mapping[str, Any] | None
+Vector = np.ndarray  # [width], float64
+
+
+def _add(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
+    return {"add": asked["scale"] * v}
+
+
+def _ablate(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
+    u = _unit(v)
+    if u is None:
+        return None
+    offset = 0.0 if asked["offset"] == "none" else math.fsum((negative + positive) / 2 * u)
+    scale = 1.0 if asked["scale"] is None else asked["scale"]
+    return {"unit": u, "offset": [offset], "remove": scale * u}
+
+
+def _gated(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
+    u = _unit(v)
+    return None if u is None else {"unit": u, "add": asked["scale"] * v}
+
+
+def _pull(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
+    return {"target": positive if asked["towards"] == "positive" else negative, "share": [asked["scale"]]}
+
+
+MODES = {"add": _add, "ablate": _ablate, "gated": _gated, "pull": _pull}
+
+
+def _length(v: Vector) -> float:
+    """Return the norm of a vector: of an exactly rounded sum, so that every machine compiles the same bytes."""
+    return math.sqrt(math.fsum(v.astype(np.float64) ** 2))
+
+
+def _unit(v: Vector) -> Vector | None:
+    length = _length(v)
+    return None if length == 0 else v / length
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as people write them: 0-3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,117 @@
+"""A compiled intervention: the file that a worker of vLLM reads, what identifies it, and the proof that it works."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, read_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+VERSION = 1  # of the file and of what the modes mean, as in vllm_worker/steered_worker.py
+HASHED = ("gate", "layers", "mode", "version")
+METADATA = "refusal_eval"  # the one key of the file's metadata
+RECORD = "intervention.json"  # what the worker writes into the server's private folder
+WORKER_FOLDER = Path(__file__).with_name("vllm_worker")
+WORKER = "steered_worker.SteeredWorker"
+
+
+@dataclass(frozen=True)
+class CompiledIntervention:
+    """A model's compiled intervention, as its card has it."""
+
+    model: str  # the model's name
+    sha256: str  # of its content, see `content_sha256`
+    version: int
+    mode: str  # add, ablate, gated or pull
+    layers: tuple[int, ...]  # 0-based decoder layers, ascending
+    file: str  # the compiled file
+
+    @classmethod
+    def of_card(cls, card: Mapping[str, Any], file: str) -> CompiledIntervention:
+        """Return the intervention that a card describes, compiled into `file`."""
+        return cls(card["model"], card["sha256"], card["version"], card["mode"], tuple(card["layers"]), file)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of it is in the key of every request of its model; it never changes form."""
+        return {"sha256": self.sha256, "version": self.version}
+
+    def unchanged(self) -> CompiledIntervention:
+        """Return it with its whole path, for the engine.
+
+        Raises:
+            UserError: for a file whose content is not the card's: it has another key.
+        """
+        spec, tensors = read_compiled(self.file)
+        if content_sha256(spec, tensors) != self.sha256:
+            raise UserError(f"{self.file} has changed since its requests were planned; delete it and run again")
+        return replace(self, file=os.path.abspath(self.file))
+
+    def worker_options(self) -> dict[str, Any]:
+        """Return the options that give a server of vLLM the worker and the intervention."""
+        asked = {"intervention": {"file": self.file, "sha256": self.sha256}}
+        return {"worker-cls": WORKER, "additional-config": canonical_json(asked)}
+
+
+def content_sha256(spec: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 (64 hex digits) that identifies an intervention.
+
+    It is taken over canonical JSON of mode, layers, gate and version, and the bytes of the tensors in the order of
+    their names: not over the file, whose header may be written in other ways.
+    """
+    digest = hashlib.sha256(canonical_json({key: spec[key] for key in HASHED}).encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].astype("<f4").tobytes())
+    return digest.hexdigest()
+
+
+def read_compiled(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what a compiled file says of itself, and its tensors by name.
+
+    Raises:
+        UserError: if it is none.
+    """
+    import json
+
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            spec = json.loads((file.metadata() or {})[METADATA])
+            return spec, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is not a compiled intervention ({error}); delete it and run again") from error
+
+
+async def proven(
+    intervention: CompiledIntervention, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], folder: str
+) -> dict[str, Any]:
+    """Ask a started server for one token, and return what its worker then says: {"sha256", "mode", "layers", "fired"}.
+
+    Args:
+        intervention: what it was started with.
+        ask: posts JSON to an endpoint of the server.
+        folder: the server's private folder.
+
+    Raises:
+        UserError: if the hooks of all layers did not fire. Unsteered answers would otherwise count as steered.
+    """
+    await ask("/v1/completions", {"prompt": [0], "max_tokens": 1, "temperature": 0.0})
+    path = Path(folder, RECORD)
+    told: dict[str, Any] = read_json(path) if path.is_file() else {}
+    wanted = list(intervention.layers)
+    if (told.get("sha256"), told.get("layers"), told.get("fired")) != (intervention.sha256, wanted, wanted):
+        what = f"it says {told}" if told else "it says nothing"
+        raise UserError(
+            f"the engine does not show that the intervention of `{intervention.model}` is at work on layers {wanted}: "
+            f"{what}. Its answers would not be steered, and none was asked for"
+        )
+    return told

@@ -1,0 +1,44 @@
+"""Small random directions, written as the rule `direction` writes them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+SMOLLM2 = {"model_layers": 30, "width": 576, "architecture": "LlamaForCausalLM"}
+
+
+def random_direction(
+    path: Path, layers: Sequence[int] = tuple(range(30)), seed: int = 0, size: float = 1.0, **card: Any
+) -> dict[str, np.ndarray]:
+    """Write a direction with random means; return its tensors.
+
+    Args:
+        path: the file.
+        layers: the captured layers.
+        seed: of its numbers.
+        size: of the numbers of both means.
+        card: what its metadata says, in place of what is true of SmolLM2-135M.
+    """
+    told = {
+        "version": 1,
+        "direction": path.stem,
+        "method": "md",
+        "layers": list(layers),
+        **SMOLLM2,
+        "model": "smollm2-plain",
+        "positions": "last_prompt_token",
+        "dtype": "float32",
+        "ranking": sorted(layers, key=lambda layer: (layer * 7) % 31),
+        "prompts": [],
+        **card,
+    }
+    random = np.random.default_rng(seed)
+    means = random.normal(0, size, (2, len(layers), told["width"])).astype(np.float32)
+    tensors = {"mean_positive": means[0], "mean_negative": means[1], "direction": means[0] - means[1]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, str(path), metadata={"refusal_eval": json.dumps(told, sort_keys=True, separators=(",", ":"))})
+    return tensors

@@ -1,0 +1,75 @@
+"""What transformers makes of a model with an intervention, token by token; for the engine environment.
+
+Independent of the project: it reads the direction's file and the model's entry, and none of our code. Standard input is
+JSON: {"folder", "direction", "cases": [{"asked": {mode ...} or null, "prompts": [ids], "answers": [ids]}]}. Printed is,
+for each case, the greedy token at every place of every answer, given the answer's own tokens before it.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+
+
+def changes(asked: dict[str, Any] | None, file: Any, card: dict[str, Any]) -> dict[int, Callable[[Any], Any]]:
+    """Return what happens to the stream after each layer, written down from the formulas in docs/interventions.md."""
+    found: dict[int, Callable[[Any], Any]] = {}
+    for layer in asked["layers"] if asked else ():
+        at = card["layers"].index(layer)
+        v, plus, minus = (
+            file.get_tensor(name)[at].double() for name in ("direction", "mean_positive", "mean_negative")
+        )
+        u, s, mode = v / v.norm(), float(asked["scale"]), asked["mode"]
+        o = (plus + minus) / 2 if asked.get("offset") == "midpoint" else torch.zeros_like(v)
+        mu = plus if asked.get("towards") == "positive" else minus
+        if mode == "add":
+            found[layer] = lambda h, s=s, v=v: h + s * v
+        elif mode == "ablate":
+            found[layer] = lambda h, s=s, u=u, o=o: h - s * ((h - o) * u).sum(-1, keepdim=True) * u
+        elif mode == "gated":
+            gate = float(asked["gate"])
+            found[layer] = lambda h, s=s, v=v, g=gate: torch.where(
+                (torch.cosine_similarity(h, v.expand_as(h), dim=-1) > g).unsqueeze(-1), h + s * v, h
+            )
+        else:
+            found[layer] = lambda h, s=s, m=mu: h + s * (m - h)
+    return found
+
+
+def hook(change: Callable[[Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """Return a forward hook of a decoder layer of transformers."""
+
+    def changed(module: Any, inputs: Any, output: Any) -> Any:
+        h = output[0] if isinstance(output, tuple) else output
+        new = change(h.double()).to(h.dtype)
+        return (new, *output[1:]) if isinstance(output, tuple) else new
+
+    return changed
+
+
+def main() -> None:
+    """Answer what standard input asks."""
+    given = json.load(sys.stdin)
+    model = AutoModelForCausalLM.from_pretrained(given["folder"], dtype=torch.float32, local_files_only=True).eval()
+    results = []
+    with safe_open(given["direction"], "pt") as file, torch.inference_mode():
+        card = json.loads(file.metadata()["refusal_eval"])
+        for case in given["cases"]:
+            found = changes(case["asked"], file, card)
+            handles = [model.model.layers[at].register_forward_hook(hook(change)) for at, change in found.items()]
+            told = []
+            for prompt, answer in zip(case["prompts"], case["answers"], strict=True):
+                logits = model(input_ids=torch.tensor([prompt + answer]), use_cache=False).logits[0]
+                told.append(logits[len(prompt) - 1 : len(prompt) + len(answer) - 1].argmax(-1).tolist())
+            for handle in handles:
+                handle.remove()
+            results.append(told)
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Interventions in the real engine: every greedy token of a steered model is that of an independent reference."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from direction_files import random_direction
+from engine_entries import engine_of
+from project import ROOT
+from real import real_project
+
+from refusal_eval.activations.intervention import read_direction, write_intervention
+from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import RequestSettings
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.intervention_file import CompiledIntervention
+from refusal_eval.study.engine_environment import engine_python
+
+pytestmark = pytest.mark.full
+
+PROMPTS, TOKENS = 8, 16
+REFERENCE = Path(__file__).with_name("steering_reference.py")
+GREEDY = {**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0}
+ASKED: dict[str, dict[str, Any]] = {
+    "add": {"mode": "add", "layers": [10, 15, 20], "scale": -0.5},
+    "ablate": {"mode": "ablate", "layers": list(range(30)), "scale": 1.0, "offset": "midpoint"},
+    "gated": {"mode": "gated", "layers": [5, 15], "scale": 1.5, "gate": 0.02},
+    "pull": {"mode": "pull", "layers": [12, 18], "scale": 0.3},
+    "zero": {"mode": "add", "layers": [10, 15, 20], "scale": 0.0},
+    "other": {"mode": "add", "layers": [10, 15, 20], "scale": 0.75},
+}
+NEUTRAL = {"scale": None, "gate": None, "offset": "none", "towards": "negative"}
+
+
+class Steering:
+    """A folder with SmolLM2, a direction, and what each intervention wrote; each engine is started once."""
+
+    def __init__(self, folder: Path) -> None:
+        project = real_project(folder / "project")
+        project.snakemake("--until", "fetch_weights", "identify_engine")
+        engine = read_json(project.results / "engines" / "smollm2-135m.json")
+        entry = read_json_config(project.results)["engine_entries"]["smollm2-135m"]
+        self.folder, self.model = folder, str(ROOT / engine["folder"])
+        self.entry = entry | {"dtype": "float32", "memory_share": 0.15, "max_model_len": 1024, "start_timeout": 3600}
+        renderer = Renderer(str(ROOT / engine["tokenizer_folder"]))
+        rows = list(read_jsonl(ROOT / "config" / "prompts" / "should_decline.jsonl"))[:PROMPTS]
+        self.prompts = [list(renderer.token_ids([{"role": "user", "content": row["prompt"]}])) for row in rows]
+        self.direction = folder / "directions" / "random.safetensors"
+        random_direction(self.direction)
+        self._found: dict[tuple[str, bool], list[list[int]]] = {}
+        self.records: dict[tuple[str, bool], dict[str, Any]] = {}
+
+    def intervention(self, name: str) -> CompiledIntervention:
+        """Return a compiled intervention."""
+        file = self.folder / "interventions" / f"{name}.safetensors"
+        card = write_intervention(file, name, read_direction(self.direction), NEUTRAL | ASKED[name])
+        return CompiledIntervention.of_card(card, str(file))
+
+    def answers(self, name: str, eager: bool = True) -> list[list[int]]:
+        """Return the tokens of each answer of the model under an intervention, `none` for the plain model."""
+        if (name, eager) not in self._found:
+            steered = None if name == "none" else self.intervention(name)
+            self._found[name, eager], self.records[name, eager] = asyncio.run(self.served(steered, name, eager))
+        return self._found[name, eager]
+
+    async def served(
+        self, intervention: CompiledIntervention | None, name: str, eager: bool
+    ) -> tuple[list[list[int]], dict[str, Any]]:
+        """Return the tokens of each answer, and the serving record."""
+        engine = engine_of(self.entry | {"args": {**self.entry["args"], "enforce-eager": eager}})
+        log = self.folder / f"{name}-{'eager' if eager else 'compiled'}.server.log"
+        python = engine_python(self.entry, ROOT)
+        load = EngineLoad(log, "seeded", self.model, python, "cpu", intervention=intervention)
+        async with engine.running(load) as server:
+            asked = [server.complete(prompt, RequestSettings(sampling=GREEDY), None) for prompt in self.prompts]
+            return [answer["token_ids"] for answer in await asyncio.gather(*asked)], server.serving_record()
+
+    def reference(self, answers: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
+        """Return what transformers makes of the same, at every place of every answer."""
+        cases = [
+            {"asked": None if name == "none" else ASKED[name], "prompts": self.prompts, "answers": given}
+            for name, given in answers.items()
+        ]
+        given = {"folder": self.model, "direction": str(self.direction), "cases": cases}
+        command = [engine_python(self.entry, ROOT), str(REFERENCE)]
+        run = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr[-3000:]
+        return dict(zip(answers, json.loads(run.stdout.splitlines()[-1]), strict=True))
+
+
+def read_json_config(results: Path) -> dict[str, Any]:
+    import yaml
+
+    found: dict[str, Any] = yaml.safe_load((results / "config.yaml").read_text())
+    return found
+
+
+def equal_tokens(one: list[list[int]], other: list[list[int]]) -> int:
+    return sum(a == b for row, second in zip(one, other, strict=True) for a, b in zip(row, second, strict=True))
+
+
+@pytest.fixture(scope="module")
+def steering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steering]:
+    """Return what all tests share; compiled code lies in a folder of their own."""
+    folder = tmp_path_factory.mktemp("steering")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_CACHE_ROOT", str(folder / "cache"))
+        yield Steering(folder)
+
+
+MODES = ("none", "add", "ablate", "gated", "pull")
+
+
+@pytest.mark.parametrize("eager", [True, False], ids=["eager", "compiled"])
+def test_every_token_is_that_of_an_independent_reference(steering: Steering, eager: bool) -> None:
+    answers = {name: steering.answers(name, eager) for name in MODES}
+    assert all(len(row) == TOKENS for rows in answers.values() for row in rows)
+    reference = steering.reference(answers)
+    equal = {name: equal_tokens(answers[name], reference[name]) for name in MODES}
+    print(f"tokens equal to the reference, of {PROMPTS * TOKENS}: {equal}")
+    assert equal == dict.fromkeys(MODES, PROMPTS * TOKENS)
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: Steering, mode: str) -> None:
+    plain, steered = steering.answers("none"), steering.answers(mode)
+    differ = sum(one != other for one, other in zip(plain, steered, strict=True))
+    print(f"{mode}: {differ} of {PROMPTS} answers differ from the plain model's")
+    assert differ > 0
+    record = steering.records[mode, True]
+    sha256, layers = steering.intervention(mode).sha256, ASKED[mode]["layers"]
+    assert record["intervention"] == {"sha256": sha256, "mode": mode, "layers": layers, "fired": layers}
+    assert str(steering.folder) not in " ".join(record["arguments"])
+    assert "intervention" not in steering.records["none", True]

@@ -1,0 +1,116 @@
+"""Interventions in the catalogue: what is missing or does not go together is told with its line, all at once."""
+
+import json
+from typing import Any
+
+import pytest
+from config_project import BASE, CATALOGUE, STUDY, Project, changed
+
+STEERED = ("models", "steered")
+ADD: dict[str, Any] = {"direction": "refusal", "mode": "add", "layers": [3], "scale": -0.5}
+STUDIED = STUDY | {"models": ["steered"]}
+ADAPTER = {"kind": "folder", "path": "../../adapter"}
+
+
+def told(project: Project, intervention: Any, **more: Any) -> list[str]:
+    """Return what is told of a model with an intervention, without file and line."""
+    engines = {name: CATALOGUE["engines"][name] | more.pop(name, {}) for name in CATALOGUE["engines"]}
+    catalogue = changed(CATALOGUE, STEERED, CATALOGUE["models"]["steered"] | {"intervention": intervention} | more)
+    project.write(BASE, catalogue | {"engines": engines})
+    return [line.split(": ", 1)[1] for line in project.mistakes(STUDIED)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"layers": {"best": 2}},
+        {"mode": "ablate", "scale": None},
+        {"mode": "ablate", "offset": "midpoint"},
+        {"mode": "gated", "gate": 0.1},
+        {"mode": "pull", "towards": "positive"},
+    ],
+)
+def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, Any]) -> None:
+    assert told(project, ADD | change) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": "adds"}, "mode: 'adds' is not allowed; did you mean `add`? (allowed: ablate, add, gated, pull)"),
+        ({"scale": None}, "scale: `scale` is missing: `add` needs it, e.g. `scale: -0.5`"),
+        ({"mode": "pull", "scale": None}, "scale: `scale` is missing: `pull` needs it, e.g. `scale: -0.5`"),
+        ({"mode": "gated"}, "gate: `gate` is missing: the cosine similarity that a token must exceed"),
+        ({"gate": 0.1}, "gate: is for mode `gated` only, and this one is `add`; leave it out"),
+        ({"offset": "midpoint"}, "offset: is for mode `ablate` only, and this one is `add`; leave it out"),
+        ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `add`; leave it out"),
+        ({"mode": "gated", "gate": 1.5}, "gate: must be at most 1, not 1.5"),
+        ({"layers": [3, 3]}, "layers: names layer 3 twice"),
+        ({"layers": []}, "layers: must not be empty"),
+        ({"layers": [-1]}, "layers[0]: must be at least 0, not -1"),
+        ({"layers": 3}, "layers: must be a list or a mapping of keys to values, not 3"),
+        ({"layers": {"best": 0}}, "layers.best: must be at least 1, not 0"),
+        ({"layers": {"bset": 2}}, "layers.bset: unknown key `bset`; did you mean `best`?"),
+        ({"scael": 1}, "scael: unknown key `scael`; did you mean `scale`?"),
+    ],
+)
+def test_a_mistake_in_an_intervention_is_told_in_one_line(
+    project: Project, change: dict[str, Any], message: str
+) -> None:
+    (line,) = told(project, ADD | change)
+    assert line.startswith(f"models.steered.intervention.{message}")
+
+
+def test_all_mistakes_are_told_at_once(project: Project) -> None:
+    found = told(project, {"direction": "refusal", "mode": "pull", "layers": ["x"], "gate": 2}, lora=ADAPTER)
+    places = sorted(line.removeprefix("models.steered.intervention").split(": ")[0] for line in found)
+    assert places == ["", ".gate", ".gate", ".layers[0]", ".scale"]
+
+
+def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:
+    (line,) = told(project, ADD, lora=ADAPTER)
+    assert "a LoRA adapter and an intervention were never tried together; merge the adapter" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"quantization": "fp8"}, "its engine quantizes (`quantization: fp8`), and interventions were never tried"),
+        ({"pipeline_parallel": 2}, "its engine has `pipeline_parallel: 2`, and interventions were never tried"),
+        ({"args": {"load-format": "bitsandbytes"}}, "its engine has `load-format` in `args`"),
+        ({"args": {"speculative-config": "{}"}}, "its engine has `speculative-config` in `args`"),
+        ({"args": {"worker-cls": "mine.Worker"}}, "`worker-cls` is set by the workflow and cannot be changed here"),
+        ({"args": {"additional-config": "{}"}}, "`additional-config` is set by the workflow and cannot be changed"),
+    ],
+)
+def test_engines_that_were_never_tried_are_refused(project: Project, change: dict[str, Any], message: str) -> None:
+    (line,) = told(project, ADD, **{"hub-engine": change})
+    assert message in line
+
+
+def test_an_engine_of_another_kind_is_refused(project: Project) -> None:
+    (line,) = told(project, ADD, engine="classes-engine")
+    assert line == (
+        "models.steered.engine: engine `classes-engine` is of kind `transformers`; this entry needs one of kind `vllm`"
+    )
+
+
+@pytest.mark.parametrize("config", [{"num_hidden_layers": 3}, {"text_config": {"num_hidden_layers": 3}}])
+def test_a_layer_beyond_a_model_that_is_here_is_told(project: Project, config: dict[str, Any]) -> None:
+    project.write("weights/config.json", json.dumps(config))
+    found = told(project, ADD | {"layers": [2, 3, 9]}, engine="folder-engine")
+    assert found == [
+        f"models.steered.intervention.layers[{at}]: the model has 3 layers, counted from 0: the last one is 2"
+        for at in (1, 2)
+    ]
+    assert told(project, ADD | {"layers": {"best": 4}}, engine="folder-engine") == [
+        "models.steered.intervention.layers.best: the model has 3 layers only"
+    ]
+    assert told(project, ADD | {"layers": [9]}, engine="hub-engine") == []  # not known before its weights are here
+
+
+def test_recorded_answers_cannot_be_steered(project: Project) -> None:
+    (project.folder / "answers").mkdir()
+    found = told(project, ADD, recorded="../../answers")
+    assert "models.steered.intervention: recorded answers are read and not drawn; leave it out" in found

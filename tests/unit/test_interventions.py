@@ -1,0 +1,278 @@
+"""Compiled interventions: their tensors against plain arithmetic, their hash, and what a load is started with."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import compile_intervention
+import numpy as np
+import pytest
+from direction_files import random_direction
+from engine_entries import engine_of, settings_of
+from safetensors.numpy import load_file, save_file
+
+from refusal_eval.activations.intervention import compiled, read_direction, refuse_other_model, write_intervention
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, read_json
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.intervention_file import CompiledIntervention, content_sha256, read_compiled
+from refusal_eval.engines.load_plan import LoadPlan
+
+LAYERS, SMALL = [2, 3, 5], {"model_layers": 8, "width": 16}
+NEUTRAL: dict[str, Any] = {"scale": None, "gate": None, "offset": "none", "towards": "negative"}
+IDENTITY = {"repo": "org/model", "commit": "a" * 40, "dtype": "bfloat16"}
+ENGINE, SAMPLING = {"engine_id": "e", "identity": IDENTITY}, {"max_tokens": 48, "temperature": 1.0}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    random_direction(tmp_path / "refusal.safetensors", LAYERS, **SMALL, ranking=[5, 2, 3])
+    return tmp_path / "refusal.safetensors"
+
+
+def parts(file: Path, **asked: Any) -> dict[str, np.ndarray]:
+    return compiled(read_direction(file), NEUTRAL | {"layers": [3], **asked})[1]
+
+
+# ---------------------------------------------------------------- what is compiled
+
+
+def steered(mode: str, tensors: dict[str, np.ndarray], h: np.ndarray, gate: float = 0.0) -> np.ndarray:
+    """Return the stream as the worker's formulas make it of a compiled file."""
+    part = {name.split(".")[1]: tensor.astype(np.float64) for name, tensor in tensors.items()}
+    if mode == "add":
+        return h + part["add"]
+    if mode == "ablate":
+        return h - (h @ part["unit"] - part["offset"])[:, None] * part["remove"]
+    if mode == "gated":
+        cosine = h @ part["unit"] / np.linalg.norm(h, axis=1)
+        return np.where((cosine > gate)[:, None], h + part["add"], h)
+    return h + part["share"] * (part["target"] - h)
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0, 2.0])
+def test_each_mode_does_to_the_stream_what_its_formula_says(file: Path, scale: float) -> None:
+    direction, h = load_file(file), np.random.default_rng(1).normal(0, 3, (20, 16))
+    v, plus, minus = (direction[name][1].astype(np.float64) for name in ("direction", "mean_positive", "mean_negative"))
+    u = v / np.linalg.norm(v)
+    cosines = np.array([row @ v / np.sqrt(row @ row) / np.sqrt(v @ v) for row in h])
+    expected = {
+        "add": h + scale * v,
+        "ablate": h - scale * np.outer(h @ u, u),
+        "gated": np.stack([row + scale * v if c > 0.1 else row for row, c in zip(h, cosines, strict=True)]),
+        "pull": (1 - scale) * h + scale * minus,
+    }
+    for mode, wanted in expected.items():
+        gate = 0.1 if mode == "gated" else None
+        found = steered(mode, parts(file, mode=mode, scale=scale, gate=gate), h, 0.1)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+        assert not scale or not np.allclose(found, h)
+    positive = steered("pull", parts(file, mode="pull", scale=scale, towards="positive"), h)
+    np.testing.assert_allclose(positive, (1 - scale) * h + scale * plus, rtol=0, atol=1e-5)
+
+
+def test_ablation_leaves_nothing_along_the_direction_or_the_midpoints_share(file: Path) -> None:
+    direction, h = load_file(file), np.random.default_rng(1).normal(0, 3, (20, 16))
+    v = direction["direction"][1].astype(np.float64)
+    u, middle = v / np.linalg.norm(v), (direction["mean_positive"][1] + direction["mean_negative"][1]) / 2
+    for offset, left in (("none", 0.0), ("midpoint", middle @ u)):
+        found = steered("ablate", parts(file, mode="ablate", offset=offset), h)
+        np.testing.assert_allclose(found @ u, left, rtol=0, atol=1e-5)
+        across = np.eye(16) - np.outer(u, u)
+        np.testing.assert_allclose(found @ across, h @ across, rtol=0, atol=1e-5)
+
+
+def test_the_best_layers_are_the_first_of_the_ranking_in_the_models_order(file: Path) -> None:
+    spec, tensors = compiled(read_direction(file), NEUTRAL | {"mode": "add", "scale": 1.0, "layers": {"best": 2}})
+    assert spec["layers"] == [2, 5] and sorted(tensors) == ["2.add", "5.add"]
+
+
+# ---------------------------------------------------------------- the hash
+
+
+def test_the_hash_is_over_what_is_done_and_not_over_the_file(file: Path, tmp_path: Path) -> None:
+    asked = NEUTRAL | {"mode": "gated", "layers": [5, 2], "scale": -0.5, "gate": 0.25}
+    card = write_intervention(tmp_path / "m.safetensors", "m", read_direction(file), asked)
+    tensors = load_file(tmp_path / "m.safetensors")
+    digest = hashlib.sha256(b'{"gate":0.25,"layers":[2,5],"mode":"gated","version":1}')
+    for name in ("2.add", "2.unit", "5.add", "5.unit"):
+        digest.update(tensors[name].tobytes())
+    assert card["sha256"] == digest.hexdigest()
+    spec, _ = read_compiled(tmp_path / "m.safetensors")
+    save_file(tensors, tmp_path / "n.safetensors", metadata={"refusal_eval": canonical_json(spec | {"more": "x"})})
+    assert content_sha256(*read_compiled(tmp_path / "n.safetensors")) == card["sha256"]
+    again = write_intervention(tmp_path / "m.safetensors", "other", read_direction(file), asked)
+    assert again["sha256"] == card["sha256"]
+
+
+def test_whatever_changes_answers_changes_the_hash(file: Path, tmp_path: Path) -> None:
+    base = NEUTRAL | {"mode": "gated", "layers": [2], "scale": 1.0, "gate": 0.1}
+    changes: list[dict[str, Any]] = [{}, {"scale": 1.5}, {"gate": 0.2}, {"layers": [3]}, {"layers": [2, 3]}]
+    changes += [{"mode": "add"}, {"mode": "pull"}, {"mode": "pull", "towards": "positive"}]
+    changes += [{"mode": "ablate"}, {"mode": "ablate", "offset": "midpoint"}, {"mode": "ablate", "scale": 0.5}]
+    found = {content_sha256(*compiled(read_direction(file), base | change)) for change in changes}
+    random_direction(tmp_path / "other.safetensors", LAYERS, seed=1, **SMALL)
+    found.add(content_sha256(*compiled(read_direction(tmp_path / "other.safetensors"), base)))
+    assert len(found) == len(changes) + 1
+
+
+def test_the_hash_of_a_known_intervention_is_frozen() -> None:
+    # If this fails, every response of a steered model has become unreachable. Do not adapt the test.
+    spec = {"version": 1, "mode": "add", "layers": [0, 2], "gate": None}
+    tensors = {"0.add": np.arange(4, dtype=np.float32), "2.add": np.full(4, -0.5, dtype=np.float32)}
+    assert content_sha256(spec, tensors) == "49035fd5d4b59315d5f6d6d824c9607feab9ba5b5f0e277b1749ee5620908811"
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"mode": "add", "scale": 1.0, "layers": [4]}, r"has no vector for layer 4; it has those of layers 2-3, 5"),
+        ({"mode": "add", "scale": 1.0, "layers": {"best": 4}}, r"`best: 4` asks for more layers than .* ranks \(3\)"),
+    ],
+)
+def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        compiled(read_direction(file), NEUTRAL | asked)
+
+
+def test_a_zero_vector_has_no_direction(file: Path) -> None:
+    with (file.parent / "x").open("w"):
+        pass
+    card = dict(read_direction(file).card)
+    tensors = load_file(file) | {"direction": np.zeros((3, 16), dtype=np.float32)}
+    save_file(tensors, file, metadata={"refusal_eval": json.dumps(card)})
+    for mode in ("ablate", "gated"):
+        with pytest.raises(UserError, match="the vector of layer 3 is zero and has no direction"):
+            parts(file, mode=mode, scale=1.0, gate=0.1)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"architectures": ["QwenForCausalLM"]}, "the architecture is QwenForCausalLM, and it was fitted on a model"),
+        ({"num_hidden_layers": 12}, "the number of decoder layers is 12, and it was fitted on a model with 8"),
+        ({"text_config": {"hidden_size": 32}}, "the width is 32, and it was fitted on a model with 16"),
+        ({"quantization_config": {"bits": 4}}, "has quantized weights, and interventions were never tried on these"),
+    ],
+)
+def test_a_direction_of_another_model_is_refused_by_its_configuration(
+    file: Path, config: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        refuse_other_model(read_direction(file), config, "the engine of `m`")
+
+
+@pytest.mark.parametrize("change", [{}, {"num_hidden_layers": 8, "hidden_size": 16}, {"vision_config": {"x": 1}}])
+def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str, Any]) -> None:
+    refuse_other_model(read_direction(file), {"architectures": ["LlamaForCausalLM"], **change}, "it")
+
+
+def test_files_that_are_no_directions_are_refused(file: Path) -> None:
+    tensors, card = load_file(file), dict(read_direction(file).card)
+    wrong = {"direction": tensors["direction"][:2]}, {"mean_positive": np.full((3, 16), np.inf, dtype=np.float32)}
+    for change, told in zip(wrong, (r"is \(2, 16\), and its card says \(3, 16\)", "no numbers"), strict=True):
+        save_file(tensors | change, file, metadata={"refusal_eval": json.dumps(card)})
+        with pytest.raises(UserError, match=told):
+            read_direction(file)
+    save_file(tensors, file)
+    with pytest.raises(UserError, match="is not a direction"):
+        read_direction(file)
+    file.write_bytes(b"x")
+    with pytest.raises(UserError, match="is not a direction"):
+        read_direction(file)
+
+
+# ---------------------------------------------------------------- keys, loads and the command line
+
+
+def of_file(file: Path, scale: float = 1.0, name: str = "m") -> CompiledIntervention:
+    out, card = file.with_name(f"{name}.safetensors"), file.with_name(f"{name}.json")
+    engine = {**ENGINE, "tokenizer_folder": str(file.parent)}
+    asked = NEUTRAL | {"mode": "add", "layers": [2], "scale": scale}
+    compile_intervention.main(str(file), engine, name, asked, str(out), str(card))
+    return CompiledIntervention.of_card(read_json(card), str(out))
+
+
+def steered_settings(one: CompiledIntervention | None) -> RequestSettings:
+    changes = {} if one is None else {"intervention": one.identity}
+    return RequestSettings("e", IDENTITY, SAMPLING, changes=changes)
+
+
+def test_keys_of_steered_models_are_their_own_and_others_stay_as_they_were(file: Path, tmp_path: Path) -> None:
+    plain = settings_of(ENGINE, SAMPLING)
+    one, other = of_file(file), of_file(file, 2.0, "n")
+    keys = [settings.key([1, 2, 3], 7, None) for settings in map(steered_settings, (None, one, other))]
+    assert keys[0] == plain.key([1, 2, 3], 7, None) and len(set(keys)) == 3
+    settings = RequestSettings("e", IDENTITY, SAMPLING, changes={"intervention": {"sha256": "c" * 64, "version": 1}})
+    # If this fails, every response of a steered model has become unreachable. Do not adapt the test.
+    assert settings.key([1, 2, 3], 7, None) == "ba0166fdebb4ef4604f9ca30cd7bf64cbf86912525beeb6008ec7159cafb05ec"
+    write_requests(tmp_path / "r.jsonl", [Ask("p", [1, 2, 3], [(0, 7)])], settings, 100)
+    header = read_requests(tmp_path / "r.jsonl")
+    assert header.header["intervention"] == {"sha256": "c" * 64, "version": 1}
+    assert header.settings.intervention == "c" * 64
+
+
+def plan_of(*interventions: CompiledIntervention) -> LoadPlan:
+    engine = engine_of({"kind": "vllm", "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1})
+    more = {"in_flight": 1, "failure_limit": 0.0, "store_dir": "store"}
+    return LoadPlan(engine, "f", None, None, "python", "cpu", "seeded", **more, interventions=interventions)
+
+
+def pending(*interventions: CompiledIntervention | None) -> list[Pending]:
+    return [Pending(Request("p", 0, 0, "k", 1), steered_settings(one)) for one in interventions]
+
+
+def test_a_load_serves_the_one_intervention_that_its_requests_ask_for(file: Path) -> None:
+    one, other = of_file(file), of_file(file, 2.0, "n")
+    loaded = plan_of(one).load(Path("log"), pending(one, one)).intervention
+    assert loaded is not None and loaded.sha256 == one.sha256 and Path(loaded.file).is_absolute()
+    assert plan_of().load(Path("log"), pending(None)).intervention is None
+    assert plan_of(one).load(Path("log")).intervention == loaded
+    with pytest.raises(UserError, match="one load is asked for 2 interventions"):
+        plan_of(one, other).load(Path("log"), pending(one, other))
+    with pytest.raises(UserError, match="one load is asked for 2 interventions"):
+        plan_of(one).load(Path("log"), pending(one, None))
+    with pytest.raises(UserError, match="which is not there any more; run again"):
+        plan_of(other).load(Path("log"), pending(one))
+
+
+def test_a_compiled_file_that_changed_is_refused_before_an_engine_starts(file: Path) -> None:
+    one = of_file(file)
+    of_file(file, 3.0)  # the same name
+    with pytest.raises(UserError, match="has changed since its requests were planned"):
+        plan_of(one).load(Path("log"), pending(one))
+    Path(one.file).write_bytes(b"x")
+    with pytest.raises(UserError, match="is not a compiled intervention"):
+        plan_of(one).load(Path("log"), pending(one))
+
+
+def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_intervention(file: Path) -> None:
+    one = of_file(file).unchanged()
+    engine = engine_of(
+        {
+            **{"dtype": "float32", "max_model_len": 64, "memory_share": 0.1, "quantization": None, "args": {}},
+            **{"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "trust_remote_code": False},
+        }
+    )
+    commands = [
+        engine.command(EngineLoad(Path("log"), "seeded", "f", "python", "cpu", intervention=steering), "f", "sock")
+        for steering in (None, one)
+    ]
+    more = [word for word in commands[1] if word not in commands[0]]
+    assert more[0] == "--worker-cls=steered_worker.SteeredWorker"
+    asked = json.loads(more[1].removeprefix("--additional-config="))
+    assert asked == {"intervention": {"file": one.file, "sha256": one.sha256}} and len(more) == 2
+    assert [word for word in commands[0] if word not in commands[1]] == []
+
+
+def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
+    worker = (repository / "scripts/refusal_eval/engines/vllm_worker/steered_worker.py").read_text()
+    for line in ("VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"'):
+        assert line in worker
+        assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()

@@ -1,0 +1,33 @@
+"""Interventions: a direction and what a steered model does with it, compiled into the file that its engine reads.
+
+Reads directions/{direction}.safetensors and the `intervention` of `model_entries`; writes interventions/{model}.safetensors
+and its card, with the hash that is in the key of the model's requests.
+"""
+
+
+rule intervention:
+    """Compile a model's intervention; refuse one that was made for another model."""
+    input:
+        direction=lambda wildcards: paths.direction(study.models[wildcards.model].intervention.direction),
+        engine=model_engine,
+    output:
+        file=f"{RESULTS}/interventions/{{model}}.safetensors",
+        card=f"{RESULTS}/interventions/{{model}}.json",
+    log:
+        f"{LOGS}/intervention/{{model}}.log",
+    wildcard_constraints:
+        model=any_of(study.steered_models),
+    priority: 100
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        asked=lambda wildcards: study.models[wildcards.model].intervention.model_dump(mode="json"),
+        code=code_version(ROOT / "scripts" / "compile_intervention.py"),
+    message:
+        "Compiling the intervention of {wildcards.model}"
+    script:
+        "../../scripts/compile_intervention.py"
