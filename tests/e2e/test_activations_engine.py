@@ -121,7 +121,7 @@ def test_what_was_deleted_is_read_from_the_store_to_the_byte(fitted: Project) ->
 
 def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_once: Project, tmp_path: Path) -> None:
     project = direction_study(tmp_path / "project")
-    rows = [{"prompt": f"{number}: " + "why " * 100 + "?"} for number in range(400)]
+    rows = [{"prompt": f"{number}: " + "why " * 100 + "?"} for number in range(150)]
     (project.folder / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     project.snakemake("--until", "requests")
     log = project.results / "logs/activations/last_prompt_token/plain/two.capture.log"
@@ -141,10 +141,37 @@ def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_onc
     first = shards(project)
     assert first and not (project.folder / OF_TWO).exists() and log.exists()
     kept = sum(len(read_states(path).metadata["keys"]) for path in project.store.rglob("activations/**/*.safetensors"))
-    assert 0 < kept < 400
-    again = project.snakemake("--rerun-incomplete", OF_TWO)
-    assert f"400 prompts, 3 layers; the store lacks {400 - kept}" in again.stderr
+    assert 0 < kept < 150
+    project.snakemake("--unlock", OF_TWO)
+    again = project.snakemake(OF_TWO)
+    assert f"150 prompts, 3 layers; the store lacks {150 - kept}" in again.stderr
     assert {name: content for name, content in shards(project).items() if name in first} == first
+
+
+VISION = """
+import sys, runpy
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+sizes = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4)
+text = dict(sizes, vocab_size=64, num_key_value_heads=2, head_dim=4)
+model = Gemma3ForConditionalGeneration(
+    Gemma3Config(text_config=text, vision_config=dict(sizes, image_size=28, patch_size=14))
+)
+program = runpy.run_path(sys.argv[1])
+model.save_pretrained(sys.argv[2])
+job = {"folder": sys.argv[2], "dtype": "float32", "gpus": 0, "device": "cpu", "trust_remote_code": False}
+decoder, layers = program["text_decoder"](program["load_model"](job), 2)
+print(type(decoder).__name__, [type(layer).__name__ for layer in layers])
+program["text_decoder"](model, 3)
+"""
+
+
+def test_layers_are_those_of_the_text_model_and_a_model_without_them_is_refused(tmp_path: Path) -> None:
+    program = ROOT / "scripts" / "refusal_eval" / "activations" / "capture_program.py"
+    run = subprocess.run(
+        [str(ENGINE_PYTHON), "-c", VISION, str(program), str(tmp_path / "model")], capture_output=True, text=True
+    )
+    assert run.stdout.strip() == "Gemma3TextModel ['Gemma3DecoderLayer', 'Gemma3DecoderLayer']", run.stderr
+    assert run.returncode == 1 and "its decoder layers cannot be found (0 lists of 3 layers" in run.stderr
 
 
 @pytest.mark.parametrize(

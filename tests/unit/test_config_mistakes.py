@@ -245,8 +245,8 @@ def test_unknown_sections(project):
     project.write("own.yaml", "modles: {}\nstudy: x\nengines: [a]\n")
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
         "own.yaml:1: modles: unknown section `modles`; did you mean `models`? "
-        "(allowed: datasets, engines, gold, judges, models)",
-        "own.yaml:2: study: unknown section `study` (allowed: datasets, engines, gold, judges, models)",
+        "(allowed: datasets, directions, engines, gold, judges, models)",
+        "own.yaml:2: study: unknown section `study` (allowed: datasets, directions, engines, gold, judges, models)",
         "own.yaml:3: engines: must be a mapping of names to entries, not a list",
     ]
 
@@ -261,8 +261,8 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
         "(allowed: plain, steered, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
-        "catalogue, comparisons, corrected, description, determinism, equivalence_margin, failure_limit, figures, "
-        "gold, ... (33 in all))",
+        "catalogue, comparisons, corrected, description, determinism, directions, equivalence_margin, failure_limit, "
+        "figures, ... (34 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

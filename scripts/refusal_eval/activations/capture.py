@@ -18,20 +18,20 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.memory import main_memory
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
-from refusal_eval.engines.devices.lease import lease_devices
+from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.server import server_environment
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.server_records import remove_orphans
+from refusal_eval.engines.server_records import ServerRecord, remove_orphans
 
 LOG = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("capture_program.py")
 MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a padded batch
 MOST_PROMPTS = {"cpu": 8, "cuda": 64}
 POLL_SECONDS = 0.2
-MEMORY_FACTOR = 1.3  # what a load takes on a CPU, in sizes of its weights
+MEMORY_FACTOR = {"float32": 2.4, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of weights of 16 bits
 
 
 def capture_missing(
@@ -86,19 +86,25 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
         LOG.warning("orphans of a killed run: %s", line)
     if not Path(plan.python).is_file():
         raise UserError(f"there is no engine environment at {plan.python}: run `make setup`")
-    _check_memory(str(job["folder"]), str(job["device"]))
+    if job["device"] == "cpu":
+        _check_memory(str(job["folder"]), MEMORY_FACTOR[str(job["dtype"])])
+    # What an environment of the user's own was built for is not known here.
+    oldest = 0.0 if getattr(plan.engine, "python", None) else OLDEST_CAPABILITY[LOCKED_CUDA]
     private = make_private_folder()
-    lease = lease_devices(plan.gpus, os.environ, None, OLDEST_CAPABILITY[LOCKED_CUDA])
     process: ServerProcess | None = None
+    record: ServerRecord | None = None
+    lease = Lease()
     try:
+        lease = lease_devices(plan.gpus, os.environ, None, oldest)
         job_file = Path(private, "job.json")
         write_json(job_file, dict(job))
         environment = server_environment(plan.determinism, plan.device, 1, plan.python)
         environment |= {"TMPDIR": private} | lease.environment()
         process = ServerProcess([plan.python, "-P", str(PROGRAM), str(job_file)], environment, log, lease.files)
         lease.hand_to(process.pid)
+        record = ServerRecord(process, private)
         LOG.info("capturing %d prompts on %s; the model's output goes to %s", len(job["items"]), job["device"], log)
-        code = _watched(process, log)
+        code = _watched(process, record, log)
         if code != 0:
             raise UserError(
                 f"capturing stopped (exit code {code}); what was captured is kept, and the next run goes on. Its last "
@@ -109,14 +115,17 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
             process.stop()
         lease.release()
         shutil.rmtree(private, ignore_errors=True)
+        if record is not None:
+            record.remove()
 
 
-def _watched(process: ServerProcess, log: Path) -> int:
+def _watched(process: ServerProcess, record: ServerRecord, log: Path) -> int:
     """Return the exit code of a program when it has ended; its lines of progress go to our log."""
     said = ""
     with open(log, encoding="utf-8", errors="replace") as lines:
         while True:
             code = process.exit_code()
+            record.update()
             said += lines.read()
             *whole, said = said.split("\n")
             for line in whole:
@@ -127,15 +136,13 @@ def _watched(process: ServerProcess, log: Path) -> int:
             time.sleep(POLL_SECONDS)
 
 
-def _check_memory(folder: str, device: str) -> None:
-    """Raise `UserError` if the weights do not fit the memory of a machine without GPUs."""
-    if device != "cpu":
-        return
+def _check_memory(folder: str, factor: float) -> None:
+    """Raise `UserError` if the weights, times a factor, do not fit the memory."""
     weights = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
     _, available = main_memory()
-    if weights * MEMORY_FACTOR > available:
+    if weights * factor > available:
         raise UserError(
-            f"too little memory: the model takes {weights * MEMORY_FACTOR / 2**30:.1f} GiB, and this job may take "
+            f"too little memory: the model takes {weights * factor / 2**30:.1f} GiB, and this job may take "
             f"{available / 2**30:.1f} GiB. Close other programs, or take a smaller model."
         )
 

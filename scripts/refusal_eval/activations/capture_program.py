@@ -34,21 +34,9 @@ class Capture:
 
     def __init__(self, job: dict[str, Any]) -> None:
         import torch
-        from transformers import AutoModelForCausalLM
 
         runpy.run_path(str(FIRST_CALLS))
-        placed = {"device_map": "auto"} if job["gpus"] > 1 else {}
-        loader: Any = AutoModelForCausalLM
-        model = loader.from_pretrained(
-            job["folder"],
-            dtype=getattr(torch, job["dtype"]),
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=job["trust_remote_code"],
-            **placed,
-        ).eval()
-        if not placed:
-            model.to(job["device"])
+        model = load_model(job)
         self._torch, self._dtype = torch, getattr(torch, job["dtype"])
         self._decoder, layers = text_decoder(model, job["model_layers"])
         self._layers = {number: layers[number] for number in job["layers"]}
@@ -99,6 +87,20 @@ class Capture:
         if silent:
             sys.exit(f"the hooks of the layers {silent} did not fire: nothing of this batch is kept")
         return torch.stack([self._kept[number] for number in self._layers], dim=1).contiguous()
+
+
+def load_model(job: dict[str, Any]) -> Any:
+    """Return the model on its devices, with its vision tower if it has one."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": job["trust_remote_code"]}
+    config = AutoConfig.from_pretrained(job["folder"], **options)
+    options |= {"dtype": getattr(torch, job["dtype"]), "use_safetensors": True}
+    options |= {"device_map": "auto"} if job["gpus"] > 1 else {}
+    loader: Any = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
+    model = loader.from_pretrained(job["folder"], **options).eval()
+    return model if job["gpus"] > 1 else model.to(job["device"])
 
 
 def text_decoder(model: Any, depth: int) -> tuple[Any, Any]:

@@ -1,0 +1,144 @@
+"""Separation: the indices against scikit-learn and by hand, and what intervals and permutations say."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
+
+from refusal_eval.activations.separation import (
+    INDICES,
+    Layer,
+    cluster_folds,
+    indices,
+    observed,
+    permuted,
+    separation,
+)
+from refusal_eval.core.errors import UserError
+
+
+def two_groups(ones=12, others=9, shift=2.0, seed=0, width=6):
+    rng = np.random.default_rng(seed)
+    states = rng.standard_normal((ones + others, width)) + 50.0  # far from the origin, as residual streams are
+    positive = np.arange(ones + others) < ones
+    states[positive] += shift / np.sqrt(width)
+    return states, positive
+
+
+def all_apart(count):
+    return np.arange(count)
+
+
+def folds_of(positive):
+    return cluster_folds(all_apart(len(positive)), positive, 0)
+
+
+def test_the_indices_that_scikit_learn_has_are_the_same_from_inner_products():
+    states, positive = two_groups()
+    found = indices(Layer.of(states), positive, np.ones(21), folds_of(positive))
+    assert found["davies_bouldin"] == pytest.approx(davies_bouldin_score(states, positive), rel=1e-9)
+    assert found["calinski_harabasz"] == pytest.approx(calinski_harabasz_score(states, positive), rel=1e-9)
+    assert found["silhouette"] == pytest.approx(silhouette_score(states, positive), rel=1e-9)
+    assert observed(states, positive, folds_of(positive)) == pytest.approx(found, rel=1e-9)
+
+
+def test_dunn_and_xie_beni_are_their_formulas():
+    states, positive = two_groups()
+    one, other = states[positive], states[~positive]
+    found = observed(states, positive, folds_of(positive))
+    widest = max(cdist(one, one).max(), cdist(other, other).max())
+    assert found["dunn"] == pytest.approx(cdist(one, other).min() / widest, rel=1e-6)
+    within = sum(((side - side.mean(0)) ** 2).sum() for side in (one, other))
+    gap = ((one.mean(0) - other.mean(0)) ** 2).sum()
+    assert found["xie_beni"] == pytest.approx(within / (21 * gap), rel=1e-9)
+
+
+def test_calinski_harabasz_and_xie_beni_of_two_groups_are_one_number():
+    states, positive = two_groups()
+    found = observed(states, positive, folds_of(positive))
+    assert found["calinski_harabasz"] * found["xie_beni"] == pytest.approx(12 * 9 * 19 / 21**2, rel=1e-12)
+
+
+def test_the_area_is_cross_fitted():
+    states, positive = two_groups(shift=1.0)
+    folds = folds_of(positive)
+    right = pairs = 0.0
+    for fold in range(5):
+        rest, inside = folds != fold, folds == fold
+        direction = states[rest & positive].mean(0) - states[rest & ~positive].mean(0)
+        for one in states[inside & positive]:
+            for other in states[inside & ~positive]:
+                right += (one - other) @ direction > 0
+                pairs += 1
+    assert observed(states, positive, folds)["auc"] == pytest.approx(right / pairs, abs=1e-12)
+
+
+def test_weights_are_copies_for_what_means_and_spreads_say():
+    states, positive = two_groups()
+    weights = np.array([1.0, 2.0, 3.0] * 7)
+    copied = np.repeat(np.arange(21), weights.astype(int))
+    weighted = indices(Layer.of(states), positive, weights, folds_of(positive))
+    found = indices(Layer.of(states[copied]), positive[copied], np.ones(42), folds_of(positive)[copied])
+    for name in ("davies_bouldin", "calinski_harabasz", "xie_beni", "dunn", "auc"):
+        assert weighted[name] == pytest.approx(found[name], rel=1e-9), name
+
+
+def test_a_prompt_that_is_drawn_twice_is_not_its_own_neighbour():
+    states, positive = two_groups(shift=0.0)
+    plain = indices(Layer.of(states), positive, np.ones(21), folds_of(positive))["silhouette"]
+    twice = indices(Layer.of(states), positive, np.full(21, 2.0), folds_of(positive))["silhouette"]
+    assert twice == pytest.approx(plain, rel=1e-9)
+
+
+def test_groups_further_apart_are_more_separate_by_every_index():
+    near, far = (
+        observed(states, positive, folds_of(positive))
+        for states, positive in (two_groups(30, 30, shift) for shift in (1.0, 6.0))
+    )
+    for name in ("calinski_harabasz", "silhouette", "dunn", "auc"):
+        assert far[name] > near[name], name
+    for name in ("davies_bouldin", "xie_beni"):
+        assert far[name] < near[name], name
+
+
+def test_labels_that_mean_nothing_are_told_by_the_permutations():
+    states, positive = two_groups(20, 20, shift=0.0, seed=3)
+    rows = {row["index"]: row for row in separation(states, positive, [str(i) for i in range(40)], 99, 0)}
+    assert set(rows) == set(INDICES) and min(row["p"] for row in rows.values()) > 0.05
+    states, positive = two_groups(20, 20, shift=4.0, seed=3)
+    rows = {row["index"]: row for row in separation(states, positive, [str(i) for i in range(40)], 99, 0)}
+    assert rows["auc"]["p"] == rows["xie_beni"]["p"] == 0.01
+    assert rows["auc"]["null"] == pytest.approx(0.5, abs=0.1)
+    for name, row in rows.items():
+        assert (row["low"] < row["value"] < row["high"]) or name in ("dunn", "auc"), row
+    assert np.isnan(rows["dunn"]["low"])
+
+
+def test_whole_clusters_change_places_and_pairs_are_shuffled_inside():
+    codes = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+    positive = np.array([1, 1, 0, 0, 1, 0, 0, 1], dtype=bool)
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(50):
+        labels = permuted(positive, codes, rng)
+        assert labels.sum() == 4 and labels[0] == labels[1] != labels[2] == labels[3]
+        assert labels[4] != labels[5] and labels[6] != labels[7]
+        seen.add(tuple(labels))
+    assert len(seen) == 8
+
+
+def test_prompts_of_one_cluster_are_in_one_fold():
+    codes = np.repeat(np.arange(15), 3)
+    positive = np.repeat(np.arange(15) % 2 == 0, 3)
+    folds = cluster_folds(codes, positive, 0)
+    assert all(len(set(folds[codes == code])) == 1 for code in range(15))
+    assert {int(fold) for fold in folds[positive]} == {int(fold) for fold in folds[~positive]} == set(range(5))
+
+
+def test_groups_that_coincide_have_no_indices_and_small_ones_are_refused():
+    states = np.tile(np.arange(4.0)[:, None], (2, 3))
+    positive = np.arange(8) < 4
+    found = observed(states, positive, folds_of(positive))
+    assert np.isnan(found["davies_bouldin"]) and np.isnan(found["xie_beni"])
+    with pytest.raises(UserError, match="separation needs two prompts in each group"):
+        separation(states, np.arange(8) < 1, [str(i) for i in range(8)], 9, 0)
