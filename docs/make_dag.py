@@ -95,7 +95,7 @@ BOXES = {
         "source",
         "B",
         0,
-        also=("fetch_adapter", "identify_adapter", "check_adapter"),
+        also=("fetch_adapter", "identify_adapter", "check_adapter", "intervention"),
     ),
     "gold": Box("gold", "answers people labelled", ("fetch_rows", "gold"), "source", "D", 1),
     "requests": Box("requests", "token ids, sampling, key", ("requests",), "cell", "A", 1),

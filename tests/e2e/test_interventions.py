@@ -4,19 +4,21 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from direction_files import random_direction
 from engine_entries import engine_of
-from project import ROOT
-from real import real_project
+from project import ROOT, change_yaml
+from real import SHORT, real_project
 
 from refusal_eval.activations.intervention import read_direction, write_intervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import RequestSettings
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import CompiledIntervention
@@ -115,16 +117,21 @@ def steering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steering]:
 
 
 MODES = ("none", "add", "ablate", "gated", "pull")
+# Compiled code is kept between loads: the plain model's comes first, and two vectors of one mode follow each other.
+COMPILED = (*MODES, "other")
 
 
-@pytest.mark.parametrize("eager", [True, False], ids=["eager", "compiled"])
-def test_every_token_is_that_of_an_independent_reference(steering: Steering, eager: bool) -> None:
-    answers = {name: steering.answers(name, eager) for name in MODES}
+@pytest.mark.parametrize(("eager", "names"), [(True, MODES), (False, COMPILED)], ids=["eager", "compiled"])
+def test_every_token_is_that_of_an_independent_reference(
+    steering: Steering, eager: bool, names: tuple[str, ...]
+) -> None:
+    answers = {name: steering.answers(name, eager) for name in names}
     assert all(len(row) == TOKENS for rows in answers.values() for row in rows)
     reference = steering.reference(answers)
-    equal = {name: equal_tokens(answers[name], reference[name]) for name in MODES}
+    equal = {name: equal_tokens(answers[name], reference[name]) for name in names}
     print(f"tokens equal to the reference, of {PROMPTS * TOKENS}: {equal}")
-    assert equal == dict.fromkeys(MODES, PROMPTS * TOKENS)
+    assert equal == dict.fromkeys(names, PROMPTS * TOKENS)
+    assert len({json.dumps(rows) for rows in answers.values()}) == len(names)
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
@@ -132,9 +139,89 @@ def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: 
     plain, steered = steering.answers("none"), steering.answers(mode)
     differ = sum(one != other for one, other in zip(plain, steered, strict=True))
     print(f"{mode}: {differ} of {PROMPTS} answers differ from the plain model's")
-    assert differ > 0
+    assert differ > PROMPTS / 2
     record = steering.records[mode, True]
     sha256, layers = steering.intervention(mode).sha256, ASKED[mode]["layers"]
     assert record["intervention"] == {"sha256": sha256, "mode": mode, "layers": layers, "fired": layers}
     assert str(steering.folder) not in " ".join(record["arguments"])
     assert "intervention" not in steering.records["none", True]
+
+
+def test_scale_0_gives_the_plain_models_tokens(steering: Steering) -> None:
+    assert steering.answers("zero") == steering.answers("none")
+    assert steering.records["zero", True]["intervention"]["fired"] == ASKED["zero"]["layers"]
+
+
+def test_a_server_refuses_another_intervention_than_it_is_asked_for(steering: Steering) -> None:
+    wrong = replace(steering.intervention("add"), sha256="0" * 64)
+    with pytest.raises(UserError, match=f"It refused the intervention: .* and {'0' * 64} was asked for"):
+        asyncio.run(steering.served(wrong, "wrong", True))
+
+
+# ---------------------------------------------------------------- without an engine
+
+
+@pytest.fixture(scope="module")
+def toys() -> dict[str, Any]:
+    """Return what the worker's hooks do to toy layers."""
+    folder = ROOT / "scripts" / "refusal_eval" / "engines" / "vllm_worker"
+    command = [engine_python({}, ROOT), str(Path(__file__).with_name("steered_toys.py")), str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_stream_is_changed_whatever_form_a_layer_returns_it_in(toys: dict[str, Any]) -> None:
+    changed, residual = [11.0, 12.0, 13.0, 14.0], [100.0] * 4
+    for name in ("sum and residual", "bfloat16", "the text part of several"):
+        assert toys[name] == [changed, residual, 1]
+    assert toys["no residual yet"] == [changed, None, 1]
+    assert toys["one tensor"] == toys["as many experts as layers"] == [changed, 1]
+
+
+def test_scale_0_leaves_the_stream_as_it_is_to_the_bit_in_each_mode(toys: dict[str, Any]) -> None:
+    assert len(toys["scale 0"]) == 8 and all(toys["scale 0"].values())
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("three outputs", "a decoder layer returns neither the residual stream nor (x, residual)"),
+        ("another second output", "a decoder layer returns neither the residual stream nor (x, residual)"),
+        ("two lists of that length", "the model's 3 decoder layers cannot be told: found layers, more"),
+        ("no list of that length", "the model's 3 decoder layers cannot be told: found none"),
+        ("layers elsewhere", "with pipeline parallelism not all layers are here; interventions need all of them"),
+        ("another width", "the model's hidden_size is 5, and the direction is of a model with 4"),
+        ("another depth", "the model's num_hidden_layers is 4, and the direction is of a model with 3"),
+    ],
+)
+def test_a_model_that_the_worker_does_not_understand_is_refused(toys: dict[str, Any], model: str, told: str) -> None:
+    assert toys[model] == told
+
+
+# ---------------------------------------------------------------- the whole workflow
+
+
+def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
+    project = real_project(tmp_path / "project", models=["plain", "steered"], splits=["safe"], judges=["keyword"])
+    asked = {"direction": "random", "mode": "add", "layers": {"best": 3}, "scale": -0.5}
+    steered = {"like": "smollm2-plain", "label": "steered", "sampling": SHORT, "intervention": asked}
+    engines = {"smollm2-135m": {"like": "smollm2-135m", "start_timeout": 3600}}
+    change_yaml(
+        project.folder / "catalogue.yaml",
+        lambda data: {**data, "engines": engines, "models": data["models"] | {"steered": steered}},
+    )
+    random_direction(project.results / "directions" / "random.safetensors")
+    project.snakemake()
+    receipts = {str(path.parent.name): read_json(path) for path in (project.results / "receipts").rglob("*.json")}
+    assert sorted(receipts) == ["smollm2-135m", "steered"]  # a load of its own
+    card = read_json(project.results / "interventions" / "steered.json")
+    serving = receipts["steered"]["engine"]["serving"]["intervention"]
+    assert serving == {"sha256": card["sha256"], "mode": "add", "layers": card["layers"], "fired": card["layers"]}
+    assert read_json(project.results / "manifest.json")["interventions"] == {"steered": card}
+    texts = [
+        [row["answer"] for row in read_jsonl(project.results / "answers" / model / "safe.jsonl")]
+        for model in ("plain", "steered")
+    ]
+    assert sum(one != other for one, other in zip(*texts, strict=True)) > len(texts[0]) / 2
+    assert project.planned() == {}

@@ -8,6 +8,7 @@ from typing import Any
 import compile_intervention
 import numpy as np
 import pytest
+from config_project import validated
 from direction_files import random_direction
 from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
@@ -20,6 +21,10 @@ from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import CompiledIntervention, content_sha256, read_compiled
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.report.methods.methods_section import intervention_text
+from refusal_eval.study.batches import Cell
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.generation import interventions, request_params
 
 LAYERS, SMALL = [2, 3, 5], {"model_layers": 8, "width": 16}
 NEUTRAL: dict[str, Any] = {"scale": None, "gate": None, "offset": "none", "towards": "negative"}
@@ -276,3 +281,57 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     for line in ("VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"'):
         assert line in worker
         assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()
+
+
+# ---------------------------------------------------------------- in a study
+
+
+STEERED = NEUTRAL | {"direction": "refusal", "mode": "add", "layers": [2, 3], "scale": -0.5}
+
+
+@pytest.mark.parametrize(
+    ("batch", "names"),
+    [
+        ("engine", ["engine/e", "engine/e/down", "engine/e/up"]),
+        ("model", ["model/e/down", "model/e/other", "model/e/plain", "model/e/up"]),
+        ("cell", [f"cell/e/{model}/s" for model in ("down", "other", "plain", "up")]),
+    ],
+)
+def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) -> None:
+    model = {"engine": "e", "sampling": {"max_tokens": 8}}
+    entries = {name: model for name in ("plain", "other")}
+    entries |= {name: model | {"intervention": STEERED} for name in ("down", "up")}
+    study = Study(validated(entries, {"s": "comply"}, ["words"], model_entries=entries, batch=batch))
+    assert list(study.generation_batches) == names
+    assert study.steered_models == ["down", "up"]
+    steered = names[1] if batch == "engine" else names[0]
+    assert interventions(study, steered) == ["results/s/interventions/down.json"]
+    assert interventions(study, study.batch_of[Cell("plain", "s")]) == []
+    assert request_params(study, "down", "s")["intervention"] is True
+    assert "intervention" not in request_params(study, "plain", "s")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "add along the direction refusal, scale -0.5, after layers 2 and 3, counted from 0"),
+        ({"layers": [2]}, "add along the direction refusal, scale -0.5, after layer 2, counted from 0"),
+        (
+            {"mode": "ablate", "offset": "midpoint", "scale": None, "layers": {"best": 4}},
+            "ablate along the direction refusal, offset at the midpoint of both means, after the 4 layers that the "
+            "direction ranks first",
+        ),
+        (
+            {"mode": "gated", "gate": 0.1},
+            "gated along the direction refusal, scale -0.5, gate 0.1, after layers 2 and 3, counted from 0",
+        ),
+        (
+            {"mode": "pull", "scale": 0.3},
+            "pull towards the mean of the negative side along the direction refusal, scale 0.3, after layers 2 and 3, "
+            "counted from 0",
+        ),
+    ],
+)
+def test_the_methods_section_says_what_is_done(change: dict[str, Any], words: str) -> None:
+    text = intervention_text(STEERED | change)
+    assert text.replace("`", "") == f"an intervention on the residual stream ({words})"

@@ -8,8 +8,9 @@ u = v / |v|, s the scale and h the residual stream after the layer at one token:
     gated    h + s v where cos(h, v) > gate, else h
     pull     h + s (mu - h), with mu the mean of the negative or the positive side
 
-`add` and `ablate` are those of Arditi et al. (arXiv 2406.11717, equations 3 and 4, with o = 0 and s = 1); the offset is
-that of affine editing (Marshall et al., arXiv 2411.09003), here at the midpoint.
+`add` and, with o = 0 and s = 1, `ablate` are activation addition and directional ablation of Arditi et al. (arXiv
+2406.11717, section 2.4), after chosen layers; the offset is that of affine editing (Marshall et al., arXiv 2411.09003),
+here at the midpoint.
 """
 
 from __future__ import annotations

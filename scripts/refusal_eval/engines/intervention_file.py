@@ -91,6 +91,13 @@ def read_compiled(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
         raise UserError(f"{path} is not a compiled intervention ({error}); delete it and run again") from error
 
 
+def refusal(folder: str) -> str:
+    """Return why the worker of a server refused its intervention, a sentence with a blank behind it; else nothing."""
+    path = Path(folder, RECORD)
+    told = read_json(path).get("refused") if path.is_file() else None
+    return f"It refused the intervention: {told}. " if told else ""
+
+
 async def proven(
     intervention: CompiledIntervention, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], folder: str
 ) -> dict[str, Any]:

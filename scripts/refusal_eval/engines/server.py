@@ -29,7 +29,7 @@ from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABIL
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad, RunningEngine
 from refusal_eval.engines.engine_client import EngineClient, Health
-from refusal_eval.engines.intervention_file import proven
+from refusal_eval.engines.intervention_file import proven, refusal
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.private_folder import make_private_folder
@@ -266,7 +266,9 @@ class Server(RunningEngine):
         """Return the last lines of the server's log, and of those of other nodes' processes that have ended."""
         assert self._server
         ended = [worker for worker in self._workers if worker.exit_code() is not None]
-        return "\n".join(f"Its last lines, from {one.log}:\n{one.last_lines()}" for one in (self._server, *ended))
+        return refusal(self._private) + "\n".join(
+            f"Its last lines, from {one.log}:\n{one.last_lines()}" for one in (self._server, *ended)
+        )
 
     def _start_workers(self, server: Sequence[str], environment: Mapping[str, str], nodes: Nodes) -> None:
         """Start vLLM's processes on the other nodes; they end with this job, and Slurm ends what they started."""

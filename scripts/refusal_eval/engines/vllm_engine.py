@@ -47,7 +47,10 @@ MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Adapters in one step of the engine; each takes memory of its largest rank in every layer. Further ones wait in RAM.
 MOST_ADAPTERS_AT_ONCE = 8
 # With an intervention: caches that outlive a load know nothing of it, and what drafts tokens has layers of its own.
-UNTRIED_ARGS = ("speculative-config", "kv-transfer-config", "kv-offloading-backend", "quantization-config")
+UNTRIED_ARGS = (
+    *("speculative-config", "spec-method", "spec-model", "spec-tokens"),
+    *("kv-transfer-config", "kv-offloading-backend", "quantization-config", "model-impl"),
+)
 
 
 class VllmEngine(LocalEngine):

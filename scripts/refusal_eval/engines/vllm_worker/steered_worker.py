@@ -162,12 +162,15 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
             InterventionError: if there is no intervention, or not the right one for this model.
         """
         super().load_model(*args, **kwargs)
-        asked = self.vllm_config.additional_config["intervention"]
-        self.spec, tensors = read_intervention(asked["file"], asked["sha256"])
-        model = self.vllm_config.model_config
-        self.steered = install(self.get_model(), self.spec, tensors, model.hf_text_config)
+        asked, config = self.vllm_config.additional_config["intervention"], self.vllm_config.model_config
+        try:
+            self.spec, tensors = read_intervention(asked["file"], asked["sha256"])
+            self.steered = install(self.get_model(), self.spec, tensors, config.hf_text_config)
+        except InterventionError as error:
+            self._record({"refused": str(error)})  # what the log says of it stands far above its last lines
+            raise
         self.fired: list[int] = []
-        self._record(asked["sha256"])
+        self._record_state()
 
     def execute_model(self, scheduler_output: Any) -> Any:
         """Compute a step; the first one shows whether the hooks are in what is really computed.
@@ -183,12 +186,18 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         self.fired = [at for at, old, new in zip(self.spec["layers"], before, after, strict=True) if new > old]
         if self.fired != self.spec["layers"]:
             silent = sorted(set(self.spec["layers"]) - set(self.fired))
-            raise InterventionError(f"the hooks of layers {silent} did not fire: answers would not be steered")
-        self._record(self.vllm_config.additional_config["intervention"]["sha256"])
+            error = InterventionError(f"the hooks of layers {silent} did not fire: answers would not be steered")
+            self._record({"refused": str(error)})
+            raise error
+        self._record_state()
         return output
 
-    def _record(self, sha256: str) -> None:
-        record = {"sha256": sha256, "mode": self.spec["mode"], "layers": self.spec["layers"], "fired": self.fired}
+    def _record_state(self) -> None:
+        sha256 = self.vllm_config.additional_config["intervention"]["sha256"]
+        state = {"sha256": sha256, "mode": self.spec["mode"], "layers": self.spec["layers"], "fired": self.fired}
+        self._record(state)
+
+    def _record(self, record: Mapping[str, Any]) -> None:
         print(f"intervention {json.dumps(record)}", flush=True)
         if self.rank == 0:
             path = Path(tempfile.gettempdir(), RECORD)
