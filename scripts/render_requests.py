@@ -1,9 +1,10 @@
 """Render the prompts of one cell, as its engine takes them, and write its requests, with the key of each."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from refusal_eval.activations.sides import content_sha256
 from refusal_eval.ask.keys import Prompt, sample_seed
 from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_requests
@@ -31,6 +32,17 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
 
 
+def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any]) -> None:
+    """Raise `UserError` if a steered model is to be evaluated on prompts that its direction was made from."""
+    made_from = set(intervention["prompts"])
+    if shared := [row["id"] for row in rows if content_sha256(row) in made_from]:
+        raise UserError(
+            f"{len(shared)} of these {len(rows)} prompts made the direction `{intervention['direction']['direction']}` "
+            f"(the first: {shared[0]}), and what it does to them says little of others: evaluate "
+            f"`{intervention['model']}` on prompts that are in no split of the direction"
+        )
+
+
 def main(
     prompts_path: str,
     engine: Mapping[str, Any],
@@ -54,7 +66,10 @@ def main(
     sampling = generation_sampling(request["sampling"], stop_ids)
     greedy = sampling["temperature"] == 0
     asks = []
-    for row in read_jsonl(prompts_path):
+    rows = list(read_jsonl(prompts_path))
+    if intervention is not None:
+        refuse_fitted(rows, intervention)
+    for row in rows:
         turn = asked_turns(row)[0]
         try:
             messages = conversation(row, turn, {})

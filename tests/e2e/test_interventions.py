@@ -204,18 +204,26 @@ def test_a_model_that_the_worker_does_not_understand_is_refused(toys: dict[str, 
 
 def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
     project = real_project(tmp_path / "project", models=["plain", "steered"], splits=["safe"], judges=["keyword"])
-    asked = {"direction": "random", "mode": "add", "layers": {"best": 3}, "scale": -0.5}
+    project.study(directions=["refusal"])
+    asked = {"direction": "refusal", "mode": "add", "layers": {"best": 3}, "scale": -8.0}
     steered = {"like": "smollm2-plain", "label": "steered", "sampling": SHORT, "intervention": asked}
     engines = {"smollm2-135m": {"like": "smollm2-135m", "start_timeout": 3600}}
+    direction = {"model": "plain", "positive": {"split": "decline"}, "negative": {"split": "sensitive4"}}
     change_yaml(
         project.folder / "catalogue.yaml",
-        lambda data: {**data, "engines": engines, "models": data["models"] | {"steered": steered}},
+        lambda data: {
+            **data,
+            "engines": engines,
+            "models": data["models"] | {"steered": steered},
+            "directions": {"refusal": direction},
+        },
     )
-    random_direction(project.results / "directions" / "random.safetensors")
     project.snakemake()
     receipts = {str(path.parent.name): read_json(path) for path in (project.results / "receipts").rglob("*.json")}
     assert sorted(receipts) == ["smollm2-135m", "steered"]  # a load of its own
     card = read_json(project.results / "interventions" / "steered.json")
+    ranking = read_json(project.results / "directions" / "refusal.json")["ranking"]
+    assert card["layers"] == sorted(ranking[:3])
     serving = receipts["steered"]["engine"]["serving"]["intervention"]
     assert serving == {"sha256": card["sha256"], "mode": "add", "layers": card["layers"], "fired": card["layers"]}
     assert read_json(project.results / "manifest.json")["interventions"] == {"steered": card}
@@ -225,3 +233,7 @@ def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
     ]
     assert sum(one != other for one, other in zip(*texts, strict=True)) > len(texts[0]) / 2
     assert project.planned() == {}
+
+    project.study(splits=["safe", "decline"])
+    error = project.snakemake("--until", "requests", check=False)
+    assert "prompts made the direction `refusal`" in error.stdout + error.stderr

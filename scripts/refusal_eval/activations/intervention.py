@@ -151,6 +151,7 @@ def write_intervention(
         **{key: spec[key] for key in ("version", "mode", "layers", "gate")},
         "asked": dict(asked),
         "direction": {key: direction.card[key] for key in ("direction", "method", "model", "positions", "dtype")},
+        "prompts": list(direction.card["prompts"]),
     }
 
 

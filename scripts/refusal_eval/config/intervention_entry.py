@@ -64,16 +64,16 @@ class Intervention(Entry):
 
 
 def intervention_mistakes(
-    asked: Intervention, engine: Engine | None, known: Collection[str] | None
+    asked: Intervention, engine: Engine | None, known: Collection[str]
 ) -> Iterator[Mistake]:
     """Yield what is wrong with a model's intervention that none of its keys shows by itself.
 
     Args:
         asked: the entry, as far as it could be told.
         engine: the model's engine, where the catalogue has it.
-        known: the names of the catalogue's directions; None where they are not known.
+        known: the names of the catalogue's directions.
     """
-    if known is not None and asked.direction is not None and asked.direction not in known:
+    if asked.direction is not None and asked.direction not in known:
         message = f"there is no direction `{asked.direction}` in the catalogue" + nearest(asked.direction, known)
         yield ("direction",), message
     if asked.mode in SCALED and asked.scale is None:

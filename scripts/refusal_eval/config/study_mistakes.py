@@ -98,13 +98,16 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
 
 def _interventions(draft: Draft) -> Iterator[Mistake]:
     """Ask of each steered model what it needs of its direction and of its engine."""
-    known = draft.catalogue.written.get("directions")  # None until the catalogue has such a section
+    known, listed = draft.catalogue.written["directions"], draft.names("directions")
     for name, model in draft.models.items():
         if model.intervention is None:
             continue
         here = ("models", name, "intervention")
         for path, message in intervention_mistakes(model.intervention, draft.engine_of(model), known):
             yield (*here, *path), message
+        direction = model.intervention.direction
+        if direction in known and direction not in listed:
+            yield (*here, "direction"), f"`{direction}` is not one of the study's `directions`; add it there"
         if model.lora is not None:
             message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
             yield here, f"{message}, or leave one of them out"
