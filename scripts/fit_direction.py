@@ -7,21 +7,14 @@ from typing import Any
 from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
 from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, fit, made_from
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SidePrompts, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SIDES, SidePrompts, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.stats.estimates.units import read_units
+from refusal_eval.stats.estimates.confidence import confidence_by_prompt
 
 LOG = logging.getLogger(__name__)
-SIDES = ("positive", "negative")
-
-
-def scores_of(path: str) -> dict[str, float]:
-    """Return c(x) of each prompt of a scored cell that has one."""
-    units = read_units(path)
-    return {str(name): float(c) for name, c in zip(units["prompt_id"], units["c"], strict=True) if c == c}
 
 
 def main(
@@ -51,7 +44,7 @@ def main(
     weighted = entry["method"] in WEIGHTED
     sides: dict[str, SidePrompts] = {}
     for side in SIDES:
-        scores = scores_of(files[side]["scores"]) if "scores" in files[side] else None
+        scores = confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None
         prompts = list(read_jsonl(files[side]["prompts"]))
         sides[side] = side_prompts(side, entry[side], prompts, states[side], layers, scores, weighted)
         if left_out := len(prompts) - len(set(states[side].metadata["prompts"])):

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from direction_study import ENGINE_PYTHON, direction_study
-from project import ROOT, Project, copy_of
+from direction_study import ENGINE_PYTHON, SIDES, direction_study
+from project import ROOT, Project, change_yaml, copy_of
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from refusal_eval.activations.sides import content_sha256
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import read_json, read_jsonl
 
 TARGETS = [f"results/small/directions/{name}.safetensors" for name in ("refusal", "chance")]
@@ -33,10 +34,10 @@ model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 seen, rows, normed = {}, [], []
 for number, layer in enumerate(model.model.layers):
     layer.register_forward_hook(lambda m, i, o, n=number: seen.__setitem__(n, o[0] if isinstance(o, tuple) else o))
-for ids in json.load(open(prompts)):
+for ids, first in json.load(open(prompts)):
     with torch.no_grad():
         hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    rows.append(torch.stack([seen[n][0, -1] for n in range(len(seen))]))
+    rows.append(torch.stack([seen[n][0, first:].mean(0) for n in range(len(seen))]))
     normed.append(hidden[-1][0, -1])
 save_file({"states": torch.stack(rows), "normed": torch.stack(normed)}, out)
 """
@@ -45,6 +46,19 @@ save_file({"states": torch.stack(rows), "normed": torch.stack(normed)}, out)
 def token_ids(project: Project, split: str) -> dict[str, list[int]]:
     file = read_requests(project.results / "requests" / "plain" / f"{split}.jsonl")
     return {request.prompt_id: request.token_ids for request in file.requests()}
+
+
+def reference(project: Project, wanted: list[tuple[list[int], int]], folder: Path) -> dict[str, np.ndarray]:
+    """Return the mean of the states from a position on, of each list of token ids, and the last one after the norm."""
+    (folder / "prompts.json").write_text(json.dumps(wanted))
+    command = [str(ENGINE_PYTHON), "-c", REFERENCE, str(project.folder / "model")]
+    subprocess.run([*command, str(folder / "prompts.json"), str(folder / "out")], check=True, capture_output=True)
+    return load_file(folder / "out")
+
+
+def furthest(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Return the largest relative difference of a layer's state."""
+    return float((np.linalg.norm(ours - theirs, axis=2) / np.linalg.norm(theirs, axis=2)).max())
 
 
 def shards(project: Project) -> dict[str, bytes]:
@@ -74,15 +88,32 @@ def test_captured_is_what_an_independent_run_of_the_model_has_after_each_layer(
     ids = token_ids(fitted_once, "two")
     assert file.metadata["prompts"] == list(ids) and file.metadata["layers"] == [0, 1, 2]
     assert len({len(prompt) for prompt in ids.values()}) > 10
-    (tmp_path / "prompts.json").write_text(json.dumps(list(ids.values())))
-    command = [str(ENGINE_PYTHON), "-c", REFERENCE, str(fitted_once.folder / "model")]
-    subprocess.run([*command, str(tmp_path / "prompts.json"), str(tmp_path / "out")], check=True, capture_output=True)
-    reference = load_file(tmp_path / "out")
-    ours, theirs = file.floats(), reference["states"]
-    difference = np.linalg.norm(ours - theirs, axis=2) / np.linalg.norm(theirs, axis=2)
-    assert difference.max() < 1e-5
-    apart = np.linalg.norm(ours[:, -1] - reference["normed"], axis=1) / np.linalg.norm(ours[:, -1], axis=1)
+    theirs = reference(fitted_once, [(prompt, -1) for prompt in ids.values()], tmp_path)
+    ours = file.floats()
+    assert furthest(ours, theirs["states"]) < 1e-5
+    apart = np.linalg.norm(ours[:, -1] - theirs["normed"], axis=1) / np.linalg.norm(ours[:, -1], axis=1)
     assert apart.min() > 0.01, "the last layer is before the final norm"
+
+
+def test_the_mean_over_answers_is_that_of_their_own_tokens(fitted: Project, tmp_path: Path) -> None:
+    entry = {**SIDES, "positions": "answer_mean", "layers": [2]}
+    change_yaml(fitted.folder / "catalogue.yaml", lambda data: data | {"directions": {"answers": entry}})
+    fitted.study(directions=["answers"])
+    fitted.snakemake("--until", "requests")
+    fitted.answer_everything("requests")
+    fitted.snakemake("results/small/directions/answers.safetensors")
+    file = read_states(fitted.results / "activations" / "answer_mean" / "plain" / "two.safetensors")
+    prompts, wanted = token_ids(fitted, "two"), []
+    responses = StoreReader(fitted.store, file.metadata["engine_id"])
+    answers = {(row["prompt_id"], row["sample"]): row for row in read_jsonl(fitted.results / "answers/plain/two.jsonl")}
+    places = list(zip(file.metadata["prompts"], file.metadata["samples"], strict=True))
+    assert sorted(places) == sorted(answers) and len(places) == 60
+    for place in places:
+        key = answers[place]["key"]
+        written = responses.lookup([key])[key]["response"]["token_ids"][:-1]  # without the token that ended it
+        wanted.append((prompts[place[0]] + written, len(prompts[place[0]])))
+    theirs = reference(fitted, wanted, tmp_path)["states"][:, 2:]
+    assert file.metadata["layers"] == [2] and furthest(file.floats(), theirs) < 1e-5
 
 
 def test_a_direction_is_the_difference_of_the_means_of_what_was_not_held_out(fitted_once: Project) -> None:

@@ -101,7 +101,14 @@ WHOLE_STUDY = {
     "comparisons": [{"label": "All", "pairs": "all", "scope": "splits"}],
     "corrected": {"labels": "labels.jsonl"},
     "prompts_per_split": {"size": 7},
+}
+
+# What is made of activations, of the model `plain` and under the judge `words`.
+OF_ACTIVATIONS = {
     "directions": ["refusal"],
+    "separation": [
+        {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
+    ],
 }
 
 # A figure of every kind; `turns` needs dialogues, which the study above has none of.

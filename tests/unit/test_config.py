@@ -43,7 +43,7 @@ SMALLEST = STUDY | yaml.safe_load(
     homepage: null, citation: [], unverified: []
   }},
   judge_entries: {words: {kind: keyword, lists: [words.yaml], label: null, floor: null}},
-  gold_entries: {}, directions: [], direction_entries: {},
+  gold_entries: {}, directions: [], direction_entries: {}, separation: [],
 }
 """.replace("COMMIT", COMMIT)
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from config_project import BASE, CATALOGUE, FIGURES, STUDY, WHOLE_STUDY, changed, with_entry
+from config_project import BASE, CATALOGUE, FIGURES, OF_ACTIVATIONS, STUDY, WHOLE_STUDY, changed, with_entry
 
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
 from refusal_eval.config.load_study import load_study
@@ -32,7 +32,7 @@ def test_all_mistakes_of_a_thoroughly_broken_study(project):
 # ---------------------------------------------------------------- misspelt keys, generated from the classes
 
 
-WITH_FIGURES = WHOLE_STUDY | {"figures": FIGURES}
+WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
 
 
 def places(annotation, value, path=()):
@@ -262,7 +262,7 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "(allowed: plain, steered, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
         "catalogue, comparisons, corrected, description, determinism, directions, equivalence_margin, failure_limit, "
-        "figures, ... (34 in all))",
+        "figures, ... (35 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

@@ -263,3 +263,10 @@ def test_a_file_of_a_direction_holds_three_tensors_and_one_json_value(tmp_path):
     (tmp_path / "one").write_bytes(b"no safetensors")
     with pytest.raises(BadFile, match="is not a direction"):
         read_direction(tmp_path / "one")
+
+
+def test_a_side_whose_prompts_have_no_weight_is_refused():
+    weightless = group(8, 1.0, weights=np.zeros(8))
+    with pytest.raises(UserError, match="none has a weight"):
+        fit(weightless, group(8, seed=2, name="n"), LAYERS, Method("wmd"), 0.25, 0)
+    assert fit(weightless, group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0).ranking

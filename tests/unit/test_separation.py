@@ -142,3 +142,10 @@ def test_groups_that_coincide_have_no_indices_and_small_ones_are_refused():
     assert np.isnan(found["davies_bouldin"]) and np.isnan(found["xie_beni"])
     with pytest.raises(UserError, match="separation needs two prompts in each group"):
         separation(states, np.arange(8) < 1, [str(i) for i in range(8)], 9, 0)
+
+
+def test_an_interval_holds_the_value_where_there_are_more_dimensions_than_prompts():
+    states, positive = two_groups(15, 15, shift=3.0, width=300)
+    rows = {row["index"]: row for row in separation(states, positive, [str(i) for i in range(30)], 60, 0)}
+    for name in ("davies_bouldin", "calinski_harabasz", "xie_beni", "silhouette", "auc"):
+        assert rows[name]["low"] <= rows[name]["value"] <= rows[name]["high"], rows[name]

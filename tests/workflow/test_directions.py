@@ -109,6 +109,35 @@ def test_models_that_cannot_be_captured_are_refused(finished: Project) -> None:
     assert "its engine `tiny` sets `quantization`, with which capture was never tried" in run.stdout + run.stderr
 
 
+FAR = {"name": "far", "models": ["plain"], "positive": {"split": "two"}, "negative": {"split": "extra"}}
+
+
+def test_a_separation_adds_its_own_jobs_and_shares_activations_with_directions(finished: Project) -> None:
+    finished.study(separation=[FAR])
+    jobs = {"prompts": 2, "requests": 2, "activations": 2, "separation": 1}
+    assert finished.planned() == jobs
+    finished.study(separation=[FAR], directions=["refusal"])
+    assert finished.planned() == jobs | {"direction": 1}
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "message"),
+    [
+        ({"models": ["plain", "terse"]}, "separation[0].models[1]", "`terse` is not one of the study's `models`"),
+        ({"negative": {"split": "extr"}}, "separation[0].negative.split", "there is no split `extr` in the catalogue"),
+        ({"negative": {"split": "two"}}, "separation[0].negative", "is the same as `positive`"),
+        ({"layers": [-1]}, "separation[0]", "`layers` are different whole numbers from 0 on"),
+    ],
+)
+def test_mistakes_of_a_separation_are_told_with_their_place(
+    finished: Project, entry: dict, place: str, message: str
+) -> None:
+    finished.study(separation=[FAR | entry])
+    run = finished.snakemake("-n", check=False)
+    told = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("  - ")]
+    assert run.returncode != 0 and len(told) == 1 and f": {place}: " in told[0] and message in told[0], told
+
+
 def test_an_unknown_direction_suggests_the_nearest(finished: Project) -> None:
     finished.study(directions=["refusla"])
     run = finished.snakemake("-n", check=False)

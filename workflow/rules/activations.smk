@@ -2,12 +2,13 @@
 
 Reads requests/{model}/{split}.jsonl (the token ids); writes activations/{positions}/{model}/{split}.safetensors (the
 residual stream after decoder layers, computed once and kept in the store) and directions/{direction}.safetensors with
-its card, directions/{direction}.json; directions/cosines.csv compares them.
+its card, directions/{direction}.json; directions/cosines.csv compares them; separation/{separation}.csv.
 """
 
 from refusal_eval.workflow import activations_stage
 
 DIRECTIONS = sorted(study.directions)
+SEPARATIONS = sorted(entry.name for entry in study.settings.separation)
 
 
 rule activations:
@@ -96,3 +97,34 @@ rule direction_cosines:
         "Comparing directions"
     script:
         "../../scripts/compare_directions.py"
+
+
+rule separation:
+    """Measure how far apart two groups of prompts lie in the activations of models, layer by layer."""
+    input:
+        lambda wildcards: [
+            file
+            for sides in activations_stage.separation_files(study, wildcards.separation).values()
+            for files in sides.values()
+            for file in files.values()
+        ],
+    output:
+        f"{RESULTS}/separation/{{separation}}.csv",
+    log:
+        f"{LOGS}/separation/{{separation}}.log",
+    wildcard_constraints:
+        separation=any_of(SEPARATIONS),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=8000,
+        runtime=240,
+    params:
+        separation=lambda wildcards: activations_stage.separation_entry(study, wildcards.separation).model_dump(),
+        files=lambda wildcards: activations_stage.separation_files(study, wildcards.separation),
+        code=code_version(ROOT / "scripts" / "measure_separation.py"),
+    message:
+        "Measuring the separation {wildcards.separation}"
+    script:
+        "../../scripts/measure_separation.py"

@@ -29,9 +29,12 @@ States = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The prompts of one side: states [prompts, layers, width], and of each prompt its cluster and weight."""
+    """The prompts of one side: states [prompts, layers, width], and of each prompt its cluster and weight.
 
-    states: States
+    Of one layer (`at`) the states are float64 [prompts, width].
+    """
+
+    states: NDArray[Any]
     clusters: Sequence[str]
     weights: Floats
 
@@ -47,9 +50,14 @@ class Group:
         """Return the prompts of these clusters, or those of all others."""
         return self.kept(np.array([(cluster in wanted) == inside for cluster in self.clusters], dtype=bool))
 
-    def mean(self, layer: int) -> Floats:
-        """Return the weighted mean of a layer's states, [width]."""
-        return np.average(self.states[:, layer].astype(np.float64), axis=0, weights=self.weights)
+    def at(self, place: int) -> Group:
+        """Return the group at one layer, by its place among the layers of the states."""
+        return replace(self, states=self.states[:, place].astype(np.float64))
+
+    def mean(self) -> Floats:
+        """Return the weighted mean of the states of one layer, [width]."""
+        mean: Floats = np.average(self.states, axis=0, weights=self.weights)
+        return mean
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Method:
         """Return the group with the weights that count: equal ones, unless the method is weighted."""
         return group if self.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
 
-    def vector(self, positive: Group, negative: Group, layer: int, number: int) -> Floats:
+    def vector(self, positive: Group, negative: Group, number: int) -> Floats:
         """Return the vector of one layer, [width], from the negative to the positive side.
 
         md      mean_P h - mean_N h
@@ -85,23 +93,28 @@ class Method:
         that `wrmd` with equal weights is `rmd`.
 
         Args:
-            positive, negative: the sides.
-            layer: the layer's place in their states.
+            positive, negative: the sides at that layer.
             number: the layer's number in the model, for `random`.
+
+        Raises:
+            UserError: if both sides have the same mean, or one has no weight.
         """
         positive, negative = self.weighting(positive), self.weighting(negative)
-        difference = positive.mean(layer) - negative.mean(layer)
-        vector = difference
+        if not (positive.weights.sum() and negative.weights.sum()):
+            raise UserError("c(x) is 0 for all prompts of one side that the vector is made from, so none has a weight")
+        difference = positive.mean() - negative.mean()
+        if not difference.any():
+            raise UserError(f"at layer {number} both sides have the same mean, which gives no direction")
         if self.name in RIDGE:
-            vector = solve(self._covariance(negative, layer), difference, assume_a="pos")
+            vector = solve(self._covariance(negative), difference, assume_a="pos")
         elif self.name == "random":
             vector = np.random.default_rng([self.seed, number]).standard_normal(len(difference))
         else:
             return difference
-        return vector * (np.linalg.norm(difference) / np.linalg.norm(vector))
+        return np.asarray(vector * (np.linalg.norm(difference) / np.linalg.norm(vector)))
 
-    def _covariance(self, group: Group, layer: int) -> Floats:
-        centred = group.states[:, layer].astype(np.float64) - group.mean(layer)
+    def _covariance(self, group: Group) -> Floats:
+        centred = group.states - group.mean()
         covariance: Floats = (centred.T * group.weights) @ centred / group.weights.sum()
         ridge = self.ridge * (np.trace(covariance) / len(covariance) if self.relative else 1.0)
         covariance[np.diag_indices_from(covariance)] += ridge
@@ -145,28 +158,27 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
             differ between the sides.
     """
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
-    fitting, held_out = _split(positive, negative, held)
-    for side, group in zip(("positive", "negative"), fitting, strict=True):
-        if len(group) < LEAST_FITTED:
-            raise UserError(f"the {side} side has {len(group)} prompts to fit on, and needs {LEAST_FITTED}")
-    halves = _halves(*fitting, seed)
-    vectors, aucs, cosines = [], [], []
-    for layer, number in enumerate(layers):
-        if not all(np.isfinite(group.states[:, layer]).all() for group in (positive, negative)):
+    counts = {"n": (len(positive), len(negative))}
+    vectors, aucs, cosines = list[Floats](), list[float](), list[float | None]()
+    means: tuple[list[Floats], list[Floats]] = ([], [])
+    for place, number in enumerate(layers):
+        both = positive.at(place), negative.at(place)
+        if not all(np.isfinite(group.states).all() for group in both):
             raise UserError(f"layer {number} has activations that are no finite numbers")
-        vector = method.vector(*fitting, layer, number)
-        if not np.any(vector):
-            raise UserError(f"at layer {number} both sides have the same mean, which gives no direction")
+        fitting, held_out = _split(*both, held)
+        for side, group in zip(("positive", "negative"), fitting, strict=True):
+            if len(group) < LEAST_FITTED:
+                raise UserError(f"the {side} side has {len(group)} prompts to fit on, and needs {LEAST_FITTED}")
+        counts |= {"n_fitted": (len(fitting[0]), len(fitting[1])), "n_held_out": (len(held_out[0]), len(held_out[1]))}
+        vector = method.vector(*fitting, number)
         vectors.append(vector)
-        aucs.append(auc(*(group.states[:, layer].astype(np.float64) @ vector for group in held_out)))
-        parts = [method.vector(*half, layer, number) for half in halves] if method.name != "random" else []
-        cosines.append(cosine(*parts) if parts else None)
-    means = [[method.weighting(group).mean(layer) for layer in range(len(layers))] for group in fitting]
+        for group, own in zip(fitting, means, strict=True):
+            own.append(method.weighting(group).mean())
+        aucs.append(auc(*(group.states @ vector for group in held_out)))
+        cosines.append(_cosine_of_halves(method, fitting, number, seed))
     ranking = [number for _, number in sorted((-value, number) for value, number in zip(aucs, layers, strict=True))]
     card = {
-        "n": {"positive": len(positive), "negative": len(negative)},
-        "n_fitted": {"positive": len(fitting[0]), "negative": len(fitting[1])},
-        "n_held_out": {"positive": len(held_out[0]), "negative": len(held_out[1])},
+        **{name: {"positive": one, "negative": other} for name, (one, other) in counts.items()},
         "layers": [
             {"layer": number, "held_out_auc": value, "split_half_cosine": cosine_of_halves}
             | {"norm": float(np.linalg.norm(vector)), "negative_mean_norm": float(np.linalg.norm(mean))}
@@ -175,8 +187,8 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
             )
         ],
     }
-    direction, *both_means = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
-    return Fitted(direction, both_means[0], both_means[1], ranking, card)
+    direction, mean_positive, mean_negative = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
+    return Fitted(direction, mean_positive, mean_negative, ranking, card)
 
 
 def held_out_clusters(
@@ -213,11 +225,20 @@ def _split(positive: Group, negative: Group, held: set[str]) -> tuple[tuple[Grou
     return rest, (positive.of_clusters(held), negative.of_clusters(held))
 
 
-def _halves(positive: Group, negative: Group, seed: int) -> list[tuple[Group, Group]]:
-    """Return two halves of both sides, clusters kept together; none where a side has one cluster."""
-    if min(len(set(group.clusters)) for group in (positive, negative)) < 2:
-        return []
-    return list(_split(positive, negative, held_out_clusters(positive.clusters, negative.clusters, 0.5, seed, "half")))
+def _cosine_of_halves(method: Method, fitting: tuple[Group, Group], number: int, seed: int) -> float | None:
+    """Return the cosine of the vectors of two halves of both sides, clusters kept together.
+
+    None where a half gives no vector, and for a vector that is not made of the prompts.
+    """
+    positive, negative = fitting
+    if method.name == "random" or min(len(set(group.clusters)) for group in fitting) < 2:
+        return None
+    half = held_out_clusters(positive.clusters, negative.clusters, 0.5, seed, "half")
+    try:
+        one, other = (method.vector(*part, number) for part in _split(positive, negative, half))
+    except UserError:
+        return None
+    return cosine(one, other)
 
 
 def auc(positive: Floats, negative: Floats) -> float:

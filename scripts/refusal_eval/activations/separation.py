@@ -14,6 +14,12 @@ prompts.
                        prompt is projected on a difference to which no prompt of its cluster contributed
 
 All follow from the inner products of states, which are computed once; draws of the bootstrap are weights of prompts.
+
+With more dimensions than prompts, noise alone keeps the means of two groups apart, and a draw with replacement adds to
+it: quantiles of draws lie beside the value. An interval is therefore the quantiles moved so that their median is the
+value, on a logarithmic scale for indices that are ratios. It covers the index that this many prompts have on average.
+Measured, 40 + 40 Gaussian prompts, 120 repetitions: in 10 dimensions .91 (Davies-Bouldin), .92 (Xie-Beni), .97
+(silhouette) and .99 (area); in 400 dimensions .98, .98, 1.0 and 1.0, where plain quantiles cover 0, 0, 1.0 and .98.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silho
 from refusal_eval.core.errors import UserError
 
 INDICES = ("davies_bouldin", "calinski_harabasz", "xie_beni", "silhouette", "dunn", "auc")
+RATIOS = ("davies_bouldin", "calinski_harabasz", "xie_beni")
 LOWER_IS_APART = ("davies_bouldin", "xie_beni")
 # The smallest and the largest distance of a draw are those of fewer prompts: no bootstrap interval holds for them.
 WITHOUT_INTERVAL = ("dunn",)
@@ -107,7 +114,7 @@ def separation(
 ) -> list[dict[str, Any]]:
     """Return the indices of one layer with intervals and a permutation test.
 
-    Each row has `index`, `value`, `low` and `high` (percentile bootstrap over clusters, 95 %; NaN for `dunn`, of which
+    Each row has `index`, `value`, `low` and `high` (bootstrap over clusters, 95 %, see above; NaN for `dunn`, of which
     it does not hold), `null` (the median where labels are permuted) and `p`, the share of permutations (and the
     observed labels) that lie as far apart or further.
 
@@ -171,12 +178,21 @@ def _row(
     drawn, chance = (np.array([draw[name] for draw in draws]) for draws in (booted, null))
     drawn, chance = drawn[~np.isnan(drawn)], chance[~np.isnan(chance)]
     low = high = float("nan")
-    if len(drawn) and name not in WITHOUT_INTERVAL:
-        low, high = (float(end) for end in np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    if len(drawn) and not np.isnan(value) and name not in WITHOUT_INTERVAL:
+        low, high = _interval(name, value, drawn)
     further = chance <= value if name in LOWER_IS_APART else chance >= value
     p = (1 + further.sum()) / (1 + len(chance)) if not np.isnan(value) else float("nan")
     median = float(np.median(chance)) if len(chance) else float("nan")
     return {"index": name, "value": value, "low": low, "high": high, "null": median, "p": float(p)}
+
+
+def _interval(name: str, value: float, drawn: Floats) -> tuple[float, float]:
+    """Return the quantiles of draws, moved so that their median is the value."""
+    low, middle, high = (float(end) for end in np.quantile(drawn, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2]))
+    if name in RATIOS:
+        return value * low / middle, value * high / middle
+    least, most = (0.0, 1.0) if name == "auc" else (-1.0, 1.0)
+    return max(least, value - middle + low), min(most, value - middle + high)
 
 
 def _drawn(codes: NDArray[np.int64], rng: np.random.Generator) -> Floats:

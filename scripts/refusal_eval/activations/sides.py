@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.activations.directions import Group, States
-from refusal_eval.activations.tensor_files import StateFile
+from refusal_eval.activations.tensor_files import StateFile, widened
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
+
+SIDES = ("positive", "negative")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +67,8 @@ def side_prompts(
             "direction needs at least two on each side"
         )
     columns = [file.metadata["layers"].index(layer) for layer in layers]
-    states = file.floats()[:, columns]
+    states = widened(file.bits[:, columns], file.kind)
     weights = np.array([abs(scores[prompt["id"]]) if weighted and scores else 1.0 for prompt in chosen])
-    if not weights.any():
-        raise UserError(f"the {name} side has c(x) = 0 for each of its prompts, so none has a weight")
     keys = file.metadata["keys"]
     facts = [
         {"keys": [keys[row] for row in rows[prompt["id"]]], "cluster": prompt["cluster"], "weight": float(weight)}

@@ -1,4 +1,4 @@
-"""Catalogue entries of directions: whose activations a vector per layer is fitted on, and how."""
+"""Entries about activations: directions of the catalogue, and what a study says of separation."""
 
 from __future__ import annotations
 
@@ -32,6 +32,38 @@ class Side(Entry):
         if self.judge is not None and len(bounds) != 1:
             raise ValueError("`judge` needs exactly one of `above` and `below`: which prompts are on this side")
         return self
+
+
+class Separation(Entry):
+    """How far apart two groups of prompts lie in the activations of models, layer by layer (docs/steering.md)."""
+
+    name: Slug = Field(description="Names its file, `separation/NAME.csv`.")
+    models: list[Slug] = Field(min_length=1, description="Models of the study, such as a base and its fine-tune.")
+    positive: Side = Field(description="One group of prompts.")
+    negative: Side = Field(description="The other group.")
+    positions: Positions = Field("last_prompt_token", description="As in a direction.")
+    layers: list[Whole] | None = Field(
+        None, min_length=1, description="Decoder layers, the first is 0. Default: all layers of the models."
+    )
+    draws: Whole = Field(200, ge=20, le=10000, description="Draws of the bootstrap, and permutations of the labels.")
+    seed: Whole = Field(0, ge=0, description="Seed of these draws.")
+
+    @model_validator(mode="after")
+    def _different_layers(self) -> Separation:
+        refuse_wrong_layers(self.layers)
+        return self
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """Both groups, by the keys that they have in the entry."""
+        return {"positive": self.positive, "negative": self.negative}
+
+
+def refuse_wrong_layers(layers: list[int] | None) -> None:
+    """Raise `ValueError` for layers that no model has, or that are named twice."""
+    named = layers or []
+    if any(layer < 0 for layer in named) or len(set(named)) < len(named):
+        raise ValueError("`layers` are different whole numbers from 0 on")
 
 
 class Ridge(Entry):
@@ -69,9 +101,7 @@ class Direction(Entry):
 
     @model_validator(mode="after")
     def _what_belongs_together(self) -> Direction:
-        layers = self.layers or []
-        if any(layer < 0 for layer in layers) or len(set(layers)) < len(layers):
-            raise ValueError("`layers` are different whole numbers from 0 on")
+        refuse_wrong_layers(self.layers)
         if self.method in WEIGHTED and None in (self.positive.judge, self.negative.judge):
             raise ValueError(f"`{self.method}` weights prompts by |c(x)|, so each side needs a `judge`")
         return self
@@ -80,8 +110,3 @@ class Direction(Entry):
     def sides(self) -> dict[str, Side]:
         """Both sides, by the keys that they have in the entry."""
         return {"positive": self.positive, "negative": self.negative}
-
-    @property
-    def splits(self) -> list[str]:
-        """The splits of its sides, each once."""
-        return list(dict.fromkeys(side.split for side in self.sides.values()))

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from refusal_eval.config.direction_entry import Direction
+from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.problems import Mistake
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.hints import nearest
 
 # What of an engine's identity a capture obeys; anything else was never tried and could give other activations.
@@ -16,27 +17,42 @@ CHANGES = {"lora": "a LoRA adapter", "intervention": "an intervention"}
 
 
 def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
-    """Yield what is wrong with the directions that a study names."""
+    """Yield what is wrong with the directions that a study names, and with its separations."""
     for name, direction in draft.directions.items():
-        here = ("directions", name)
-        for message in _wrong_with_model(draft, direction):
+        here: KeyPath = ("directions", name)
+        for message in _wrong_with_model(draft, direction.model):
             yield (*here, "model"), message
-        if direction.positive is not None and direction.positive == direction.negative:
-            yield (*here, "negative"), "is the same as `positive`: a direction needs two different groups of prompts"
-    for name, key, side in draft.sides():
+        yield from _same_sides(here, direction)
+    seen = set[str]()
+    for place, entry in enumerate(draft.study.separation):
+        if not entry:
+            continue
+        here = ("separation", place)
+        if entry.name in seen:
+            yield (*here, "name"), f"two have the name `{entry.name}`; their files would be the same"
+        seen.add(entry.name)
+        for index, model in enumerate(entry.models or ()):
+            for message in _wrong_with_model(draft, model):
+                yield (*here, "models", index), message
+        yield from _same_sides(here, entry)
+    for where, side in draft.sides():
         for field, message in _wrong_with_side(draft, side):
-            yield ("directions", name, key, field), message
+            yield (*where, field), message
 
 
-def _wrong_with_model(draft: Draft, direction: Direction) -> Iterator[str]:
-    name, known = direction.model, draft.catalogue.written["models"]
+def _same_sides(here: KeyPath, entry: Direction | Separation) -> Iterator[Mistake]:
+    if entry.positive is not None and entry.positive == entry.negative:
+        yield (*here, "negative"), "is the same as `positive`: two different groups of prompts are needed"
+
+
+def _wrong_with_model(draft: Draft, name: str) -> Iterator[str]:
+    known = draft.catalogue.written["models"]
     if name not in known:
         if draft.catalogue.complete and name is not None:
             yield f"there is no model `{name}` in the catalogue" + nearest(name, known)
         return
     if _all_known(draft, "models") and name not in draft.names("models"):
-        message = f"`{name}` is not one of the study's `models`{nearest(name, draft.names('models'))}; add it, "
-        yield message + "so that what is changed along the direction stands beside the model as it is"
+        yield f"`{name}` is not one of the study's `models`{nearest(name, draft.names('models'))}; add it there"
     model = draft.catalogue.typed["models"][name]
     if model is None:
         return

@@ -10,6 +10,7 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.lock_file import Lock
 from refusal_eval.config.problems import Mistake, Problem
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.config.yaml_source import Written
@@ -81,15 +82,17 @@ class Draft:
         typed = self.catalogue.typed[section]
         return {name: typed[name] for name in self.used[section] if typed[name] is not None}
 
-    def sides(self) -> Iterator[tuple[str, str, Side]]:
-        """Yield the direction, the key and the entry of each side of the study's directions that names a split."""
-        for name, direction in self.directions.items():
-            for key, side in direction.sides.items():
+    def sides(self) -> Iterator[tuple[KeyPath, Side]]:
+        """Yield where each side of the study's directions and separations stands that names a split, and the side."""
+        entries: list[tuple[KeyPath, Any]] = [(("directions", name), one) for name, one in self.directions.items()]
+        entries += [(("separation", place), one) for place, one in enumerate(self.study.separation) if one]
+        for where, entry in entries:
+            for key, side in entry.sides.items():
                 if side is not None and isinstance(side.split, str):
-                    yield name, key, side
+                    yield (*where, key), side
 
     def direction_splits(self) -> list[str]:
-        """Return the splits of the catalogue that the study's directions name, each once."""
+        """Return the splits of the catalogue that the study's directions and separations name, each once."""
         known = self.catalogue.written["splits"]
         return list(dict.fromkeys(side.split for *_, side in self.sides() if side.split in known))
 

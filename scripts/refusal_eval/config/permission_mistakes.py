@@ -36,9 +36,9 @@ def _used(draft: Draft) -> Iterator[tuple[KeyPath, str, str]]:
     for section in LISTS:
         for place, name in draft.named(section):
             yield (section, place), section, name
-    for direction, key, side in draft.sides():
+    for where, side in draft.sides():
         if side.split not in draft.names("splits"):
-            yield ("directions", direction, key, "split"), "splits", side.split
+            yield (*where, "split"), "splits", side.split
 
 
 def citation_mistakes(draft: Draft) -> Iterator[Mistake]:

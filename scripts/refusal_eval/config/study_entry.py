@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
-from refusal_eval.config.direction_entry import Direction
+from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import AnyFigure
@@ -74,6 +74,11 @@ class Study(Entry):
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
     directions: list[Slug] = Field(
         [], description="Directions of the catalogue, fitted on activations of this study's models (docs/steering.md)."
+    )
+    separation: list[Separation] = Field(
+        [],
+        description="How far apart two groups of prompts lie in the activations of models, layer by layer "
+        "(docs/steering.md).",
     )
     allow: list[Slug] = Field(
         [],

@@ -2,11 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.direction_entry import Direction
+from refusal_eval.config.direction_entry import Direction, Positions, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
@@ -17,6 +18,17 @@ from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import GOLD, Cell, batch_names
 from refusal_eval.study.paths import Paths
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Activations that a direction, or a separation of one model, is made from."""
+
+    model: str
+    positions: Positions
+    layers: list[int] | None  # None for all
+    sides: dict[str, Side]
+
 
 NOUNS = ("model", "split", "judge", "gold")
 
@@ -99,19 +111,26 @@ class Study:
         return [Cell(model, split, judge) for judge in self.judges for model in self.models for split in self.splits]
 
     @cached_property
+    def captures(self) -> list[Capture]:
+        """The activations that its directions and separations are made from."""
+        made: list[tuple[str, Any]] = [(direction.model, direction) for direction in self.directions.values()]
+        made += [(model, entry) for entry in self.settings.separation for model in entry.models]
+        return [Capture(model, entry.positions, entry.layers, entry.sides) for model, entry in made]
+
+    @cached_property
     def direction_cells(self) -> list[Cell]:
-        """The cells beyond `splits` whose answers, or verdicts where a judge is named, directions are made from."""
+        """The cells beyond `splits` of whose activations answers, or verdicts where a judge is named, are a part."""
         found = dict[Cell, None]()
-        for direction in self.directions.values():
-            for side in direction.sides.values():
+        for capture in self.captures:
+            for side in capture.sides.values():
                 if side.split in self.splits:
                     continue
-                if side.judge or direction.positions == "answer_mean":
-                    found[Cell(direction.model, side.split)] = None
+                if side.judge or capture.positions == "answer_mean":
+                    found[Cell(capture.model, side.split)] = None
                 if side.judge:
                     members = getattr(self.judges[side.judge], "members", ())
                     for judge in (side.judge, *members):
-                        found[Cell(direction.model, side.split, judge)] = None
+                        found[Cell(capture.model, side.split, judge)] = None
         return list(found)
 
     @cached_property

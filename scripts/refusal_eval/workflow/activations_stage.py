@@ -4,28 +4,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.direction_entry import Direction
+from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.study import Study
 
 
-def uses(study: Study) -> Iterator[tuple[tuple[str, str, str], Direction]]:
-    """Yield (positions, model, split) of what directions read, each with the direction."""
-    for direction in study.directions.values():
-        for split in direction.splits:
-            yield (direction.positions, direction.model, split), direction
+def uses(study: Study) -> Iterator[tuple[tuple[str, str, str], list[int] | None]]:
+    """Yield (positions, model, split) of what directions and separations read, and the layers; None for all."""
+    for capture in study.captures:
+        for split in dict.fromkeys(side.split for side in capture.sides.values()):
+            yield (capture.positions, capture.model, split), capture.layers
 
 
 def layers(study: Study, positions: str, model: str, split: str) -> list[int] | None:
-    """Return the layers that directions need of these activations, in ascending order; None for all."""
-    asked = [direction.layers for use, direction in uses(study) if use == (positions, model, split)]
+    """Return the layers that are needed of these activations, in ascending order; None for all."""
+    asked = [named for use, named in uses(study) if use == (positions, model, split)]
     return None if None in asked else sorted({layer for named in asked for layer in named or ()})
 
 
 def highest_layer(study: Study, model: str) -> int | None:
-    """Return the highest layer of a model that a direction names; None where none is named."""
-    named = [direction.layers or [] for direction in study.directions.values() if direction.model == model]
+    """Return the highest layer of a model that is named anywhere; None where none is named."""
+    named = [capture.layers or [] for capture in study.captures if capture.model == model]
     return max((layer for layers in named for layer in layers), default=None)
 
 
@@ -71,13 +71,28 @@ def direction_entry(study: Study, name: str) -> dict[str, Any]:
 
 def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
     """Return the files that each side of a direction is read from: prompts, activations and, with a judge, scores."""
-    direction, results = study.directions[name], study.paths.results
-    found: dict[str, dict[str, str]] = {}
-    for side, entry in direction.sides.items():
-        cell = f"{direction.model}/{entry.split}"
+    direction = study.directions[name]
+    return _files(study, direction.model, direction)
+
+
+def separation_entry(study: Study, name: str) -> Separation:
+    """Return a separation of the study."""
+    return next(entry for entry in study.settings.separation if entry.name == name)
+
+
+def separation_files(study: Study, name: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the same files for each model of a separation."""
+    entry = separation_entry(study, name)
+    return {model: _files(study, model, entry) for model in entry.models}
+
+
+def _files(study: Study, model: str, made: Direction | Separation) -> dict[str, dict[str, str]]:
+    results, found = study.paths.results, dict[str, dict[str, str]]()
+    for side, entry in made.sides.items():
+        cell = f"{model}/{entry.split}"
         found[side] = {
             "prompts": f"{results}/prompts/{entry.split}.jsonl",
-            "activations": f"{results}/activations/{direction.positions}/{cell}.safetensors",
+            "activations": f"{results}/activations/{made.positions}/{cell}.safetensors",
         }
         if entry.judge is not None:
             found[side]["scores"] = f"{results}/scores/{entry.judge}/{cell}.parquet"

@@ -50,7 +50,7 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
         ("responses", paths.store, "store_dir", *stored, ""),
         ("results", paths.results, "results_dir", *made, "answers and verdicts"),
     ]
-    if plan.study.directions:
+    if plan.captured:
         size, told = _activations(plan)
         needs += [
             ("activations", paths.store, "store_dir", size, size, told),

@@ -1,0 +1,77 @@
+"""Measure how far apart two groups of prompts lie in the activations of models, layer by layer."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from refusal_eval.activations.model_facts import checked_layers
+from refusal_eval.activations.separation import separation
+from refusal_eval.activations.sides import SIDES, refuse_shared, side_prompts
+from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.estimates.confidence import confidence_by_prompt
+
+LOG = logging.getLogger(__name__)
+COLUMNS = ["model", "layer", "index", "value", "low", "high", "null", "p", "n_positive", "n_negative"]
+
+
+def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the rows of one model: for each layer those of `separation.separation`.
+
+    Raises:
+        UserError: if a side has too few prompts, or both have some in common, or the model lacks a layer.
+    """
+    states = {side: read_states(files[side]["activations"]) for side in SIDES}
+    layers = checked_layers(entry["layers"], states["positive"].metadata["model_layers"], model)
+    sides = {
+        side: side_prompts(
+            side,
+            entry[side],
+            list(read_jsonl(files[side]["prompts"])),
+            states[side],
+            layers,
+            confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None,
+            weighted=False,
+        )
+        for side in SIDES
+    }
+    positive, negative = (sides[side] for side in SIDES)
+    refuse_shared(positive, negative)
+    both = np.concatenate([positive.group.states, negative.group.states])
+    is_positive = np.arange(len(both)) < len(positive.group)
+    clusters = [*positive.group.clusters, *negative.group.clusters]
+    counts = {"n_positive": len(positive.group), "n_negative": len(negative.group)}
+    found = []
+    for place, layer in enumerate(layers):
+        measured = separation(both[:, place], is_positive, clusters, entry["draws"], entry["seed"])
+        found += [{"model": model, "layer": layer, **row, **counts} for row in measured]
+        LOG.info("%s, layer %d: %s", model, layer, ", ".join(f"{row['index']} {row['value']:.3f}" for row in measured))
+    return found
+
+
+def main(entry: Mapping[str, Any], files: Mapping[str, Mapping[str, Mapping[str, str]]], output: str) -> None:
+    """Write a CSV with a row for each model, layer and index.
+
+    Args:
+        entry: the entry in the study file.
+        files: by model and side the paths of `prompts`, `activations` and, with a judge, `scores`.
+        output: the CSV.
+    """
+    rows: list[dict[str, Any]] = []
+    for model, own in files.items():
+        try:
+            rows += rows_of_model(entry, model, own)
+        except UserError as error:
+            raise UserError(f"separation {entry['name']}, model {model}: {error}") from error
+    with written_whole(output) as handle:
+        pd.DataFrame(rows, columns=COLUMNS).to_csv(handle, index=False, float_format="%.6g", lineterminator="\n")
+
+
+if snakemake := globals().get("snakemake"):
+    start_log(snakemake)
+    main(snakemake.params.separation, snakemake.params.files, snakemake.output[0])
