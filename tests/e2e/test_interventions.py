@@ -134,6 +134,12 @@ def test_every_token_is_that_of_an_independent_reference(
     assert len({json.dumps(rows) for rows in answers.values()}) == len(names)
 
 
+def test_a_second_load_with_the_code_that_the_first_one_compiled_gives_the_same_tokens(steering: Steering) -> None:
+    answers, record = asyncio.run(steering.served(steering.intervention("add"), "again", False))
+    assert answers == steering.answers("add", False)
+    assert record["intervention"]["fired"] == ASKED["add"]["layers"]
+
+
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: Steering, mode: str) -> None:
     plain, steered = steering.answers("none"), steering.answers(mode)

@@ -1,5 +1,6 @@
 """Compiled interventions: their tensors against plain arithmetic, their hash, and what a load is started with."""
 
+import asyncio
 import hashlib
 import json
 from pathlib import Path
@@ -19,7 +20,13 @@ from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_reques
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.intervention_file import CompiledIntervention, content_sha256, read_compiled
+from refusal_eval.engines.intervention_file import (
+    CompiledIntervention,
+    content_sha256,
+    proven,
+    read_compiled,
+    refusal,
+)
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.report.methods.methods_section import intervention_text
 from refusal_eval.study.batches import Cell
@@ -281,6 +288,44 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     for line in ("VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"'):
         assert line in worker
         assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({}, None),
+        ({"fired": []}, "does not show that the intervention of `m` is at work on layers [2]: it says"),
+        ({"layers": [2, 3]}, "does not show"),
+        ({"sha256": "0" * 64}, "does not show"),
+        (None, "at work on layers [2]: it says nothing"),
+    ],
+)
+def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
+    file: Path, tmp_path: Path, record: dict[str, Any] | None, told: str | None
+) -> None:
+    one, asked = of_file(file), list[Any]()
+    state = {"sha256": one.sha256, "mode": "add", "layers": [2], "fired": [2]}
+
+    async def ask(path: str, body: Any) -> Any:
+        asked.append((path, body["max_tokens"]))
+        if record is not None:
+            (tmp_path / "intervention.json").write_text(json.dumps(state | record))
+
+    if told is None:
+        assert asyncio.run(proven(one, ask, str(tmp_path))) == state
+        assert asked == [("/v1/completions", 1)]
+        return
+    with pytest.raises(UserError) as raised:
+        asyncio.run(proven(one, ask, str(tmp_path)))
+    assert told in str(raised.value)
+
+
+def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:
+    assert refusal(str(tmp_path)) == ""
+    (tmp_path / "intervention.json").write_text('{"sha256": "x"}')
+    assert refusal(str(tmp_path)) == ""
+    (tmp_path / "intervention.json").write_text('{"refused": "the model is too wide"}')
+    assert refusal(str(tmp_path)) == "It refused the intervention: the model is too wide. "
 
 
 # ---------------------------------------------------------------- in a study

@@ -82,7 +82,8 @@ def intervention_mistakes(
     if asked.mode == "gated" and asked.gate is None:
         yield ("gate",), "`gate` is missing: the cosine similarity that a token must exceed, e.g. `gate: 0.1`"
     for key, modes in KEYS_OF.items():
-        if asked.mode is not None and asked.mode not in modes and key in asked.model_fields_set:
+        said = getattr(asked, key) != Intervention.model_fields[key].default
+        if said and asked.mode is not None and asked.mode not in modes:
             yield (key,), f"is for mode `{modes[0]}` only, and this one is `{asked.mode}`; leave it out"
     if engine is None:
         return

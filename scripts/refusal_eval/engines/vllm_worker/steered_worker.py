@@ -61,11 +61,9 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
     Raises:
         InterventionError: if they cannot be told, or are not those that the direction was fitted on.
     """
-    wanted = ("model_layers", "num_hidden_layers"), ("width", "hidden_size")
-    for ours, theirs in wanted:
-        if getattr(config, theirs, None) != spec[ours]:
-            has = getattr(config, theirs, None)
-            raise InterventionError(f"the model's {theirs} is {has}, and the direction is of a model with {spec[ours]}")
+    for key, wanted in (("num_hidden_layers", spec["model_layers"]), ("hidden_size", spec["width"])):
+        if (has := getattr(config, key, None)) != wanted:
+            raise InterventionError(f"the model's {key} is {has}, and the direction is of a model with {wanted}")
     text = model.get_language_model() if hasattr(model, "get_language_model") else model
     lists = {name: part for name, part in text.named_modules() if isinstance(part, torch.nn.ModuleList)}
     long = [name for name, part in lists.items() if len(part) == spec["model_layers"]]
@@ -201,5 +199,6 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         print(f"intervention {json.dumps(record)}", flush=True)
         if self.rank == 0:
             path = Path(tempfile.gettempdir(), RECORD)
-            path.with_suffix(".tmp").write_text(json.dumps(record), encoding="utf-8")
-            os.replace(path.with_suffix(".tmp"), path)
+            temporary = path.with_suffix(f".{os.getpid()}")  # copies of the model are written about side by side
+            temporary.write_text(json.dumps(record), encoding="utf-8")
+            os.replace(temporary, path)
