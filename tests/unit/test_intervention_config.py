@@ -8,7 +8,7 @@ from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
 STEERED = ("models", "steered")
 ADD: dict[str, Any] = {"direction": "refusal", "mode": "add", "layers": [3], "scale": -0.5}
-STUDIED = STUDY | {"models": ["steered"]}
+STUDIED = STUDY | {"models": ["plain", "steered"], "directions": ["refusal"]}
 ADAPTER = {"kind": "folder", "path": "../../adapter"}
 
 
@@ -85,8 +85,8 @@ def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Projec
     ],
 )
 def test_engines_that_were_never_tried_are_refused(project: Project, change: dict[str, Any], message: str) -> None:
-    (line,) = told(project, ADD, **{"hub-engine": change})
-    assert message in line
+    lines = told(project, ADD, **{"hub-engine": change})  # of the direction, whose model it serves, too
+    assert any(message in line for line in lines)
 
 
 def test_an_engine_of_another_kind_is_refused(project: Project) -> None:
@@ -114,3 +114,11 @@ def test_recorded_answers_cannot_be_steered(project: Project) -> None:
     (project.folder / "answers").mkdir()
     found = told(project, ADD, recorded="../../answers")
     assert "models.steered.intervention: recorded answers are read and not drawn; leave it out" in found
+
+
+def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project) -> None:
+    (line,) = told(project, ADD | {"direction": "refusa"})
+    assert "there is no direction `refusa` in the catalogue; did you mean `refusal`?" in line
+    project.write(BASE, CATALOGUE)
+    (line,) = project.mistakes(STUDIED | {"directions": []})
+    assert line.endswith("intervention.direction: `refusal` is not one of the study's `directions`; add it there")

@@ -9,11 +9,13 @@ from typing import Any
 import compile_intervention
 import numpy as np
 import pytest
+import render_requests
 from config_project import validated
 from direction_files import random_direction
 from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
+from refusal_eval.activations import sides
 from refusal_eval.activations.intervention import compiled, read_direction, refuse_other_model, write_intervention
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
@@ -380,3 +382,11 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
 def test_the_methods_section_says_what_is_done(change: dict[str, Any], words: str) -> None:
     text = intervention_text(STEERED | change)
     assert text.replace("`", "") == f"an intervention on the residual stream ({words})"
+
+
+def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
+    rows = [{"id": f"p{n}", "messages": [{"role": "user", "content": f"question {n}"}]} for n in range(3)]
+    card = {"model": "steered", "direction": {"direction": "refusal"}, "prompts": [sides.content_sha256(rows[1])]}
+    with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
+        render_requests.refuse_fitted(rows, card)
+    render_requests.refuse_fitted(rows[::2], card)

@@ -142,3 +142,18 @@ def test_an_unknown_direction_suggests_the_nearest(finished: Project) -> None:
     finished.study(directions=["refusla"])
     run = finished.snakemake("-n", check=False)
     assert "there is no direction `refusla` in the catalogue; did you mean `refusal`?" in run.stdout + run.stderr
+
+
+def test_a_steered_model_is_planned_from_activations_to_its_answers_and_changes_no_other_cell(
+    finished: Project,
+) -> None:
+    steered = {"like": "plain", "intervention": {"direction": "refusal", "mode": "ablate", "layers": [0, 1]}}
+    change_yaml(finished.folder / "catalogue.yaml", lambda d: d | {"models": d["models"] | {"steered": steered}})
+    finished.study(models=["plain", "steered"], directions=["refusal"], tables=[], figures=[], comparisons=[])
+    planned = finished.planned()
+    assert {name: planned[name] for name in ("activations", "direction", "intervention")} == {
+        "activations": 2, "direction": 1, "intervention": 1
+    }  # fmt: skip
+    assert {name: planned[name] for name in ("generate", "answers", "cpu_verdicts", "score")} == {
+        "generate": 1, "answers": 1, "cpu_verdicts": 1, "score": 1
+    }  # fmt: skip
