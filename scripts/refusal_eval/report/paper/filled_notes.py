@@ -14,8 +14,12 @@ from markupsafe import Markup
 from refusal_eval.report.paper import display, table_notes
 
 FOLDER = Path(__file__).with_name("notes")
-_WORDS = ("NO_DATA", "MINUS", "clean", "joined", "number", "percent")
-_SENTENCES = ("READINGS_NOTE", "TURNS_NOTE", "flags_notes", "judges_notes", "readings_note")
+_WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
+_SENTENCES = (
+    *("READINGS_NOTE", "TURNS_NOTE", "blocked_notes", "common_notes", "dialogues_notes", "flags_notes", "gold_notes"),
+    *("has_turns", "judged_notes", "judges_notes", "labels_notes", "level_text", "prompts_note", "ranking_text"),
+    *("readings_note", "sorted_cards", "unshown_kappa"),
+)
 
 
 def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str]:

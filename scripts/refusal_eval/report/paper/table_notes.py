@@ -220,9 +220,9 @@ def rate_text(part: Mapping[str, Any] | None) -> str:
     return NO_DATA if part is None else share_text(part["value"], (part["low"], part["high"]))
 
 
-def cards_intervals_text(cards: Sequence[Card]) -> str:
-    """Which intervals numbers of judge cards have, such as " with 95 % intervals"; empty without cards."""
-    return f" with {_levels({card['level'] for card in cards})} intervals over clusters" if cards else ""
+def levels_text(cards: Sequence[Card]) -> str:
+    """Level of the intervals of judge cards, such as "95 %"; empty without cards."""
+    return _levels({card["level"] for card in cards})
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
