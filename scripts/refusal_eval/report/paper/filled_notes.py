@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from refusal_eval.report.paper import display, table_notes
 
@@ -33,7 +32,7 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: value if isinstance(value, Markup) else " ".join(str(value).split()),
+        finalize=lambda value: value if isinstance(value, _Notes) else " ".join(str(value).split()),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -44,5 +43,9 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
     return [" ".join(note.split()) for note in re.split(r"^- ", text, flags=re.MULTILINE)[1:]]
 
 
-def _each(notes: Iterable[str]) -> Markup:
-    return Markup("".join(f"- {' '.join(note.split())}\n" for note in notes))
+class _Notes(str):
+    """Finished notes, each on a line of its own."""
+
+
+def _each(notes: Iterable[str]) -> _Notes:
+    return _Notes("".join(f"- {' '.join(note.split())}\n" for note in notes))
