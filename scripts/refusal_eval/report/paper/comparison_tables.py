@@ -12,13 +12,12 @@ from refusal_eval.report.paper.display import (
     number,
     p_text,
     percent,
-    points,
     points_interval,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
-from refusal_eval.report.paper.table_notes import flags_notes
+from refusal_eval.report.paper.table_notes import flags_notes, points_text
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS
 from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN, is_margin_open
 from refusal_eval.study.comparison_families import JUDGES, Family, family_of
@@ -147,7 +146,7 @@ def _wide(found: Mapping[str, Any]) -> str:
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
-    return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
+    return marked(points_text(row, "difference"), row["flags"])
 
 
 def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> list[str]:

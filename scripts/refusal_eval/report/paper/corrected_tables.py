@@ -14,13 +14,11 @@ from refusal_eval.report.paper.display import (
     notes_of,
     p_text,
     percent,
-    points,
-    points_interval,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
-from refusal_eval.report.paper.table_notes import flags_notes, rate_text, share_text
+from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, share_text
 from refusal_eval.stats.corrected.ppi import MIN_LABELS
 from refusal_eval.stats.corrected.transfer import LEAST_MARGIN
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
@@ -125,10 +123,11 @@ def _rates_table(
 def _differences_table(entries: Sequence[Entry], result: Result, show: Labels, study: Mapping[str, Any]) -> Table:
     rows, splits = [], {split["name"]: i for i, split in enumerate(study["splits"])}
     for entry in sorted(entries, key=lambda e: (splits.get(e["split"] or "", len(splits)), e["pool"] or "")):
-        difference = f"{points(entry['value'])} {points_interval(entry['low'], entry['high'])}"
-        where = _where((entry["model"], entry["split"], entry["pool"]), show)
-        row = [where, show.model(entry["model"]), show.model(entry["other"]), marked(difference, entry["flags"])]
-        rows.append([*row, *(p_text(entry[name]) for name in ("p", "p_holm"))])
+        sides = [show.model(entry[side]) for side in ("model", "other")]
+        difference = marked(points_text(entry), entry["flags"])
+        rows.append(
+            [_where(_place(entry), show), *sides, difference, *(p_text(entry[name]) for name in ("p", "p_holm"))]
+        )
     notes = filled_notes("corrected/differences", show, **_said(entries, result, study, show), entries=entries)
     header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
     return Table("corrected-differences", "Differences of corrected refusal rates.", header, rows, notes, keys=3)

@@ -15,6 +15,8 @@ from refusal_eval.report.paper.display import (
     notes_of,
     number,
     percent,
+    points,
+    points_interval,
 )
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.agreement.measures import MIN_ROWS
@@ -213,6 +215,11 @@ def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:
     """A share in percent and its interval, as all tables have them; a dash for None."""
     low, high = ends or (None, None)
     return NO_DATA if value is None else f"{percent(value)} {interval(low, high)}".strip()
+
+
+def points_text(part: Mapping[str, Any], name: str = "value") -> str:
+    """A difference of shares in percentage points and its interval, of an object with it, `low` and `high`."""
+    return f"{points(part[name])} {points_interval(part['low'], part['high'])}".strip()
 
 
 def rate_text(part: Mapping[str, Any] | None) -> str:

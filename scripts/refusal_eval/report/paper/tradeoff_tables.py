@@ -19,13 +19,11 @@ from refusal_eval.report.paper.display import (
     ordered,
     p_text,
     percent,
-    points,
-    points_interval,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
-from refusal_eval.report.paper.table_notes import flags_notes, rate_text, value_text
+from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
 from refusal_eval.stats.tradeoff.contrasts import CELLS
 
 WILSON = "Wilson with cluster-robust effective size"
@@ -121,7 +119,7 @@ def _models_table(
             [
                 show.model(model) + marks_of(own, entry["flags"]),
                 *(rate_text(entry[name]) for name in ("over_refusal", "safety")),
-                NO_DATA if entry["youden_j"] is None else _number(entry["youden_j"]),
+                _youden(entry["youden_j"]),
                 *(marked(text, rival) for text in (_on_front(entry) if rivals else ())),
             ]
         )
@@ -172,7 +170,7 @@ def _languages_table(
     rows = []
     for entry in sorted(entries, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
         n = f"{entry['n_twins']} twins" if entry["paired"] else " and ".join(map(str, entry["n_prompts"]))
-        difference = _points(entry["difference"]) + mark_of(entry["flags"])
+        difference = points_text(entry["difference"]) + mark_of(entry["flags"])
         sides = zip(entry["rates"], entry["rate_flags"], strict=True)
         rows.append(
             [
@@ -197,13 +195,8 @@ def _languages_table(
     return Table("tradeoff-languages", "Languages.", header, rows, notes, 3)
 
 
-def _number(part: Mapping[str, Any]) -> str:
-    return value_text(part["value"], (part["low"], part["high"]))
-
-
-def _points(part: Mapping[str, Any]) -> str:
-    """A difference of shares in percentage points."""
-    return f"{points(part['value'])} {points_interval(part['low'], part['high'])}".strip()
+def _youden(part: Mapping[str, Any] | None) -> str:
+    return NO_DATA if part is None else value_text(part["value"], (part["low"], part["high"]))
 
 
 def _on_front(entry: Entry) -> tuple[str, str]:
