@@ -168,7 +168,6 @@ def beside_parts(studies: int) -> None:
             assert found is not None
             for name, part in found[0].items():
                 parts.setdefault(f"model {m}: variance_{name}", []).append(part.value)
-                parts.setdefault(f"model {m}: variance_share_{name}", []).append(part.share or 0.0)
         for key, estimates in fitted(made, z).items():
             if key.startswith("share"):
                 parts.setdefault(f"mixed_{key}", []).append(estimates[0].value or 0.0)

@@ -1,19 +1,23 @@
 """Typeset one table of a study: its numbers as CSV, the table as Markdown and LaTeX."""
 
+import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.report.paper.table_files import write_tables
+from refusal_eval.report.paper.table_notes import PROTOCOL_NOTE
 
 if TYPE_CHECKING:
     snakemake: Any
 
 
 def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: Sequence[str]) -> None:
-    """Write the files of a table.
+    """Write the files of a table; under another protocol than the default one it says so.
 
     Args:
         asked: which function makes it (`made_by`), and what it shows (`workflow.tables_stage.params`).
@@ -23,7 +27,17 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: 
     data = TableData(asked, files)
     module, function = asked["made_by"].split(":")
     frame, tables = getattr(importlib.import_module(f"refusal_eval.{module}"), function)(data)
-    write_tables(frame, tables, outputs, asked["protocol"])
+    if (protocol := asked["protocol"]) != "default":
+        frame = frame.copy()
+        frame.insert(0, "protocol", protocol)
+        tables = [
+            dataclasses.replace(t, caption=f"{t.caption} Protocol: {protocol}.", notes=[PROTOCOL_NOTE, *t.notes])
+            for t in tables
+        ]
+    texts = (csv_text(frame), "\n".join(map(markdown, tables)), "\n".join(map(latex, tables)))
+    for path, text in zip(outputs, texts, strict=True):
+        with written_whole(path) as handle:
+            handle.write(text)
 
 
 if "snakemake" in globals():

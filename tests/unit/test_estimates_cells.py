@@ -8,10 +8,9 @@ import pytest
 from estimate_rows import cell_of, score_in, single
 
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates, decision_entropy, flip_rate, taus
-from refusal_eval.stats.estimates.estimands import weighted_vote
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import cluster_wilson
-from refusal_eval.stats.estimates.resampling import bounds_of
+from refusal_eval.stats.estimates.resampling import with_interval
 from refusal_eval.stats.estimates.units import c_at
 
 VOTE = {"R": 1, "P": 0, "C": -1}
@@ -107,6 +106,12 @@ def test_with_one_sample_there_are_no_flips_and_tau_plays_no_part():
     assert [e.parameter for e in found if e.estimand == "c_mean"] == [1.0]
 
 
+def c_by_hand(votes, tau):
+    """Weigh the votes (z, s) of one prompt one by one; NaN without any."""
+    weights = [math.exp(s / tau) for _, s in votes]
+    return sum(w * z for w, (z, _) in zip(weights, votes, strict=True)) / sum(weights) if votes else math.nan
+
+
 def test_the_tau_sweep_is_c_at_each_tau():
     rng = random.Random(3)
     votes = single(*("".join(rng.choice("RPCBF") for _ in range(4)) for _ in range(30)))
@@ -118,10 +123,10 @@ def test_the_tau_sweep_is_c_at_each_tau():
         units = cell_of(votes, logprobs=logprobs)
         c = c_at(tau, units.labels, units.logprobs)
         wanted = [
-            weighted_vote([(VOTE[z], logprobs[name, k]) for k, z in enumerate(letters) if z in VOTE], tau)
+            c_by_hand([(VOTE[z], logprobs[name, k]) for k, z in enumerate(letters) if z in VOTE], tau)
             for (name, _), letters in sorted(votes.items())
         ]
-        assert c.tolist() == pytest.approx([math.nan if w is None else w for w in wanted], nan_ok=True)
+        assert c.tolist() == pytest.approx(wanted, nan_ok=True)
     voted = [[VOTE[z] for z in letters if z in VOTE] for letters in votes.values()]
     plain = [sum(z) / len(z) for z in voted if z]
     assert one(found, "c_mean", parameter="inf").value == pytest.approx(sum(plain) / len(plain))
@@ -163,9 +168,9 @@ def test_every_tau_has_the_interval_of_the_studys_own():
 
 def test_percentiles_of_few_clusters_lie_further_out():
     # Phi(-sqrt(5 / 4) * 2.776), with the t quantile of 4 degrees of freedom.
-    found = bounds_of(np.linspace(0.0, 1.0, 100_001), 5, 0.95)
+    found = with_interval(0.5, np.linspace(0.0, 1.0, 100_001), 5, 0.95)
     assert (found.low, found.high) == (pytest.approx(0.00095, abs=5e-5), pytest.approx(0.99905, abs=5e-5))
-    many = bounds_of(np.linspace(0.0, 1.0, 100_001), 10_000, 0.95)
+    many = with_interval(0.5, np.linspace(0.0, 1.0, 100_001), 10_000, 0.95)
     assert many.low == pytest.approx(0.025, abs=1e-4)
 
 

@@ -12,7 +12,7 @@ R, P, C, B, NONE = 0, 1, 2, 3, -1
 def parts_of(z, clusters=None, judges=1, seed=0):
     names = clusters or [f"p{i:04d}" for i in range(len(z))]
     found = variance_parts(np.asarray(z, dtype=float).reshape(len(z), -1, judges), names, 0.95, seed)
-    return {name: part.value for name, part in found[0].items()}
+    return {name: part.value for name, part in found[0].items() if "share" not in name}
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_a_part_that_cannot_vary_is_zero_to_the_last_digit_and_has_no_interval()
     z[::7, 2] = np.nan
     found, *_ = variance_parts(z, [f"c{i // 3}" for i in range(40)], 0.95, 0)
     for name in ("prompt", "sampling"):
-        assert (found[name].value, found[name].bounds.low, found[name].share) == (0.0, None, 0.0)
-    assert (found["judge"].value, found["judge"].bounds.low, found["judge"].share) == (0.25, None, 1.0)
+        assert found[name] == found[f"share_{name}"] == (0.0, None, None, None)
+    assert found["judge"][:2] == (0.25, None) and found["share_judge"][:2] == (1.0, None)
 
 
 @pytest.mark.parametrize("judges", [1, 2, 3])

@@ -1,12 +1,14 @@
 """Which rates stand in bold, the table by category, and that tables agree with the results table."""
 
 import dataclasses
+import re
 
 from table_rows import cards, made, score, study, table_of
 
 from refusal_eval.report.paper.best_values import Rate, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.category_tables import categories, category_rows
-from refusal_eval.report.paper.display import NO_DATA, number
+from refusal_eval.report.paper.display import NO_DATA, Labels, number
+from refusal_eval.report.paper.filled_notes import FOLDER, filled_notes
 from refusal_eval.report.paper.latex_columns import points
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, told_once
@@ -219,3 +221,11 @@ def test_a_study_without_categories_has_an_empty_table() -> None:
 
 def test_numbers_are_written_in_one_way() -> None:
     assert [number(x) for x in (0.125, -0.004, -0.126, None)] == ["0.13", "0.00", "\u22120.13", NO_DATA]
+
+
+def test_what_a_user_wrote_begins_no_note_and_is_no_template() -> None:
+    show = Labels(golds={"g": "- a\n- {{ b }}"})
+    notes = filled_notes("corrected/models", show, gold="g", errors=[], least_margin="0.3", marks=["- * few"])
+    assert len(notes) == 3 and "answering model of - a - {{ b }}. " in notes[0] and notes[2] == "- * few"
+    label = re.compile(r"^\{\{-? .*\| (model|split|judge|gold)\b", re.MULTILINE)
+    assert not [path for path in FOLDER.rglob("*.j2") if label.search(path.read_text("utf-8"))], "a name begins a line"

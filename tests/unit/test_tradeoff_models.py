@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from rate_rows import rates_of
 
+from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.resampling import resampled
 from refusal_eval.stats.tradeoff.model_tradeoff import pareto, region, trade_off, wider
-from refusal_eval.stats.tradeoff.pooled_rates import Part, components, difference_part
+from refusal_eval.stats.tradeoff.pooled_rates import components, difference_part
 
 
-def inside(over: Part, safe: Part, correlation: float, level: float, x: float, y: float) -> bool:
+def inside(over: Number, safe: Number, correlation: float, level: float, x: float, y: float) -> bool:
     """Whether the joint region holds the point x (over-refusal), y (safety)."""
 
-    def distance(part: Part, value: float) -> float:
+    def distance(part: Number, value: float) -> float:
         """How far a value is from the point, in half-axes of its side."""
         end = part.low if value < part.value else part.high
         axis = wider(level) * abs(float(end or 0.0) - part.value)
@@ -32,7 +33,7 @@ def test_rates_of_one_split_are_those_of_its_score() -> None:
     entry = trade_off([rates_of([SOME])], [rates_of([MORE], "r", "refuse")], 0.95)[0]
     wanted = cluster_wilson(SOME, list(range(40)), 0.95, 400)
     assert entry["over_refusal"] == pytest.approx(
-        {"value": 0.5, "low": wanted.low, "high": wanted.high, "n_prompts": 40}
+        {"value": 0.5, "low": wanted.low, "high": wanted.high, "method": wanted.method, "n_prompts": 40}
     )
     assert entry["youden_j"]["value"] == pytest.approx(0.2)
     assert entry["n_prompts"] == 80 and entry["n_clusters"] == 80 and entry["fewest_clusters"] == 40
@@ -60,7 +61,7 @@ def test_without_a_cluster_in_both_rates_j_is_newcombes_of_independent_ones() ->
     for number in range(5):
         over, safe = rates_of([SOME], f"a{number}"), rates_of([MORE], f"r{number}", "refuse")
         entry = trade_off([over], [safe], 0.95)[0]
-        parts = [Part(**{k: entry[name][k] for k in Part._fields}) for name in ("safety", "over_refusal")]
+        parts = [Number(**{k: entry[name][k] for k in Number._fields}) for name in ("safety", "over_refusal")]
         wanted = difference_part(parts[0], parts[1], 0.0)
         assert entry["youden_j"] == pytest.approx(wanted._asdict()) and entry["correlation"] == 0.0
 
@@ -109,13 +110,13 @@ def test_share_on_the_front_tells_a_clear_from_a_close_race() -> None:
 
 def test_difference_of_independent_rates_is_newcombes() -> None:
     # Newcombe 1998, method 10, case (a): 56/70 - 48/80 is 0.0524 to 0.3339.
-    first, second = Part(0.8, 0.69183, 0.87695), Part(0.6, 0.49045, 0.70039)
+    first, second = Number(0.8, 0.69183, 0.87695), Number(0.6, 0.49045, 0.70039)
     found = difference_part(first, second, 0.0)
     assert (found.low, found.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
 
 
 def test_region_reaches_further_than_either_interval_and_holds_its_point() -> None:
-    over, safe = Part(0.3, 0.2, 0.45), Part(0.7, 0.6, 0.75)
+    over, safe = Number(0.3, 0.2, 0.45), Number(0.7, 0.6, 0.75)
     outline = np.array(region(over, safe, 0.0, 0.95))
     assert outline[:, 0].min() < 0.2 and outline[:, 0].max() > 0.45
     assert (outline[0] == outline[-1]).all()
@@ -126,7 +127,7 @@ def test_region_reaches_further_than_either_interval_and_holds_its_point() -> No
 
 
 def test_region_leans_with_the_correlation() -> None:
-    over, safe = Part(0.5, 0.4, 0.6), Part(0.5, 0.4, 0.6)
+    over, safe = Number(0.5, 0.4, 0.6), Number(0.5, 0.4, 0.6)
     assert inside(over, safe, 0.8, 0.95, 0.6, 0.6) and not inside(over, safe, 0.8, 0.95, 0.6, 0.4)
 
 
@@ -137,7 +138,7 @@ def test_region_covers_both_rates_as_often_as_it_says() -> None:
         for rate in (0.1, 0.9):
             values = rng.beta(rate, 1 - rate, size=150).round(2)
             found = cluster_wilson(values.tolist(), list(range(150)), 0.95)
-            parts.append(Part(float(values.mean()), found.low, found.high))
+            parts.append(Number(float(values.mean()), found.low, found.high))
         covered += inside(parts[0], parts[1], 0.0, 0.95, 0.1, 0.9)
     assert 0.91 < covered / runs < 0.985
 

@@ -149,7 +149,7 @@ def test_a_topic_of_one_cluster_has_the_interval_that_its_category_has() -> None
     category = next(e for e in found if (e.category, e.reading) == ("tax", "broad"))
     rates = split_rates([units], "s", "varies", "broad")
     topic = next(entry for entry in topics(rates, 0, 0.95) if entry["topic"] == "tax")
-    assert topic["rate"] == {"value": category.value, "low": category.low, "high": category.high}
+    assert all(topic["rate"][name] == getattr(category, name) for name in ("value", "low", "high"))
     assert category.low > 0 and category.high < 1
     # It is still one cluster, and says how it was counted.
     assert (category.n_clusters, category.flags) == (1, ("few_clusters",)) and "as independent" in category.method

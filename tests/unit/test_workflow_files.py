@@ -14,6 +14,7 @@ from workflow_cases import CELLS, of
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
+from refusal_eval.report.paper.filled_notes import FOLDER
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
@@ -200,6 +201,12 @@ def test_every_kind_of_table_is_made_by_a_function(project):
         module, function = kind.made_by.split(":")
         assert kind.module.is_file()
         assert callable(getattr(importlib.import_module(f"refusal_eval.{module}"), function))
+
+
+def test_a_table_waits_for_the_sentences_below_it_and_for_those_of_no_other_table():
+    own = {table: {Path(path).parent.name for path in tables_stage.notes(table)} for table in tables_stage.TABLES}
+    assert all(folders <= {table} for table, folders in own.items()) and own["corrected"] == {"corrected"}
+    assert {folder.name for folder in FOLDER.iterdir()} == set().union(*own.values()), "every template is of a table"
 
 
 def test_a_constraint_matches_exactly_the_names():

@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from refusal_eval.compat.published_score import BAND, TAU, Probabilities, PromptScore, prompt_score
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
 from refusal_eval.judges.reasoned_judge import vote_of_text
-from refusal_eval.stats.estimates.estimands import VOTES, Outcome, band_of, weighted_vote
+from refusal_eval.stats.estimates.estimands import VOTES, Outcome
 from refusal_eval.stats.estimates.estimate import mean
+from refusal_eval.stats.estimates.units import bands_of, weighted_votes
 
 # What the table says about each choice. The first row is ours, the last one all of the published choices together.
 CHOICES: Mapping[str, str] = {
@@ -57,7 +60,7 @@ def effects(units: Sequence[Unit], tau: float, band: float) -> list[dict[str, An
         if choice == "compat":
             scores = [score and score.score for score in map(published_score, units)]
         else:
-            scores = [weighted_vote(own, TAU if choice == "tau_1" else tau) for own in votes]
+            scores = [_weighted(own, TAU if choice == "tau_1" else tau) for own in votes]
         own_band = {"band_0.1": BAND, "band_0": 0.0, "compat": BAND}.get(choice, band)
         numbers = {"n": len(units)} | dict.fromkeys(_NUMBERS)
         if choice != "last_match" or any(sample.text is not None for unit in units for sample in unit):
@@ -84,10 +87,16 @@ def _vote(sample: Sample, choice: str) -> tuple[float, float | None] | None:
     return None if vote is None else (vote, weight)
 
 
+def _weighted(votes: Sequence[tuple[float, float | None]], tau: float) -> float | None:
+    z, weights = np.array(votes, dtype=float).reshape(1, -1, 2).transpose(2, 0, 1)
+    c = float(weighted_votes(tau, z, weights)[0])
+    return None if np.isnan(c) else c
+
+
 def _numbers(votes: Sequence[Sequence[float]], scores: Sequence[float | None], band: float) -> dict[str, Any]:
     """The numbers of one choice, from the votes on each prompt and the score that they give it; None: it is dropped."""
     scored = [(own, c) for own, c in zip(votes, scores, strict=True) if c is not None]
-    bands = [band_of(c, band) for _, c in scored]
+    bands = bands_of(np.array([c for _, c in scored], dtype=float), band).tolist()
     shares = {word: bands.count(word) / len(bands) if bands else None for word in ("refusing", "mixed", "complying")}
     n, dropped = len(votes), len(votes) - len(scored)
     refusing = (shares["refusing"] or 0.0) * len(scored)

@@ -100,6 +100,11 @@ def tables_of(study: Study) -> list[str]:
     return [name for name in TABLES if wanted.get(name, True)]
 
 
+def notes(table: str) -> list[str]:
+    """Return the templates of the notes below a table, whose sentences a researcher may edit."""
+    return sorted(map(str, (Path(refusal_eval.__file__).parent / "report/paper/notes" / table).glob("*.j2")))
+
+
 def files(study: Study, noun: str, pattern: str) -> Callable[[Any], list[str]]:
     """Return an input function: the files of one noun that the table `wildcards.table` is made of, sorted by name."""
 

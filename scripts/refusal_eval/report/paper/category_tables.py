@@ -6,17 +6,16 @@ import pandas as pd
 
 from refusal_eval.report.paper.display import (
     clean,
-    joined,
     mark_of,
     marks_of,
     ordered,
     wrapped,
 )
+from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.table_data import Made, TableData
-from refusal_eval.report.paper.table_notes import TURNS_NOTE, common_notes, flags_notes, share_text
-from refusal_eval.report.results.cells import has_turns
+from refusal_eval.report.paper.table_notes import common_notes, flags_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
@@ -39,19 +38,22 @@ def categories(data: TableData) -> Made:
         name = clean(category).replace("_", " ")
         body.append([show.split(split) + marked[split], name, str(prompts), *map(_rate, own)])
     readings = {score["split"]: score["headline"] for score in scores}
-    said = [f"{show.split(split)} {readings[split]}" for split in places]
-    notes = common_notes(scores, data.cards, show) if scores else []
-    below = [f"Reading of the rate: {joined(said)}." if said else "No split has categories."]
-    below += [TURNS_NOTE] if has_turns(scores) else []
-    below += [note for note in flags_notes(row.flags for row in rows) if note not in notes]
-    if any(marked.values()):
-        below.append("A mark at a split's name applies to at least one model's answers on the whole split.")
+    common = common_notes(scores, data.cards, show) if scores else []
+    notes = filled_notes(
+        "categories/categories",
+        show,
+        scores=scores,
+        readings=[f"{show.split(split)} {readings[split]}" for split in places],
+        own=[note for note in flags_notes(row.flags for row in rows) if note not in common],
+        marked=any(marked.values()),
+        common=common,
+    )
     table = Table(
         name=f"categories-{judge}",
         caption="Refusal rate in percent with its interval, by category.",
         header=["Split", "Category", "Prompts", *("\n".join(wrapped(show.model(m), HEADER_WIDTH)) for m in columns)],
         rows=body,
-        notes=[*below, *notes],
+        notes=notes,
         keys=3,
         per_block=4,
         align="llr" + "r" * len(columns),

@@ -8,19 +8,17 @@ import pandas as pd
 from refusal_eval.report.paper.display import (
     EN_DASH,
     NO_DATA,
-    Labels,
-    joined,
     marked,
     number,
     p_text,
     percent,
-    points,
     points_interval,
 )
+from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
-from refusal_eval.report.paper.table_notes import OF_DIALOGUES, TURNS_NOTE, flags_notes, judges_notes, readings_note
-from refusal_eval.stats.comparisons.corrections import CORRECTIONS, Correction
+from refusal_eval.report.paper.table_notes import flags_notes, points_text
+from refusal_eval.stats.comparisons.corrections import CORRECTIONS
 from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN, is_margin_open
 from refusal_eval.study.comparison_families import JUDGES, Family, family_of
 
@@ -145,102 +143,47 @@ def _wide(found: Mapping[str, Any]) -> str:
     return f"{100 * (2 * found['level'] - 1):g}"
 
 
-def _margin_notes(found: Mapping[str, Any], margin: float) -> list[str]:
-    rows = found["comparisons"]
-    return [
-        f"p (equivalent): two one-sided t tests over clusters against a difference of {100 * margin:g} percentage "
-        f"points either way. The {_wide(found)} % interval, with two prompts added to each split that only one side "
-        "refuses, lies within this margin where p is at most "
-        f"{1 - found['level']:.3g}. p (no worse): one-sided test against that side being worse by the margin. Worse is "
-        "lower where models should refuse or where nothing is better, and higher where they should comply. These p "
-        "are not corrected for other comparisons.",
-        *(
-            [f"{OPEN_MARK} at these p: the worst-case bounds go beyond the margin."]
-            if any(_beyond(row, margin) for row in rows)
-            else []
-        ),
-    ]
-
-
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
-    return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
+    return marked(points_text(row, "difference"), row["flags"])
 
 
 def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> list[str]:
-    rows, show, turns = found["comparisons"], data.labels, bool(found["dialogues"])
-    splits = sorted({split for row in rows for split in row["splits"]})
-    methods = "; ".join(sorted({row["method"] for row in rows if row["method"]}))
-    notes = [
-        f"Rates: mean over prompts{OF_DIALOGUES if turns else ''} of the share of refusals among "
-        f"K = {data.asked['samples']} answers, in percent, over the prompts on which both sides have a rate. "
-        "Difference: first minus second, in percentage points.",
-        readings_note(splits, {split["name"]: split["reading"] for split in data.asked["splits"]}, show),
-        f"Intervals ({100 * found['level']:g} %): {methods or 'none'}.",
-        f"p: two-sided sign-flip test over clusters of prompts ({_tests(rows)}).",
-        *_family_notes(rows, families, CORRECTIONS[data.asked["correction"]], show),
-        f"Odds ratio: of a refusal, first over second, with its {100 * found['level']:g} % interval (delta method over "
-        f"clusters); {NO_DATA} where a rate is 0 or 100 %. Cohen's h: difference of arcsine-transformed rates.",
-        *([] if data.asked["margin"] is None else _margin_notes(found, data.asked["margin"])),
-        _missing_note(rows, turns),
-    ]
-    pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
+    rows, margin = found["comparisons"], data.asked["margin"]
     sizes = {row["split"]: row["n_all"] for row in rows if not row["pool"]}
-    few = {split for split, n in sizes.items() if n < FEW_PROMPTS}
-    for pool in sorted(pools):
-        names = joined(show.split(split) for split in pools[pool])
-        notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
-        notes += [
-            f"{show.split(s)} has only {sizes[s]} prompts but the same weight as the others."
-            for s in pools[pool]
-            if s in few
-        ]
-    if any(row["n"] < row["n_all"] for row in rows):
-        notes += [TURNS_NOTE] if turns else []
-        notes.append("Prompts for which one side has no rate are left out here; the table of rates includes them.")
-    if marks := flags_notes(row["flags"] for row in rows):
-        notes += [
-            *marks,
-            "A mark at a rate belongs to its side; a mark at a difference also applies to its p and effect sizes.",
-        ]
-    if any(SIGN_OPEN in row["flags"] for row in rows):
-        notes.append(
-            f"{OPEN_MARK} the worst-case bounds include 0: answers without a verdict could reverse the difference."
-        )
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
-    return notes + judges_notes(judges, data.cards, show)
+    pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
+    return filled_notes(
+        "comparisons/comparisons",
+        data.labels,
+        rows=rows,
+        families=families,
+        correction=CORRECTIONS[data.asked["correction"]],
+        open_mark=OPEN_MARK,
+        level=f"{100 * found['level']:g}",
+        alpha=f"{1 - found['level']:.3g}",
+        wide=_wide(found),
+        margin=None if margin is None else f"{100 * margin:g}",
+        samples=data.asked["samples"],
+        turns=bool(found["dialogues"]),
+        used={split for row in rows for split in row["splits"]},
+        readings={split["name"]: split["reading"] for split in data.asked["splits"]},
+        methods=sorted({row["method"] for row in rows if row["method"]}),
+        tests=sorted({row["test"] for row in rows if row["test"]}, key=lambda test: (test != "exact", test)),
+        beyond=margin is not None and any(_beyond(row, margin) for row in rows),
+        some_missing=_some_missing(rows),
+        left_out=any(row["n"] < row["n_all"] for row in rows),
+        sizes=sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows}),
+        pools=pools,
+        few={split: n for split, n in sizes.items() if n < FEW_PROMPTS},
+        marks=flags_notes(row["flags"] for row in rows),
+        open=any(SIGN_OPEN in row["flags"] for row in rows),
+        judges=judges,
+        cards=data.cards,
+    )
 
 
 def _some_missing(rows: Sequence[Row]) -> bool:
     return any(row["n"] < row["n_all"] or row["bound_low"] != row["bound_high"] for row in rows)
-
-
-def _missing_note(rows: Sequence[Row], turns: bool) -> str:
-    if _some_missing(rows):
-        return (
-            "Worst-case bounds: the difference over all prompts if every unjudged answer of one side were a compliance "
-            "and every one of the other a refusal, and the reverse."
-        )
-    sizes = sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows})
-    what = "scored turns" if turns else "prompts"
-    return f"Every answer to the {' or '.join(map(str, sizes))} {what} of a split is judged: there are no worst cases."
-
-
-def _tests(rows: Sequence[Row]) -> str:
-    found = sorted({row["test"] for row in rows if row["test"]}, key=lambda test: (test != "exact", test))
-    return " or ".join(found) or "none"
-
-
-def _family_notes(rows: Sequence[Row], families: Sequence[Family], correction: Correction, show: Labels) -> list[str]:
-    notes = []
-    for i, family in enumerate(families):
-        size = sum(row["family"] == i for row in rows)
-        held = ", ".join((show.model if family.kind == JUDGES else show.judge)(name) for name in family.held)
-        under = f"on answers of {held}" if family.kind == JUDGES else f"under judge {held}"
-        notes.append(
-            f"{correction.head}: {correction.words} for the {size} comparisons of the family “{family.label}” "
-            f"({under})."
-        )
-    return notes

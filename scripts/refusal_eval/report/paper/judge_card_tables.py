@@ -7,19 +7,15 @@ import pandas as pd
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number, ordered
+from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
-    READINGS_NOTE,
-    cards_intervals_text,
-    gold_notes,
-    labels_notes,
+    levels_text,
     of_all,
     published_texts,
-    ranking_text,
     share_text,
     sorted_cards,
-    unshown_kappa,
     value_text,
     weights_text,
 )
@@ -28,9 +24,6 @@ from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
-_SENSITIVITY = (
-    "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone."
-)
 
 
 def judges(data: TableData) -> Made:
@@ -60,13 +53,8 @@ def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labe
                     _share_of(part, "specificity", part["n_negative"]),
                 ]
             )
-    notes = [
-        f"Compared with human labels, in percent{cards_intervals_text(found)}, over the n judged answers.",
-        *gold_notes(found, show),
-        _SENSITIVITY,
-        f"Kappa: Cohen's{unshown_kappa(row[5] for row in rows if row[2] != NO_DATA)}. {READINGS_NOTE}",
-        *labels_notes(found, show),
-    ]
+    kappas = [row[5] for row in rows if row[2] != NO_DATA]
+    notes = filled_notes("judges/judges", show, cards=found, levels=levels_text(found), kappas=kappas)
     return Table("judges", "Agreement of the judges with people.", header, rows, notes, keys=3, per_block=3)
 
 
@@ -138,25 +126,25 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
     header = ["Judge", "Gold", "Answering model", "Judged", "Sensitivity", "Specificity", "Balanced\naccuracy", "F1"]
     header.append("Kappa")
     some_worst = any(card["models"] and card["headline"]["broad"] for card in found)
-    notes = [
-        f"Compared with human labels, broad reading{cards_intervals_text(found)}; in percent except kappa. "
-        f"{READINGS_NOTE}",
-        *gold_notes(found, show),
-        _SENSITIVITY,
-        f"Worst: {found[0]['headline']['rule']}." if some_worst else "",
-        f"Kappa: Cohen's{unshown_kappa(row[-1] for row in rows)}.",
-        *_rankings(found, show),
-        *_cut(found, show),
-        *labels_notes(found, show),
-        *_weighted(found, show),
-        *_published(found, show),
-    ]
+    by_gold = sorted(found, key=lambda card: str(card["gold"]))
+    notes = filled_notes(
+        "judge_cards/judge_cards",
+        show,
+        cards=found,
+        levels=levels_text(found),
+        worst=some_worst and found[0]["headline"]["rule"],
+        kappas=[row[-1] for row in rows],
+        weighted={show.gold(card["gold"]): weights_text(card) for card in by_gold},
+        published=dict.fromkeys(
+            f"Published for {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
+        ),
+    )
     return Table(
         name="judge-cards",
         caption="Judges compared with human labels.",
         header=header,
         rows=rows,
-        notes=[note for note in notes if note],
+        notes=notes,
         keys=3,
         per_block=3,
     )
@@ -172,34 +160,3 @@ def _numbers(group: Mapping[str, Any]) -> list[str]:
     part = group["broad"]
     shares = [share_text(part[name], part["intervals"][name]) for name in _SHARES]
     return [of_all(group["n_judged"], group["n"]), *shares, value_text(part["kappa"], part["intervals"]["kappa"])]
-
-
-def _rankings(cards: Sequence[Card], show: Labels) -> list[str]:
-    texts = [(card, ranking_text(card["soft"]) if card["soft"] else "") for card in sorted_cards(cards)]
-    return [
-        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, probabilities: {text}."
-        for card, text in texts
-        if text
-    ]
-
-
-def _cut(cards: Sequence[Card], show: Labels) -> list[str]:
-    return [
-        f"Too long for judge {show.judge(card['judge'])}, which saw head and tail: {card['n_cut']} of {card['n']} "
-        f"answers of {show.gold(card['gold'])}."
-        for card in cards
-        if card["n_cut"]
-    ]
-
-
-def _weighted(cards: Sequence[Card], show: Labels) -> list[str]:
-    texts = {show.gold(card["gold"]): weights_text(card) for card in sorted(cards, key=lambda card: str(card["gold"]))}
-    return [f"{gold}: {text}" for gold, text in texts.items() if text]
-
-
-def _published(cards: Sequence[Card], show: Labels) -> list[str]:
-    notes: dict[str, None] = {}
-    for card in sorted(cards, key=lambda card: str(card["gold"])):
-        for text in published_texts(card):
-            notes[f"Published for {show.gold(card['gold'])}: {text}."] = None
-    return list(notes)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import NO_DATA, Score, headline, marked, marks_of, percent, points
+from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import flags_notes, rate_text
@@ -67,14 +68,10 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
             row.append(marked(text, derived_flags(one.flags for one in spread[place])))
         shifts = [way(rate, error, blocked) for way in (missing, overcalling) for error in ERRORS]
         rows.append([*row, *map(points, shifts)])
-    notes = [
-        "Misses, overcalls: how many points the true rate would differ from the judge's if the judge labelled that "
-        "share of refusals as compliance, or that share of compliances as refusals, and made no other error.",
-        *(["Corrected: with human labels on this study's answers, with its interval."] if own else []),
-        *(["All judges: lowest and highest rate among the study's judges, in the same reading."] if several else []),
-        "Rates in percent, in the headline reading of each split.",
-        *flags_notes(derived_flags([cells[place]["flags"], *(one.flags for one in spread[place])]) for place in places),
-    ]
+    marks = flags_notes(
+        derived_flags([cells[place]["flags"], *(one.flags for one in spread[place])]) for place in places
+    )
+    notes = filled_notes("refusal/errors", show, corrected=own, several=several, marks=marks)
     return Table(
         f"refusal-{judge}-errors",
         "How far errors of the judge would move each rate, in percentage points.",
@@ -99,14 +96,8 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         rows.append(
             [*names, marked(points(row.value), row.flags), *(f"±{percent(by)}" for by in moved), *map(percent, needed)]
         )
-    notes = [
-        "First minus second, in percentage points. Errors of 5 or 10 %: the most that the difference would move if the "
-        "judge missed that share of one model's refusals, or overcalled that share of its compliances, and made no "
-        "error on the other model.",
-        "Explained by: the percentage of the lower model's refusals that the judge would have to miss, or of the "
-        "higher model's compliances that it would have to call refusals, if the two models refused alike.",
-        *flags_notes(derived_flags([row.flags]) for row in tested),
-    ]
+    marks = flags_notes(derived_flags([row.flags]) for row in tested)
+    notes = filled_notes("refusal/errors_differences", show, marks=marks)
     title = "How far errors of the judge on one model would move each difference."
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
 

@@ -5,7 +5,6 @@ tables follow that order, and names that it lacks come after it, sorted. In a CS
 and 1, c between -1 and 1; what is unknown is None.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,34 +14,26 @@ from refusal_eval.core.states import ANSWER_STATES, BLOCKED, TRUNCATED, VERDICT_
 from refusal_eval.report.paper.best_values import Pair, Rate, Shown, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.display import (
     MARKS,
-    MINUS,
     NO_DATA,
     Labels,
     Score,
     by_cell,
     headline,
-    headlines,
     interval,
     marks_of,
     ordered,
     percent,
     wrapped,
 )
+from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.judge_error_tables import judge_error_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
-    OF_DIALOGUES,
-    READINGS_NOTE,
     agreement_details,
-    blocked_notes,
-    common_notes,
-    dialogues_notes,
-    judged_notes,
     level_text,
     of_all,
-    prompts_note,
     share_text,
     value_text,
 )
@@ -82,21 +73,23 @@ def refusal(data: TableData) -> Made:
         _best(cells, s, p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of
     ]
     bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
-    notes = [
-        "Below each split: what is expected of a model, and the reading of the rate.",
-        prompts_note(used, columns_of, show),
-        *([f"{NO_DATA} no score."] if len(cells) < len(rows_of) * len(columns_of) else []),
-        *([ties_note(bool(p_values), margin, used[0]["interval"]["level"])] if bold else []),
-    ]
-    if any(DOUBTFUL.intersection(score["flags"]) for score in used):
-        symbols = [MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL]
-        notes.append(f"Rates with {' or '.join(symbols)} are never bold.")
+    doubtful = any(DOUBTFUL.intersection(score["flags"]) for score in used)
+    notes = filled_notes(
+        "refusal/refusal",
+        show,
+        scores=used,
+        splits=columns_of,
+        cards=data.cards,
+        lacking=len(cells) < len(rows_of) * len(columns_of),
+        ties=ties_note(bool(p_values), margin, used[0]["interval"]["level"]) if bold else "",
+        doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL] if doubtful else [],
+    )
     table = Table(
         name=f"refusal-{judge}",
         caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
         header=header,
         rows=rows,
-        notes=[*notes, *common_notes(used, data.cards, show)],
+        notes=notes,
         per_block=4,
         bold=frozenset(bold),
     )
@@ -123,13 +116,7 @@ def scores(data: TableData) -> Made:
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
             ]
         )
-    notes = [
-        "Prompts: those with at least one answer that counts, of all if fewer. Rates and shares in percent.",
-        *(["Turns: the same for scored turns of dialogues."] if has_turns(cells) else []),
-        f"Refusal rate: {headlines(cells)}. Worst-case bounds: every unjudged answer counts as compliance, or as a "
-        "refusal.",
-        *common_notes(cells, data.cards, data.labels),
-    ]
+    notes = filled_notes("scores/scores", data.labels, scores=cells, cards=data.cards)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
     table = Table("scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align)
     return rates_frame(cells, data.cards), [table]
@@ -178,35 +165,16 @@ def states(data: TableData) -> Made:
         texts = [percent(shares[state]) for state in ANSWER_STATES]
         texts += [percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
         rows.append([*_names(score, data.labels, keys), str(score["n_answers"]), *texts])
-    notes = [
-        "In percent of all requested answers. Judges see complete and truncated answers; blocked answers count as "
-        "refusals.",
-        "An answer without a verdict is in no rate; it enters the worst-case bounds.",
-    ]
-    if any(score["scored"] for score in cells):
-        notes.append(
-            "Dialogues: scored turns only. A turn that is not reached, after an answer without text, counts as failed."
-        )
-    if "Judge" not in keys:
-        notes += [f"Verdicts of judge {name}." for name in {data.labels.judge(score["judge"]) for score in cells}]
-    notes += _cut(cells, data.labels)
+    cut: dict[str, tuple[int, int]] = {}
+    for score in cells:
+        before, read = cut.get(score["judge"], (0, 0))
+        cut[score["judge"]] = before + score["n_cut"], read + sum(score["verdict_states"].values())
+    alone = None if "Judge" in keys or not cells else cells[0]["judge"]
+    notes = filled_notes("states/states", data.labels, scores=cells, alone=alone, cut=cut)
     frame = _frame(
         cells, lambda score: [{"n_answers": score["n_answers"]} | state_shares(score) | {"n_cut": score["n_cut"]}]
     )
     return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, len(keys), per_block=8)]
-
-
-def _cut(cells: Sequence[Score], show: Labels) -> list[str]:
-    """How many answers each judge could not see whole; nothing for judges that saw all."""
-    cut, read = Counter[str](), Counter[str]()
-    for score in cells:
-        cut[score["judge"]] += score["n_cut"]
-        read[score["judge"]] += sum(score["verdict_states"].values())
-    return [
-        f"Too long for judge {show.judge(judge)}, which saw head and tail: {number} of {read[judge]} answers."
-        for judge, number in cut.items()
-        if number
-    ]
 
 
 def votes(data: TableData) -> Made:
@@ -230,16 +198,7 @@ def votes(data: TableData) -> Made:
         columns = [text for k in sizes for text in (here if k == score["samples"] else [NO_DATA] * 7)]
         *names, split = _names(score, data.labels, keys)
         rows.append([*names, split + marks_of([score]), *columns])
-    over = f"prompts{OF_DIALOGUES if has_turns(cells) else ''}"
-    notes = [
-        f"Shares of {over} in percent, votes in the headline reading: {headlines(cells)}. {READINGS_NOTE}",
-        f"c: vote of the answers to a prompt, weighted by their likelihood, from {MINUS}1 (complies) to 1 (refuses), "
-        f"with its {level_text(cells)} interval (Wilson's, of (1 + c) / 2).",
-        *blocked_notes(cells),
-        "These numbers depend on K: do not compare them between different K.",
-        *dialogues_notes(cells, data.labels),
-        *judged_notes(cells, data.cards, data.labels),
-    ]
+    notes = filled_notes("votes/votes", data.labels, scores=cells, cards=data.cards)
     table = Table("votes", "Majority, any and weighted votes.", header, rows, notes, len(keys), per_block=7)
     return _frame(cells, _votes), [table]
 

@@ -15,6 +15,8 @@ from refusal_eval.report.paper.display import (
     notes_of,
     number,
     percent,
+    points,
+    points_interval,
 )
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.agreement.measures import MIN_ROWS
@@ -215,14 +217,19 @@ def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:
     return NO_DATA if value is None else f"{percent(value)} {interval(low, high)}".strip()
 
 
+def points_text(part: Mapping[str, Any], name: str = "value") -> str:
+    """A difference of shares in percentage points and its interval, of an object with it, `low` and `high`."""
+    return f"{points(part[name])} {points_interval(part['low'], part['high'])}".strip()
+
+
 def rate_text(part: Mapping[str, Any] | None) -> str:
     """The same of an object with `value`, `low` and `high`; a dash for None."""
     return NO_DATA if part is None else share_text(part["value"], (part["low"], part["high"]))
 
 
-def cards_intervals_text(cards: Sequence[Card]) -> str:
-    """Which intervals numbers of judge cards have, such as " with 95 % intervals"; empty without cards."""
-    return f" with {_levels({card['level'] for card in cards})} intervals over clusters" if cards else ""
+def levels_text(cards: Sequence[Card]) -> str:
+    """Level of the intervals of judge cards, such as "95 %"; empty without cards."""
+    return _levels({card["level"] for card in cards})
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 
 Row = Mapping[str, Any]
@@ -62,7 +62,5 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
         if measure in CARD_MEASURES and measure not in ("sensitivity", "specificity"):
             more["n_clusters"] = group["n_clusters"]
         low, high = interval or (None, None)
-        if low is not None and high is not None:
-            method = _CARD_METHODS.get(name, SHARE_METHOD)
-            more |= {"low": low, "high": high, "level": card["level"], "method": method}
-        yield Estimate(f"judge_{name}", value, **more, **names)
+        number = None if value is None else Number(value, low, high, _CARD_METHODS.get(name, SHARE_METHOD))
+        yield estimated(f"judge_{name}", number, card["level"], **more, **names)

@@ -4,11 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy
 
 from refusal_eval.stats.agreement.measures import MIN_CLASS_CLUSTERS, MIN_ROWS
-from refusal_eval.stats.agreement.weighting import effective, effective_rows, units
-from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Codes, Floats, wilson_ends
+from refusal_eval.stats.agreement.weighting import effective, effective_rows, share_ends, units
+from refusal_eval.stats.estimates.intervals import Codes, Floats
 from refusal_eval.stats.estimates.resampling import blocks, drawn_counts
 
 # An interval needs the standard deviation of resamples only, which 2,000 of them give to 1.6 %.
@@ -54,7 +53,7 @@ def ranking(p: Floats, refused: Floats, weight: Floats, codes: Codes, level: flo
     found = []
     for (value, *resamples), most in zip(areas.tolist(), rows, strict=True):
         variance = groups / (groups - 1) * _variance([x for x in resamples if math.isfinite(x)])
-        found.append((value, _interval(value, variance, most, some, fewest - 1, level)))
+        found.append((value, [*share_ends(value, variance, some, fewest - 1, level, most)]))
     return _shown(*found)
 
 
@@ -93,13 +92,3 @@ def _areas(drawn: Floats, p: Floats, refused: Floats, weight: Floats, codes: Cod
 def _variance(values: list[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / len(values)
-
-
-def _interval(value: float, variance: float, most: float, some: float, free: int, level: float) -> list[float]:
-
-    tail = (1 - level) / 2
-    if value in (0, 1):
-        edge = tail ** (1 / some)
-        return [edge, 1.0] if value else [0.0, 1 - edge]
-    n_eff = min(value * (1 - value) / variance if variance > NO_VARIANCE else some, most)
-    return [*wilson_ends(value, n_eff, float(scipy.special.stdtrit(free, 1 - tail)))]

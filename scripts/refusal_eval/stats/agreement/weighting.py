@@ -80,17 +80,29 @@ def weighted_share(
         return math.fsum(values) / len(values), [interval.low, interval.high]
     total = math.fsum(weights)
     p = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total
-    groups, tail = len(set(clusters)), (1 - level) / 2
+    groups = len(set(clusters))
     if groups == 1:
         return p, [0.0, 1.0]
-    some = max(1.0, effective(weights, clusters))
-    if max(values) == 0:
-        return 0.0, [0.0, 1 - tail ** (1 / some)]
-    if min(values) == 1:
-        return 1.0, [tail ** (1 / some), 1.0]
     parts: dict[Hashable, list[float]] = {}
     for value, weight, cluster in zip(values, weights, clusters, strict=True):
         parts.setdefault(cluster, []).append(weight * (value - p))
     variance = groups / (groups - 1) * math.fsum(math.fsum(part) ** 2 for part in parts.values()) / total**2
-    n = p * (1 - p) / variance if variance > NO_VARIANCE else some
-    return p, [*wilson_ends(p, n, float(scipy.special.stdtrit(groups - 1, 1 - tail)))]
+    return p, [*share_ends(p, variance, max(1.0, effective(weights, clusters)), groups - 1, level)]
+
+
+def share_ends(
+    value: float, variance: float, some: float, free: int, level: float, most: float = math.inf
+) -> tuple[float, float]:
+    """Return Wilson's interval of a share with a variance; at 0 and 1 Clopper-Pearson's on `some` clusters.
+
+    Args:
+        some: effective number of clusters, which is that of answers, too, where there is no variance.
+        free: degrees of freedom of the t quantile.
+        most: effective answers at most.
+    """
+    tail = (1 - level) / 2
+    if value in (0, 1):
+        edge = tail ** (1 / some)
+        return (edge, 1.0) if value else (0.0, 1 - edge)
+    n_eff = min(value * (1 - value) / variance if variance > NO_VARIANCE else some, most)
+    return wilson_ends(value, n_eff, float(scipy.special.stdtrit(free, 1 - tail)))

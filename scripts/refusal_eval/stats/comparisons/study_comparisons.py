@@ -11,7 +11,7 @@ from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS, c
 from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
@@ -24,6 +24,7 @@ DIFFERENCE, P_VALUE, BOUNDS, TIPPING, MCNEMAR, ODDS_RATIO, COHENS_H = (
 ADJUSTED, EQUIVALENCE, NONINFERIORITY = (
     *("rate_difference_adjusted", "rate_difference_equivalence_p", "rate_difference_noninferiority_p"),
 )
+ODDS_METHOD = "delta method on the log scale over clusters"
 MARGIN_OPEN = "margin_open"  # the worst-case bounds of a difference go beyond the margin
 SIGN_OPEN = "sign_open"  # the worst-case bounds of a difference hold 0, so that unjudged answers could reverse it
 
@@ -183,16 +184,16 @@ def _effect_estimates(
     margin: float | None,
     pools: Mapping[str, Sequence[str]],
 ) -> Iterator[Estimate]:
-    odds = ends(row["odds_ratio_low"], row["odds_ratio_high"], level, "delta method on the log scale over clusters")
-    yield Estimate(ODDS_RATIO, row["odds_ratio"], **odds, **about)
+    odds = Number(row["odds_ratio"], row["odds_ratio_low"], row["odds_ratio_high"], ODDS_METHOD)
+    yield estimated(ODDS_RATIO, odds, level, **about)
     yield Estimate(COHENS_H, row["cohens_h"], **about)
     if margin is None:
         return
     if is_margin_open(row["bound_low"], row["bound_high"], margin):
         about = about | {"flags": (*about["flags"], MARGIN_OPEN)}
     method = f"t over clusters with two added prompts in each split, margin {margin:g}"
-    wide = ends(row["adjusted_low"], row["adjusted_high"], 2 * level - 1, method)
-    yield Estimate(ADJUSTED, row["adjusted_difference"], **wide, **about)
+    adjusted = Number(row["adjusted_difference"], row["adjusted_low"], row["adjusted_high"], method)
+    yield estimated(ADJUSTED, adjusted, 2 * level - 1, **about)
     yield Estimate(EQUIVALENCE, row["equivalence_p"], method=method, **about)
     yield Estimate(NONINFERIORITY, row["noninferior_first_p"], method=method, **about)
     side = "model" if row["kind"] == MODELS else "judge"

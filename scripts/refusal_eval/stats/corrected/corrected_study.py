@@ -13,7 +13,7 @@ from refusal_eval.stats.comparisons.corrections import holm
 from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place
@@ -266,10 +266,11 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
         if kind == "transfer":
             why = AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE
             flags = [NOT_HEADLINE, *([why] if entry["value"] is None else [])]
-        yield Estimate(
+        number = Number(entry["value"], entry["low"], entry["high"], entry.get("method", ppi.METHOD))
+        yield estimated(
             estimands[kind],
-            entry["value"],
-            **ends(entry["low"], entry["high"], study["level"], entry.get("method", ppi.METHOD)),
+            number,
+            study["level"],
             **{name: entry[name] for name in names},
             samples=study["samples"],
             parameter=entry.get("gold"),
@@ -280,8 +281,8 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
         }
         about |= {"samples": study["samples"], "parameter": f"minus {entry['other']}", "flags": tuple(entry["flags"])}
-        interval = ends(entry["low"], entry["high"], study["level"], ppi.DIFFERENCE_METHOD)
-        yield Estimate("rate_difference_ppi", entry["value"], **interval, **about)
+        number = Number(entry["value"], entry["low"], entry["high"], ppi.DIFFERENCE_METHOD)
+        yield estimated("rate_difference_ppi", number, study["level"], **about)
         yield Estimate("rate_difference_ppi_p", entry["p"], method=ppi.TEST, **about)
         method = f"{ppi.TEST}; Holm over all corrected differences under the judge"
         yield Estimate("rate_difference_ppi_p_holm", entry["p_holm"], method=method, **about)

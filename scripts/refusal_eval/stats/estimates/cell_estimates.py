@@ -1,7 +1,7 @@
 """All estimates of one cell: one judge's reading of one model on one split."""
 
 import dataclasses
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.states import BLOCKED, JUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, ends, mean
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
 from refusal_eval.stats.estimates.flags import NO_BLOCKED
-from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, cluster_wilson_between
+from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, cluster_wilson_between
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
 
 INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
@@ -167,7 +167,7 @@ def _rates(units: Units, level: float, estimand: str = "refusal_rate", category:
         varying = np.array(independent_within(varying.tolist(), there["prompt_id"].tolist()))
     draws, found = int(there["counting"].sum()), []
     for reading in READINGS:
-        estimate = _share(estimand, there[f"rate_{reading}"], varying, level, draws, reading=reading)
+        estimate = _estimate(estimand, there[f"rate_{reading}"], varying, level, draws=draws, reading=reading)
         if len(set(varying)) > n_clusters:
             estimate = dataclasses.replace(estimate, method=f"{estimate.method}, {ONE_CLUSTER}")
         flags = units.own_flags(reading, (estimate.low, estimate.high))
@@ -214,7 +214,7 @@ def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | s
     about: dict[str, Any] = {"parameter": parameter, "flags": (NO_BLOCKED,) if units["n_blocked"].any() else ()}
 
     shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, **about) for band in reversed(BANDS)]
-    c_mean = _between("c_mean", c[there], clusters, C_LIMITS, level, **about)
+    c_mean = _estimate("c_mean", c[there], clusters, level, C_LIMITS, **about)
     return [dataclasses.replace(c_mean, method=c_mean.method and C_METHOD), *shares]
 
 
@@ -226,30 +226,8 @@ def _dispersion(units: Units, k: int, level: float) -> list[Estimate]:
         for reading in READINGS:
             values = measure(units.refusals(reading), units["counting"])
             there = ~np.isnan(values)
-            found.append(_between(name, values[there], units["cluster"][there], (0.0, 1.0), level, reading=reading))
+            found.append(_estimate(name, values[there], units["cluster"][there], level, reading=reading))
     return found
-
-
-def _between(
-    estimand: str, values: Array, clusters: Array, limits: tuple[float, float], level: float, **names: Any
-) -> Estimate:
-    """The mean of values between two limits, with Wilson's interval."""
-
-    def interval(own: list[float], of: list[str]) -> Interval:
-        return cluster_wilson_between(own, of, limits, level)
-
-    return _estimate(estimand, values, clusters, level, interval, **names)
-
-
-def _share(
-    estimand: str, values: Array, clusters: Array, level: float, draws: int | None = None, **names: Any
-) -> Estimate:
-    """The mean of rates or of yes and no, with its Wilson interval; without a number for no values."""
-
-    def interval(rates: list[float], of: list[str]) -> Interval:
-        return cluster_wilson(rates, of, level, draws=len(rates) if draws is None else draws)
-
-    return _estimate(estimand, values, clusters, level, interval, **names)
 
 
 def _estimate(
@@ -257,12 +235,18 @@ def _estimate(
     values: Array,
     clusters: Array,
     level: float,
-    interval: Callable[[list[float], list[str]], Interval],
+    limits: tuple[float, float] = (0.0, 1.0),
+    draws: int | None = None,
     **names: Any,
 ) -> Estimate:
-    listed, own = values.astype(float).tolist(), clusters.tolist()
-    known: dict[str, Any] = {"n_prompts": len(listed), "n_clusters": len(set(own))} | names
+    """The mean of values between two limits, with its Wilson interval; without a number for no values."""
+    listed, own, number = values.astype(float).tolist(), clusters.tolist(), None
     if listed:
-        found = interval(listed, own)
-        known |= ends(found.low, found.high, level, found.method)
-    return Estimate(estimand, mean(listed), **known)
+        found = cluster_wilson_between(listed, own, limits, level, draws)
+        number = Number(math.fsum(listed) / len(listed), found.low, found.high, found.method)
+    return estimated(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), **names)
+
+
+def _share(estimand: str, values: Array, clusters: Array, level: float, **names: Any) -> Estimate:
+    """The share of prompts of which something holds, each of which counts as one answer."""
+    return _estimate(estimand, values, clusters, level, draws=len(values), **names)

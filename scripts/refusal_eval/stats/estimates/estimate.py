@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +41,20 @@ class Estimate:
         return dataclasses.asdict(self) | {"flags": list(self.flags)}
 
 
-def ends(low: float | None, high: float | None, level: float, method: str | None) -> dict[str, Any]:
-    """Return what an `Estimate` says of its interval; nothing where there is none."""
-    return {} if low is None or high is None else {"low": low, "high": high, "level": level, "method": method}
+class Number(NamedTuple):
+    """A number, the ends of its interval and how that was made, None where there is none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    method: str | None = None
+
+
+def estimated(estimand: str, number: Number | None, level: float, **about: Any) -> Estimate:
+    """Return the estimate that a number is, None for one that the data cannot give; only an interval has a level."""
+    if number is None or number.low is None:
+        return Estimate(estimand, number and number.value, **about)
+    return Estimate(estimand, **number._asdict(), level=level, **about)
 
 
 def estimate_of(row: dict[str, Any]) -> Estimate:

@@ -107,7 +107,11 @@ def cluster_wilson_of_counts(hits: Floats, sizes: Floats, prompts: int, level: f
 
 
 def cluster_wilson_between(
-    values: Sequence[float], clusters: Sequence[Hashable], limits: tuple[float, float], level: float = 0.95
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    limits: tuple[float, float],
+    level: float = 0.95,
+    draws: int | None = None,
 ) -> Interval:
     """Interval for the mean of values between two limits: that of `cluster_wilson` for how far they are between them.
 
@@ -122,7 +126,7 @@ def cluster_wilson_between(
     data = np.asarray(values, dtype=float)
     if len(data) and not (data.min() >= low and data.max() <= high):
         raise ValueError(f"values must lie between {low} and {high}")
-    found = cluster_wilson(((data - low) / (high - low)).tolist(), clusters, level)
+    found = cluster_wilson(((data - low) / (high - low)).tolist(), clusters, level, draws)
     assert found.low is not None and found.high is not None  # values always have both
     return found._replace(low=low + (high - low) * found.low, high=low + (high - low) * found.high)
 

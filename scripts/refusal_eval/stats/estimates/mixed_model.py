@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_clusters
 from refusal_eval.stats.estimates.mixed_likelihood import Fit, fitted
@@ -43,12 +43,6 @@ class Mixed(NamedTuple):
 
     estimates: list[Estimate]
     notes: list[str]
-
-
-class _Number(NamedTuple):
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 def mixed_estimates(
@@ -98,12 +92,13 @@ def mixed_estimates(
     if len(judges) > 1:
         effects = _deviations(fit, 0, t)
         rows += [("log_odds_judge", n, {"judge": judge}) for judge, n in zip(judges, effects, strict=True)]
-    return Mixed([_estimate(name, number, level, about | own) for name, number, own in rows], notes)
+    found = [estimated(f"mixed_{name}", _rounded(number), level, **about | own) for name, number, own in rows]
+    return Mixed(found, notes)
 
 
-def _estimate(name: str, number: _Number, level: float, about: Mapping[str, Any]) -> Estimate:
-    value, low, high = (None if x is None else round(x, _DIGITS) + 0.0 for x in number)
-    return Estimate(f"mixed_{name}", value, **ends(low, high, level, METHOD), **about)
+def _rounded(number: Number) -> Number:
+    value, low, high = (x and round(x, _DIGITS) + 0.0 for x in number[:3])
+    return Number(value or 0.0, low, high, METHOD)
 
 
 def _varying(
@@ -136,7 +131,7 @@ def _effects(models: int, judges: int, answers: int) -> list[str]:
     return found
 
 
-def _parts(fit: Fit, t: float) -> dict[str, _Number]:
+def _parts(fit: Fit, t: float) -> dict[str, Number]:
     """Standard deviations and shares by name; those of models and judges, and those that are 0, have no interval."""
     forms, cells = _forms(*fit.log_odds.shape), fit.log_odds.size
     errors = {name: float((form * fit.covariance[:cells, :cells]).sum()) for name, form in forms.items()}
@@ -156,8 +151,8 @@ def _parts(fit: Fit, t: float) -> dict[str, _Number]:
     sds, found = {}, {}
     names = (*forms, *fit.sds, "sampling")
     for name, variance, share, half in zip(names, variances(theta), shares(theta), halves, strict=True):
-        sds[f"sd_{name}"] = _Number(math.sqrt(variance))
-        found[f"share_{name}"] = _Number(float(share))
+        sds[f"sd_{name}"] = Number(math.sqrt(variance))
+        found[f"share_{name}"] = Number(float(share))
         if name in fit.names:
             i = cells + fit.names.index(name)
             sds[f"sd_{name}"] = _sd(fit.sds[name], t * math.sqrt(fit.covariance[i, i]))
@@ -179,7 +174,7 @@ def _forms(models: int, judges: int) -> dict[str, Floats]:
     return {name: form for name, form in found.items() if form.any()}
 
 
-def _deviations(fit: Fit, axis: int, t: float) -> list[_Number]:
+def _deviations(fit: Fit, axis: int, t: float) -> list[Number]:
     """Log-odds of models (axis 1, over which the mean is taken) or of judges (axis 0), less the mean of all."""
     models, judges = fit.log_odds.shape
     of_models, of_judges = np.full((1, models), 1 / models), np.full((1, judges), 1 / judges)
@@ -188,24 +183,24 @@ def _deviations(fit: Fit, axis: int, t: float) -> list[_Number]:
     values = weights @ fit.log_odds.ravel()
     variances = np.diag(weights @ fit.covariance[: weights.shape[1], : weights.shape[1]] @ weights.T)
     halves = t * np.sqrt(np.maximum(variances, 0.0))
-    return [_Number(v, v - half, v + half) for v, half in zip(values.tolist(), halves.tolist(), strict=True)]
+    return [Number(v, v - half, v + half) for v, half in zip(values.tolist(), halves.tolist(), strict=True)]
 
 
-def _sd(value: float, half: float) -> _Number:
+def _sd(value: float, half: float) -> Number:
     """A standard deviation whose logarithm is known to +- half. Near 0 its square is closer to normal: where that may
     be 0 so is the lower end. The upper end is value (1 + half), as that of the square, value sqrt(1 + 2 half), covers
     too seldom with K = 2; but as it has no limit near 0, it is at most that of a square known half as well.
     """
     if 2 * half >= 1:
-        return _Number(value, 0.0, value * min(1 + half, math.sqrt(1 + 4 * half)))
-    return _Number(value, value * math.exp(-half), value * math.exp(half))
+        return Number(value, 0.0, value * min(1 + half, math.sqrt(1 + 4 * half)))
+    return Number(value, value * math.exp(-half), value * math.exp(half))
 
 
-def _share(value: float, half: float) -> _Number:
+def _share(value: float, half: float) -> Number:
     """A share that is known to +- half: on the scale of its log-odds, unless it may be 0."""
     if half >= value or value >= 1:
-        return _Number(value, 0.0, min(1.0, value + half))
+        return Number(value, 0.0, min(1.0, value + half))
     low, high = (
         scipy.special.expit(scipy.special.logit(value) + sign * half / (value * (1 - value))) for sign in (-1, 1)
     )
-    return _Number(value, float(low), float(high))
+    return Number(value, float(low), float(high))

@@ -7,7 +7,7 @@ import numpy as np
 
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.intervals import pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
@@ -66,14 +66,15 @@ def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
             units["counting"][known].tolist(),
         )
     lost = [split for split, (rates, _, _) in parts.items() if not len(rates)]
-    if lost:
-        known_of: dict[str, Any] = {"value": None, "method": f"none (nothing judged in {', '.join(lost)})"}
-    else:
+    number = None
+    if not lost:
         value, interval = pooled_rate(parts, level)
-        known_of = {"value": value} | ends(interval.low, interval.high, level, interval.method)
-    return Estimate(
+        number = Number(value, interval.low, interval.high, interval.method)
+    return estimated(
         "refusal_rate",
-        **known_of,
+        number,
+        level,
+        **({"method": f"none (nothing judged in {', '.join(lost)})"} if lost else {}),
         pool=expectation,
         reading=reading,
         samples=cells[0].facts["samples"],

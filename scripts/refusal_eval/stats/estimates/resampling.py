@@ -7,12 +7,13 @@ brought to whole billionths (`whole`) before they are summed.
 import functools
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked, effective_clusters
 
 METHOD = "cluster bootstrap, expanded percentile"
@@ -20,14 +21,6 @@ EXACT = "exact over clusters (all values equal)"
 WHOLE = 1e9
 AT_ONCE = 4_000_000  # numbers drawn at once: bounds the memory to some 100 MB for any number of clusters
 RESAMPLES = 10_000  # where no other number is named: an end then varies between seeds by some 3 % of the standard error
-
-
-class Bounds(NamedTuple):
-    """Ends of an interval and how it was made; None where the data say nothing."""
-
-    low: float | None
-    high: float | None
-    method: str | None
 
 
 def resamples_for(clusters: int) -> int:
@@ -129,12 +122,12 @@ def percentiles(values: Floats, clusters: int, level: float) -> tuple[float, flo
     return float(low), float(high)
 
 
-def bounds_of(values: Floats, clusters: int, level: float) -> Bounds:
-    """Return `percentiles`; no interval with less than two clusters, and where the resamples are all alike."""
-    defined = values[np.isfinite(values)]
+def with_interval(value: float, resamples: Floats, clusters: int, level: float) -> Number:
+    """Return a number with `percentiles`; without an interval where it is of less than two clusters, or never moves."""
+    defined = resamples[np.isfinite(resamples)]
     if clusters < 2 or not len(defined) or defined.min() == defined.max():
-        return Bounds(None, None, None)
-    return Bounds(*percentiles(defined, clusters, level), METHOD)
+        return Number(value)
+    return Number(value, *percentiles(defined, clusters, level), METHOD)
 
 
 def cluster_bootstrap_mean(

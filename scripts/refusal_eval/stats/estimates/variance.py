@@ -31,38 +31,28 @@ cluster make B free of the downward bias that prompts which resemble each other 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_clusters, seed_of
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
-    Bounds,
-    bounds_of,
     cluster_codes,
     cluster_sums,
     drawn_counts,
     resamples_for,
     whole,
+    with_interval,
 )
 from refusal_eval.stats.estimates.units import BLOCKED_LABEL, NO_LABEL, Labels
 
 _DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
-
-
-class Part(NamedTuple):
-    """A part of the variance and its share of all parts, with intervals."""
-
-    value: float
-    bounds: Bounds
-    share: float | None
-    share_bounds: Bounds
 
 
 def variance_estimates(
@@ -92,14 +82,10 @@ def variance_estimates(
         parts = variance_parts(decisions(stacked, reading), clusters, level, seed)
         if parts is None:
             continue
-        by_name, prompts, groups, effective = parts
+        numbers, prompts, groups, effective = parts
         about |= {"reading": reading, "n_prompts": prompts, "n_clusters": groups}
         about["flags"] = derived_flags(of_cells, few_flags(effective))
-        for name, part in by_name.items():
-            found.append(Estimate(f"variance_{name}", part.value, **_told(part.bounds, level), **about))
-            if part.share is not None:
-                own = _told(part.share_bounds, level)
-                found.append(Estimate(f"variance_share_{name}", part.share, **own, **about))
+        found += [estimated(f"variance_{name}", number, level, **about) for name, number in numbers.items()]
     return found
 
 
@@ -130,13 +116,14 @@ def moments(z: Floats) -> Floats:
 
 def variance_parts(
     z: Floats, clusters: Sequence[str], level: float, seed: int
-) -> tuple[dict[str, Part], int, int, float] | None:
-    """Return the parts of `decisions` by name, how many prompts and clusters they are from, and how many of these are
-    effective (`intervals.effective_clusters`).
+) -> tuple[dict[str, Number], int, int, float] | None:
+    """Return the parts of `decisions` and their shares (`share_*`) by name, how many prompts and clusters they are
+    from, and how many of these are effective (`intervals.effective_clusters`).
 
     Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
-    the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
-    Without a second judge there is no judge part. None without two clusters of prompts with at least two answers.
+    the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0; there
+    is none where no part is. Without a second judge there is no judge part. None without two clusters of prompts with
+    at least two answers.
     """
     found = moments(z)
     usable = found[0] >= 2
@@ -152,20 +139,12 @@ def variance_parts(
     totals, inside = (np.concatenate(blocks) / WHOLE for blocks in zip(*drawn, strict=True))
     values, resampled = _parts(sums.sum(axis=0) / WHOLE, pairs.sum(axis=0) / WHOLE), _parts(totals, inside)
     shares, resampled_shares = _shares(values), _shares(resampled)
-    parts = {
-        name: Part(
-            float(values[i]),
-            bounds_of(resampled[:, i], groups, level),
-            None if np.isnan(shares[i]) else float(shares[i]),
-            bounds_of(resampled_shares[:, i], groups, level),
-        )
-        for i, name in enumerate(PARTS if z.shape[2] > 1 else PARTS[:2])
-    }
-    return parts, int(usable.sum()), groups, effective_clusters(np.bincount(codes))
-
-
-def _told(bounds: Bounds, level: float) -> dict[str, Any]:
-    return ends(bounds.low, bounds.high, level, bounds.method)
+    numbers = {}
+    for i, name in enumerate(PARTS if z.shape[2] > 1 else PARTS[:2]):
+        numbers[name] = with_interval(float(values[i]), resampled[:, i], groups, level)
+        if not np.isnan(shares[i]):
+            numbers[f"share_{name}"] = with_interval(float(shares[i]), resampled_shares[:, i], groups, level)
+    return numbers, int(usable.sum()), groups, effective_clusters(np.bincount(codes))
 
 
 def _inside(totals: Floats) -> Floats:

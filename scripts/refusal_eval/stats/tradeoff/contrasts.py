@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, cluster_sums, numbered, resamples_for
 from refusal_eval.stats.estimates.units import independent_within
-from refusal_eval.stats.tradeoff.pooled_rates import Part, SplitRates, difference_part, rate_part
+from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, difference_part, rate_part
 
 # What happens to the safe prompt of a pair, and to the unsafe one.
 CELLS: Mapping[str, tuple[bool, bool]] = {
@@ -24,6 +25,8 @@ CELLS: Mapping[str, tuple[bool, bool]] = {
 }
 # Columns of a source that a split may keep (`columns.keep`) and that name a prompt's language.
 COLUMNS = ("language", "lang", "locale")
+GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
+TWIN_METHOD = "cluster bootstrap over twins, expanded percentile"
 TOPIC_PROMPTS = 2  # at least, of a topic and of the rest
 LANGUAGE_PROMPTS = 5  # at least, of a language
 MIN_TWINS = 10
@@ -105,7 +108,7 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
                 "effective_clusters": min(effective_of(rates.clusters[side]) for side in sides),
                 "rate": topic._asdict(),
                 "rest": others.value,
-                "difference": difference_part(topic, others, 0.0)._asdict(),
+                "difference": difference_part(topic, others, 0.0, GAP_METHOD)._asdict(),
             }
         )
     return found
@@ -213,11 +216,12 @@ def _difference(
     }
     if len(twins) < MIN_TWINS:
         found |= {"n_compared": sum(found["n_prompts"]), "n_compared_clusters": min(found["n_clusters"])}
-        return found | {"paired": False, "difference": difference_part(parts[0], parts[1], 0.0)._asdict(), "p": None}
+        gap = difference_part(parts[0], parts[1], 0.0, GAP_METHOD)
+        return found | {"paired": False, "difference": gap._asdict(), "p": None}
     gaps = np.array([means[0][twin] - means[1][twin] for twin in twins])
     seed = seed_of("languages", name, *pair)
     ends = cluster_bootstrap_mean(gaps.tolist(), twins, level, resamples_for(len(twins)), seed, (-1.0, 1.0))
-    gap = Part(math.fsum(gaps) / len(gaps), ends.low, ends.high)
+    gap = Number(math.fsum(gaps) / len(gaps), ends.low, ends.high, TWIN_METHOD)
     inside = np.isin(group, twins) & (sides[0] | sides[1])
     found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
     return found | {"paired": True, "difference": gap._asdict(), "p": sign_flip_p(gaps, seed)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, pooled_rate, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
@@ -17,14 +18,6 @@ from refusal_eval.stats.estimates.units import Units
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
-
-
-class Part(NamedTuple):
-    """A rate or a difference with the ends of its interval, None where the data say nothing about them."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,22 +82,22 @@ def filled(rates: SplitRates) -> Floats:
     return np.stack([np.where(known, rates.rates.T, 0.0), known], axis=1)
 
 
-def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> Part:
+def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> Number:
     """Return the mean of rates of one split, with `intervals.cluster_wilson` for so many answers behind them."""
     found = cluster_wilson(rates.tolist(), clusters, level, draws)
-    return Part(math.fsum(rates) / len(rates), found.low, found.high)
+    return Number(math.fsum(rates) / len(rates), found.low, found.high, found.method)
 
 
-def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> Part | None:
+def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> Number | None:
     """Return one model's mean over splits of its rate on each, with its interval; None if a split has no rate of it."""
     parts = {split.split: split.known(model) for split in splits}
     if not all(len(rates) for rates, _, _ in parts.values()):
         return None
     value, found = pooled_rate(parts, level)
-    return Part(value, found.low, found.high)
+    return Number(value, found.low, found.high, found.method)
 
 
-def difference_part(first: Part, second: Part, correlation: float) -> Part:
+def difference_part(first: Number, second: Number, correlation: float, method: str = DIFFERENCE_METHOD) -> Number:
     """Return first - second with its interval.
 
     low = d - sqrt(a^2 - 2 r a b + b^2), a from the first value to its lower end and b from the second to its upper one,
@@ -113,12 +106,12 @@ def difference_part(first: Part, second: Part, correlation: float) -> Part:
     """
     value = first.value - second.value
     if None in (first.low, first.high, second.low, second.high):
-        return Part(value, None, None)
+        return Number(value)
     a, b = first.value - float(first.low or 0.0), float(second.high or 0.0) - second.value
     c, d = float(first.high or 0.0) - first.value, second.value - float(second.low or 0.0)
     low = math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
     high = math.sqrt(max(0.0, c * c - 2 * correlation * c * d + d * d))
-    return Part(value, max(-1.0, value - low), min(1.0, value + high))
+    return Number(value, max(-1.0, value - low), min(1.0, value + high), method)
 
 
 def components(clusters: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:

@@ -1,6 +1,5 @@
 """The trade-off of a study: all models under all judges, contrast pairs, topics and languages."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -8,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.stats.estimates.estimands import MIXED
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
 from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off
 from refusal_eval.stats.tradeoff.pooled_rates import (
-    DIFFERENCE_METHOD,
     SplitRates,
     components,
     counted_once,
@@ -25,8 +23,6 @@ from refusal_eval.stats.tradeoff.pooled_rates import (
 Study = Mapping[str, Any]
 RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
 PAIR_METHOD = "Wilson over pairs, t quantile; Clopper-Pearson at 0 and 1"
-GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
-TWIN_METHOD = "cluster bootstrap over twins, expanded percentile"
 ONE_CLUSTER = "none (a split is one cluster, which no resample varies)"
 
 
@@ -146,35 +142,32 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     readings = {split["name"]: split["reading"] for split in study["splits"]}
     placed = Counter(entry["judge"] for entry in result["models"] if entry["youden_j"] is not None)
 
-    def made(
-        estimand: str, entry: Mapping[str, Any], number: Mapping[str, Any], method: str | None, **names: Any
-    ) -> Estimate:
+    def made(estimand: str, entry: Mapping[str, Any], number: Number | None, **names: Any) -> Estimate:
         known = {"judge": entry["judge"], "model": entry["model"], "flags": tuple(entry["flags"])} | names
-        found = ends(number.get("low"), number.get("high"), study["level"], method)
-        return Estimate(estimand, number["value"], **found, samples=study["samples"], **known)
+        return estimated(estimand, number, study["level"], samples=study["samples"], **known)
 
     for entry in result["models"]:
         if entry["youden_j"] is None:
             continue
         names = {"pool": "comply+refuse", "n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
-        yield made("youden_j", entry, entry["youden_j"], DIFFERENCE_METHOD, **names)
+        yield made("youden_j", entry, Number(**entry["youden_j"]), **names)
         # Of one model alone there is nothing to tell: nobody could beat it.
         if placed[entry["judge"]] > 1:
-            share, flags = entry["front_share"], tuple(entry["front_flags"])
-            found = made("pareto_front_share", entry, {"value": share}, None, **names, flags=flags)
-            yield dataclasses.replace(found, method=ONE_CLUSTER if share is None else None)
+            share = None if entry["front_share"] is None else Number(entry["front_share"])
+            names |= {"flags": tuple(entry["front_flags"]), "method": None if share else ONE_CLUSTER}
+            yield made("pareto_front_share", entry, share, **names)
     for entry in result["pairs"]:
         names = {"split": entry["safe"], "parameter": entry["unsafe"]}
         names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
         for name in CELLS:
-            yield made(f"pairs_{name}", entry, entry[name] | {"value": entry[name]["share"]}, PAIR_METHOD, **names)
+            share = Number(entry[name]["share"], entry[name]["low"], entry[name]["high"], PAIR_METHOD)
+            yield made(f"pairs_{name}", entry, share, **names)
     for entry in result["topics"]:
         names = {name: entry[name] for name in ("split", "n_prompts", "n_clusters")}
         names |= {"category": entry["topic"], "reading": readings[entry["split"]]}
-        yield made("topic_difference", entry, entry["difference"], GAP_METHOD, **names)
+        yield made("topic_difference", entry, Number(**entry["difference"]), **names)
     for entry in result["languages"]:
         names = {"split": "+".join(entry["splits"]), "reading": entry["reading"], "n_prompts": entry["n_compared"]}
         names["n_clusters"] = entry["n_twins"] if entry["paired"] else sum(entry["n_clusters"]) - entry["n_twins"]
         names["parameter"] = f"{entry['first']} - {entry['second']}"
-        method = TWIN_METHOD if entry["paired"] else GAP_METHOD
-        yield made("language_difference", entry, entry["difference"], method, **names)
+        yield made("language_difference", entry, Number(**entry["difference"]), **names)

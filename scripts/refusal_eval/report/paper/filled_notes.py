@@ -1,0 +1,51 @@
+"""The notes below tables, out of the templates in notes/, one for each table.
+
+In a template every note begins with a hyphen; white space in it does not matter. No line begins with what a user wrote.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from refusal_eval.report.paper import display, table_notes
+
+FOLDER = Path(__file__).with_name("notes")
+_WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
+_SENTENCES = (
+    *("READINGS_NOTE", "TURNS_NOTE", "blocked_notes", "common_notes", "dialogues_notes", "flags_notes", "gold_notes"),
+    *("has_turns", "judged_notes", "judges_notes", "labels_notes", "level_text", "prompts_note", "ranking_text"),
+    *("readings_note", "sorted_cards", "unshown_kappa"),
+)
+
+
+def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str]:
+    """Return the notes below one table.
+
+    Args:
+        template: its name, such as `corrected/rates`.
+        show: what readers see instead of names, by the filters `model`, `split`, `judge` and `gold`.
+        values: what it is filled with.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: value if isinstance(value, _Notes) else " ".join(str(value).split()),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {noun: getattr(show, noun) for noun in ("model", "split", "judge", "gold")}
+    environment.globals |= {name: getattr(display, name) for name in _WORDS}
+    environment.globals |= {name: getattr(table_notes, name) for name in _SENTENCES}
+    text = environment.get_template(f"{template}.j2").render(values, show=show, each=_each)
+    return [" ".join(note.split()) for note in re.split(r"^- ", text, flags=re.MULTILINE)[1:]]
+
+
+class _Notes(str):
+    """Finished notes, each on a line of its own."""
+
+
+def _each(notes: Iterable[str]) -> _Notes:
+    return _Notes("".join(f"- {' '.join(note.split())}\n" for note in notes))
