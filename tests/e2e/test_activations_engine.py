@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from direction_study import ENGINE_PYTHON, SIDES, direction_study
 from project import ROOT, Project, change_yaml, copy_of
 from safetensors import safe_open
@@ -19,7 +20,10 @@ from refusal_eval.activations.sides import content_sha256
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.config.load_study import load_study
 from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.activations_stage import gpus
 
 TARGETS = [f"results/small/directions/{name}.safetensors" for name in ("refusal", "chance")]
 OF_TWO = "results/small/activations/last_prompt_token/plain/two.safetensors"
@@ -148,6 +152,23 @@ def test_what_was_deleted_is_read_from_the_store_to_the_byte(fitted: Project) ->
     fitted.snakemake(*TARGETS)
     assert shards(fitted) == before
     assert kept == {name: (fitted.folder / name).read_bytes() for name in kept}
+
+
+def test_a_gpu_is_asked_for_only_where_the_store_lacks_something(
+    fitted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted.catalogue("engines", "tiny", device="cuda", tensor_parallel=2)
+    monkeypatch.chdir(fitted.folder)
+    study = Study(load_study(yaml.safe_load(Path("study.yaml").read_text()), "study.yaml", str(ROOT)))
+
+    def asked(split: str) -> int:
+        requests = str(fitted.results / "requests" / "plain" / f"{split}.jsonl")
+        return gpus(study, "last_prompt_token", "plain", split, ROOT, requests, None)
+
+    assert asked("two") == asked("extra") == 0
+    assert asked("one") == 2, "it is not rendered yet"
+    next(fitted.store.rglob("activations/**/*.safetensors")).unlink()
+    assert sorted([asked("two"), asked("extra")]) == [0, 2]
 
 
 def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_once: Project, tmp_path: Path) -> None:
