@@ -99,6 +99,7 @@ def test_captured_is_what_an_independent_run_of_the_model_has_after_each_layer(
     assert apart.min() > 0.01, "the last layer is before the final norm"
 
 
+@pytest.mark.full
 def test_the_mean_over_answers_is_that_of_their_own_tokens(fitted: Project, tmp_path: Path) -> None:
     entry = {**SIDES, "positions": "answer_mean", "layers": [2]}
     change_yaml(fitted.folder / "catalogue.yaml", lambda data: data | {"directions": {"answers": entry}})
@@ -151,6 +152,8 @@ def test_what_was_deleted_is_read_from_the_store_to_the_byte(fitted: Project) ->
         (fitted.folder / name).unlink()
     fitted.snakemake(*TARGETS)
     assert shards(fitted) == before
+    modes = {path.stat().st_mode for path in fitted.store.rglob("*.safetensors")}
+    assert modes == {(fitted.folder / TARGETS[0]).stat().st_mode}, "the store follows the umask, as results do"
     assert kept == {name: (fitted.folder / name).read_bytes() for name in kept}
 
 
@@ -171,6 +174,7 @@ def test_a_gpu_is_asked_for_only_where_the_store_lacks_something(
     assert sorted([asked("two"), asked("extra")]) == [0, 2]
 
 
+@pytest.mark.full
 def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_once: Project, tmp_path: Path) -> None:
     project = direction_study(tmp_path / "project")
     rows = [{"prompt": f"{number}: " + "why " * 100 + "?"} for number in range(150)]
@@ -226,6 +230,7 @@ def test_layers_are_those_of_the_text_model_and_a_model_without_them_is_refused(
     assert run.returncode == 1 and "its decoder layers cannot be found (0 lists of 3 layers" in run.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "message"),
     [
