@@ -99,7 +99,7 @@ BOXES = {
     ),
     "gold": Box("gold", "answers people labelled", ("fetch_rows", "gold"), "source", "D", 1),
     "requests": Box("requests", "token ids, sampling, key", ("requests",), "cell", "A", 1),
-    "generate": Box("generate", "what the store lacks", ("generate",), "batch", "B", 1),
+    "generate": Box("generate", "what the store lacks", ("generate",), "batch", "B", 1, also=("activations",)),
     "answers": Box("answers", "text, reasoning, state", ("answers",), "cell", "C", 1, also=("recorded_answers",)),
     "judge_requests": Box(
         "judge requests", "rubric and answer, as ids", ("check_judge", "judge_requests"), "cell", "C", 2
@@ -126,7 +126,10 @@ BOXES = {
         "study",
         "B",
         4,
-        also=("near_duplicates", "variance", "mixed_model", "corrected", "judge_agreement"),
+        also=(
+            *("near_duplicates", "variance", "mixed_model", "corrected", "judge_agreement"),
+            *("direction", "direction_cosines", "separation"),
+        ),
     ),
     "results": Box("results table", "every number, its interval", ("results_table",), "study", "C", 4),
     "figures": Box(

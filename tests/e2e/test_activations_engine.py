@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from direction_study import ENGINE_PYTHON, SIDES, direction_study
 from project import ROOT, Project, change_yaml, copy_of
 from safetensors import safe_open
@@ -19,7 +20,10 @@ from refusal_eval.activations.sides import content_sha256
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.config.load_study import load_study
 from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.activations_stage import gpus
 
 TARGETS = [f"results/small/directions/{name}.safetensors" for name in ("refusal", "chance")]
 OF_TWO = "results/small/activations/last_prompt_token/plain/two.safetensors"
@@ -95,6 +99,7 @@ def test_captured_is_what_an_independent_run_of_the_model_has_after_each_layer(
     assert apart.min() > 0.01, "the last layer is before the final norm"
 
 
+@pytest.mark.full
 def test_the_mean_over_answers_is_that_of_their_own_tokens(fitted: Project, tmp_path: Path) -> None:
     entry = {**SIDES, "positions": "answer_mean", "layers": [2]}
     change_yaml(fitted.folder / "catalogue.yaml", lambda data: data | {"directions": {"answers": entry}})
@@ -147,9 +152,29 @@ def test_what_was_deleted_is_read_from_the_store_to_the_byte(fitted: Project) ->
         (fitted.folder / name).unlink()
     fitted.snakemake(*TARGETS)
     assert shards(fitted) == before
+    modes = {path.stat().st_mode for path in fitted.store.rglob("*.safetensors")}
+    assert modes == {(fitted.folder / TARGETS[0]).stat().st_mode}, "the store follows the umask, as results do"
     assert kept == {name: (fitted.folder / name).read_bytes() for name in kept}
 
 
+def test_a_gpu_is_asked_for_only_where_the_store_lacks_something(
+    fitted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted.catalogue("engines", "tiny", device="cuda", tensor_parallel=2)
+    monkeypatch.chdir(fitted.folder)
+    study = Study(load_study(yaml.safe_load(Path("study.yaml").read_text()), "study.yaml", str(ROOT)))
+
+    def asked(split: str) -> int:
+        requests = str(fitted.results / "requests" / "plain" / f"{split}.jsonl")
+        return gpus(study, "last_prompt_token", "plain", split, ROOT, requests, None)
+
+    assert asked("two") == asked("extra") == 0
+    assert asked("one") == 2, "it is not rendered yet"
+    next(fitted.store.rglob("activations/**/*.safetensors")).unlink()
+    assert sorted([asked("two"), asked("extra")]) == [0, 2]
+
+
+@pytest.mark.full
 def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_once: Project, tmp_path: Path) -> None:
     project = direction_study(tmp_path / "project")
     rows = [{"prompt": f"{number}: " + "why " * 100 + "?"} for number in range(150)]
@@ -205,6 +230,7 @@ def test_layers_are_those_of_the_text_model_and_a_model_without_them_is_refused(
     assert run.returncode == 1 and "its decoder layers cannot be found (0 lists of 3 layers" in run.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -99,6 +99,8 @@ def test_a_random_direction_is_seeded_and_as_long_as_the_difference_of_means():
     )
     np.testing.assert_allclose(np.linalg.norm(one, axis=1), np.linalg.norm(md, axis=1), rtol=1e-6)
     assert (one == same).all() and (one != other).all()
+    by_md = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).ranking
+    assert fit(positive, negative, LAYERS, Method("random", seed=1), 0.25, 0).ranking == by_md
     alone = fit(
         Group(positive.states[:, 1:2], positive.clusters, positive.weights),
         Group(negative.states[:, 1:2], negative.clusters, negative.weights),

@@ -8,6 +8,7 @@ from project import Project, change_yaml, copy_of
 
 SCORED = {"model": "plain", "positive": {"split": "two", "judge": "words", "above": 0.1}}
 SCORED |= {"negative": {"split": "two", "judge": "words", "below": -0.1}}
+FAR = {"name": "far", "models": ["plain"], "positive": {"split": "two"}, "negative": {"split": "extra"}}
 
 
 @pytest.fixture(scope="module")
@@ -60,88 +61,12 @@ def test_the_layers_of_several_directions_are_captured_together(tmp_path: Path) 
     assert planned["activations"] == 2 and planned["direction"] == 2
 
 
-@pytest.mark.parametrize(
-    ("entry", "place", "message"),
-    [
-        (
-            {"model": "plane"},
-            "directions.refusal.model",
-            "there is no model `plane` in the catalogue; did you mean `plain`?",
-        ),
-        ({"model": "terse"}, "directions.refusal.model", "`terse` is not one of the study's `models`"),
-        (
-            {"positive": {"split": "tow"}},
-            "directions.refusal.positive.split",
-            "there is no split `tow` in the catalogue",
-        ),
-        ({"method": "mdd"}, "directions.refusal.method", "'mdd' is not allowed; did you mean `md`?"),
-        ({"negative": {"split": "two"}}, "directions.refusal.negative", "is the same as `positive`"),
-        ({"layers": [1, 1]}, "directions.refusal", "`layers` are different whole numbers from 0 on"),
-        ({"method": "wmd"}, "directions.refusal", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
-        (
-            {"positive": {"split": "two", "judge": "word", "above": 0}},
-            "directions.refusal.positive.judge",
-            "`word` is not one of the study's `judges`",
-        ),
-        (
-            {"positive": {"split": "two", "category": "x"}},
-            "directions.refusal.positive.category",
-            "split `two` has no categories",
-        ),
-        ({"positive": {"split": "two", "above": 0.5}}, "directions.refusal.positive", "`judge` must say whose"),
-    ],
-)
-def test_mistakes_are_told_with_their_place_before_anything_runs(
-    finished: Project, entry: dict, place: str, message: str
-) -> None:
-    finished.study(directions=["refusal"])
-    change_yaml(finished.folder / "catalogue.yaml", lambda data: data | {"directions": {"refusal": {**SIDES, **entry}}})
-    run = finished.snakemake("-n", check=False)
-    told = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("  - catalogue.yaml:")]
-    assert run.returncode != 0 and len(told) == 1, told
-    assert f": {place}: " in told[0] and message in told[0]
-
-
-def test_models_that_cannot_be_captured_are_refused(finished: Project) -> None:
-    finished.study(directions=["refusal"])
-    finished.catalogue("engines", "tiny", quantization="fp8")
-    run = finished.snakemake("-n", check=False)
-    assert "its engine `tiny` sets `quantization`, with which capture was never tried" in run.stdout + run.stderr
-
-
-FAR = {"name": "far", "models": ["plain"], "positive": {"split": "two"}, "negative": {"split": "extra"}}
-
-
 def test_a_separation_adds_its_own_jobs_and_shares_activations_with_directions(finished: Project) -> None:
     finished.study(separation=[FAR])
     jobs = {"prompts": 2, "requests": 2, "activations": 2, "separation": 1}
     assert finished.planned() == jobs
     finished.study(separation=[FAR], directions=["refusal"])
     assert finished.planned() == jobs | {"direction": 1}
-
-
-@pytest.mark.parametrize(
-    ("entry", "place", "message"),
-    [
-        ({"models": ["plain", "terse"]}, "separation[0].models[1]", "`terse` is not one of the study's `models`"),
-        ({"negative": {"split": "extr"}}, "separation[0].negative.split", "there is no split `extr` in the catalogue"),
-        ({"negative": {"split": "two"}}, "separation[0].negative", "is the same as `positive`"),
-        ({"layers": [-1]}, "separation[0]", "`layers` are different whole numbers from 0 on"),
-    ],
-)
-def test_mistakes_of_a_separation_are_told_with_their_place(
-    finished: Project, entry: dict, place: str, message: str
-) -> None:
-    finished.study(separation=[FAR | entry])
-    run = finished.snakemake("-n", check=False)
-    told = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("  - ")]
-    assert run.returncode != 0 and len(told) == 1 and f": {place}: " in told[0] and message in told[0], told
-
-
-def test_an_unknown_direction_suggests_the_nearest(finished: Project) -> None:
-    finished.study(directions=["refusla"])
-    run = finished.snakemake("-n", check=False)
-    assert "there is no direction `refusla` in the catalogue; did you mean `refusal`?" in run.stdout + run.stderr
 
 
 def test_a_steered_model_is_planned_from_activations_to_its_answers_and_changes_no_other_cell(

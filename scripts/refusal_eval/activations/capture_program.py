@@ -145,7 +145,11 @@ def save(path: Path, states: Any, metadata: dict[str, str]) -> None:
 
     temporary = path.with_name(f".{path.name}.tmp")
     save_file({"states": states}, str(temporary), metadata=metadata)
+    # safetensors makes files private; a store that users share follows their umask.
+    umask = os.umask(0)
+    os.umask(umask)
     with open(temporary, "rb") as handle:
+        os.fchmod(handle.fileno(), 0o666 & ~umask)
         os.fsync(handle.fileno())
     os.replace(temporary, path)
 

@@ -144,7 +144,8 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     """Return the direction of two groups.
 
     Held-out clusters enter no mean, no covariance and no vector. Layers are ranked by the area under the ROC curve of
-    the projections of held-out prompts on the layer's vector; of equal ones the lower layer comes first.
+    the projections of held-out prompts on the layer's vector; of equal ones the lower layer comes first. Those of
+    `random` are ranked as `md` ranks them.
 
     Args:
         positive, negative: the sides.
@@ -159,7 +160,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     """
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
     counts = {"n": (len(positive), len(negative))}
-    vectors, aucs, cosines = list[Floats](), list[float](), list[float | None]()
+    vectors, aucs, ranks, cosines = list[Floats](), list[float](), list[float](), list[float | None]()
     means: tuple[list[Floats], list[Floats]] = ([], [])
     for place, number in enumerate(layers):
         both = positive.at(place), negative.at(place)
@@ -175,8 +176,12 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         for group, own in zip(fitting, means, strict=True):
             own.append(method.weighting(group).mean())
         aucs.append(auc(*(group.states @ vector for group in held_out)))
+        ranks.append(aucs[-1])
+        if method.name == "random":  # a control differs in its vectors, not in where they are used
+            plain = replace(method, name="md").vector(*fitting, number)
+            ranks[-1] = auc(*(group.states @ plain for group in held_out))
         cosines.append(_cosine_of_halves(method, fitting, number, seed))
-    ranking = [number for _, number in sorted((-value, number) for value, number in zip(aucs, layers, strict=True))]
+    ranking = [number for _, number in sorted((-value, number) for value, number in zip(ranks, layers, strict=True))]
     card = {
         **{name: {"positive": one, "negative": other} for name, (one, other) in counts.items()},
         "layers": [

@@ -8,6 +8,7 @@ from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 
 # What of an engine's identity a capture obeys; anything else was never tried and could give other activations.
@@ -87,7 +88,7 @@ def _identity(engine: Engine) -> dict[str, Any]:
     """Return the identity of an entry; nothing for one that has mistakes of its own."""
     try:
         return engine.identity({})
-    except (AttributeError, TypeError, ValueError):
+    except (UserError, AttributeError, TypeError, ValueError):
         return {}
 
 

@@ -33,7 +33,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
             if adapter := getattr(entry, "lora", None):
                 yield _terms(section, f"{name} (adapter)", adapter.shown, here, None)
-    rows: dict[str, Mapping[str, Any]] = {"splits": study.splits, "gold": study.gold}
+    rows: dict[str, Mapping[str, Any]] = {"splits": study.settings.split_entries, "gold": study.gold}
     for section, entries in rows.items():
         for name, entry in entries.items():
             source, told = entry.source, {"origin": entry.licence_of_origin, "gated": entry.gated, "page": entry.terms}

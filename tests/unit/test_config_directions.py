@@ -1,0 +1,105 @@
+"""Directions and separations of a study: each mistake is told with its place, before anything runs."""
+
+import pytest
+from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
+
+from refusal_eval.study.batches import Cell
+from refusal_eval.study.study import Capture, Study
+
+PLAIN = {"model": "plain", "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
+WITH_ONE = STUDY | {"models": ["plain", "tuned"], "directions": ["refusal"]}
+FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "message"),
+    [
+        ({"model": "plian"}, "model", "there is no model `plian` in the catalogue; did you mean `plain`?"),
+        ({"model": "thinker"}, "model", "`thinker` is not one of the study's `models`"),
+        ({"model": "tuned"}, "model", "`tuned` has a LoRA adapter (`lora`); activations are those of a model without"),
+        ({"positive": {"split": "hub-row"}}, "positive.split", "there is no split `hub-row` in the catalogue"),
+        ({"negative": {"split": "talk-rows"}}, "negative.split", "`talk-rows` asks several turns"),
+        ({"negative": {"split": "hub-rows"}}, "negative", "is the same as `positive`: two different groups"),
+        ({"positive": {"split": "hub-rows", "category": "x"}}, "positive.category", "`hub-rows` has no categories"),
+        (
+            {"positive": {"split": "hub-rows", "judge": "own", "above": 0}},
+            "positive.judge",
+            "is not one of the study's",
+        ),
+        ({"positive": {"split": "hub-rows", "above": 0.5}}, "positive", "so `judge` must say whose"),
+        ({"positive": {"split": "hub-rows", "judge": "words"}}, "positive", "exactly one of `above` and `below`"),
+        ({"method": "mdd"}, "method", "'mdd' is not allowed; did you mean `md`?"),
+        ({"method": "wmd"}, "", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
+        ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
+        ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
+    ],
+)
+def test_a_mistake_of_a_direction_is_told_once_with_its_place(project, entry, place, message):
+    (found,) = with_entry(project, "directions", "refusal", PLAIN | entry, WITH_ONE)
+    assert found.startswith(f"{BASE}:")
+    assert f": directions.refusal{'.' + place if place else ''}: " in found and message in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quantization": "fp8"}, "its engine `hub-engine` sets `quantization`, with which capture was never tried"),
+        ({"args": {"hf-overrides": "{}"}}, "its engine `hub-engine` sets `args`, with which capture was never tried"),
+        ({"tensor_parallel": 2, "nodes": 2}, "its engine `hub-engine` takes 2 machines, and activations are captured"),
+    ],
+)
+def test_models_whose_activations_would_be_others_are_refused(project, changes, message):
+    catalogue = changed(CATALOGUE, ("directions", "refusal"), PLAIN)
+    project.write(BASE, changed(catalogue, ("engines", "hub-engine"), CATALOGUE["engines"]["hub-engine"] | changes))
+    (found,) = project.mistakes(WITH_ONE)
+    assert f"directions.refusal.model: {message}" in found
+
+
+def test_an_unknown_direction_suggests_the_nearest(project):
+    (found,) = project.mistakes(STUDY | {"directions": ["refusla"]})
+    assert "there is no direction `refusla` in the catalogue; did you mean `refusal`?" in found
+
+
+def test_a_split_that_is_off_is_off_for_directions_too(project):
+    split = {"source": {"kind": "file", "path": "../../rows.csv"}, "columns": {"prompt": "question"}}
+    split |= {"expectation": "refuse", "enabled": False, "reason": "Ask first."}
+    catalogue = changed(CATALOGUE, ("datasets", "asked"), {"splits": {"asked-rows": split}})
+    entry = PLAIN | {"negative": {"split": "asked-rows"}}
+    project.write(BASE, changed(catalogue, ("directions", "refusal"), entry))
+    (found,) = project.mistakes(WITH_ONE)
+    assert "directions.refusal.negative.split: `asked-rows` is off by default: Ask first" in found
+    assert project.mistakes(WITH_ONE | {"allow": ["asked-rows"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "message"),
+    [
+        ({"models": ["plain", "thinker"]}, "[0].models[1]", "`thinker` is not one of the study's `models`"),
+        ({"negative": {"split": "file-row"}}, "[0].negative.split", "there is no split `file-row` in the catalogue"),
+        ({"negative": {"split": "hub-rows"}}, "[0].negative", "is the same as `positive`"),
+        ({"layers": [-1]}, "[0]", "`layers` are different whole numbers from 0 on"),
+    ],
+)
+def test_a_mistake_of_a_separation_is_told_once_with_its_place(project, entry, place, message):
+    (found,) = project.mistakes(STUDY | {"separation": [FAR | entry]})
+    assert f": separation{place}: " in found and message in found
+
+
+def test_two_separations_need_two_names(project):
+    (found,) = project.mistakes(STUDY | {"separation": [FAR, FAR | {"layers": [0]}]})
+    assert "separation[1].name: two have the name `far`; their files would be the same" in found
+
+
+def test_a_study_has_the_entries_that_its_directions_use_and_evaluates_its_own_splits_alone(project):
+    scored = PLAIN | {"negative": {"split": "file-rows", "judge": "words", "below": -0.1}}
+    project.write(BASE, changed(CATALOGUE, ("directions", "refusal"), scored))
+    study = Study(project.load(STUDY | {"directions": ["refusal"], "separation": [FAR | {"layers": [2, 0]}]}))
+    assert list(study.splits) == ["hub-rows"]
+    assert list(study.settings.split_entries) == ["hub-rows", "file-rows"]
+    assert study.direction_cells == [Cell("plain", "file-rows"), Cell("plain", "file-rows", "words")]
+    assert sorted(cell.split for cells in study.generation_batches.values() for cell in cells) == [
+        "file-rows",
+        "hub-rows",
+    ]
+    assert [(capture.model, capture.layers) for capture in study.captures] == [("plain", None), ("plain", [2, 0])]
+    assert all(isinstance(capture, Capture) for capture in study.captures)

@@ -1,0 +1,115 @@
+"""The scripts of the rules about activations: from prompts, states and scores to directions, cosines and separation."""
+
+from types import SimpleNamespace
+
+import compare_directions
+import fit_direction
+import measure_separation
+import numpy as np
+import pandas as pd
+import pytest
+from estimate_rows import cell_file, rows_of, single
+
+from refusal_eval.activations.direction_files import read_direction
+from refusal_eval.activations.directions import held_out_clusters
+from refusal_eval.activations.sides import content_sha256
+from refusal_eval.activations.tensor_files import write_states
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_jsonl
+
+# c(x) of three samples of equal weight: 1, 1/3, -1/3 and -1.
+VOTES = single(*["RRR", "RRC"] * 6, *["RCC", "CCC"] * 6)
+RIDGE = {"value": 0.01, "relative": False}
+
+
+def entry(**changes):
+    sides = {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None}
+    return {"model": "m", "positions": "last_prompt_token", **sides, **how, **changes}
+
+
+def side(judge="j", above=None, below=None, category=None):
+    return {"split": "s", "category": category, "judge": judge, "above": above, "below": below}
+
+
+@pytest.fixture
+def cell(tmp_path):
+    """Return a cell of 24 prompts with two layers of states, of which the second tells refused prompts."""
+    prompts, answers, verdicts = rows_of(VOTES)
+    states = np.random.default_rng(0).standard_normal((24, 2, 4)).astype(np.float32)
+    states[:12, 1] += 3
+    metadata = {"prompts": [prompt["id"] for prompt in prompts], "layers": [0, 1], "model_layers": 2, "width": 4}
+    metadata |= {"architecture": "LlamaForCausalLM", "dtype": "float32"}
+    metadata["keys"] = [f"key of {name}" for name in metadata["prompts"]]
+    write_jsonl(tmp_path / "prompts.jsonl", prompts)
+    write_states(tmp_path / "states", states, "F32", metadata)
+    cell_file(tmp_path / "scores.parquet", prompts, answers, verdicts, 3)
+    paths = {"prompts": tmp_path / "prompts.jsonl", "activations": tmp_path / "states"}
+    paths |= {"scores": tmp_path / "scores.parquet"}
+    files = {key: {name: str(path) for name, path in paths.items()} for key in ("positive", "negative")}
+    return SimpleNamespace(prompts=prompts, states=states, files=files, folder=tmp_path)
+
+
+def fitted(cell, name="refusal", **changes):
+    where = cell.folder / f"{name}.safetensors"
+    fit_direction.main(entry(**changes), name, cell.files, str(cell.folder / "store"), str(where), str(where) + ".json")
+    return read_direction(where), read_json(str(where) + ".json")
+
+
+def test_prompts_by_score_are_weighted_by_it(cell):
+    (tensors, said), card = fitted(cell)
+    assert card["n"] == {"positive": 12, "negative": 12} and card["ranking"] == [1, 0] == said["ranking"]
+    assert said["prompts"] == sorted(map(content_sha256, cell.prompts)) and said["direction"] == "refusal"
+    clusters = [prompt["cluster"] for prompt in cell.prompts]
+    held = held_out_clusters(clusters[:12], clusters[12:], 0.25, 0)
+    used = np.array([cluster not in held for cluster in clusters])
+    weights = np.where(used, np.tile([1, 1 / 3], 6).tolist() + np.tile([1 / 3, 1], 6).tolist(), 0)
+    one, other = (
+        np.average(cell.states[part], axis=0, weights=weights[part]) for part in (slice(0, 12), slice(12, 24))
+    )
+    np.testing.assert_allclose(tensors["direction"], one - other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_direction_is_read_from_the_store_unless_what_it_is_made_from_changed(cell):
+    fitted(cell)
+    fitted(cell, name="same")
+    assert len(list((cell.folder / "store" / "directions").iterdir())) == 1
+    for changes in ({"seed": 1}, {"method": "wrmd"}, {"layers": [1]}, {"positive": side(above=0.5)}):
+        fitted(cell, name="other", **changes)
+    assert len(list((cell.folder / "store" / "directions").iterdir())) == 5
+    fitted(cell, name="other", ridge={"value": 1.0, "relative": True})
+    assert len(list((cell.folder / "store" / "directions").iterdir())) == 5, "`wmd` has no ridge"
+
+
+def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):
+    with pytest.raises(UserError, match="model m has 2 layers, 0 to 1: there is no layer 2"):
+        fitted(cell, layers=[2])
+    with pytest.raises(UserError, match=r"the positive side has 0 prompts \(split s, category x, c\(x\) > 0.15 under"):
+        fitted(cell, positive=side(above=0.15, category="x"))
+    with pytest.raises(UserError, match="both sides have 6 prompts in common"):
+        fitted(cell, negative=side(below=0.5))
+
+
+def test_cosines_are_between_directions_of_one_model(cell):
+    fitted(cell, name="a")
+    fitted(cell, name="b", method="random", layers=[1])
+    fitted(cell, name="c", model="another")
+    paths = [str(cell.folder / f"{name}.safetensors") for name in "abc"]
+    compare_directions.main(paths, str(cell.folder / "cosines.csv"))
+    (row,) = pd.read_csv(cell.folder / "cosines.csv").to_dict("records")
+    assert (row["direction"], row["other"], row["layer"]) == ("a", "b", 1) and abs(row["cosine"]) < 1
+
+
+def test_separation_has_a_row_for_each_model_layer_and_index(cell):
+    asked = {"name": "far", "layers": [1], "draws": 30, "seed": 0}
+    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    output = str(cell.folder / "far.csv")
+    measure_separation.main(asked, {"m": cell.files, "n": cell.files}, output)
+    rows = pd.read_csv(output)
+    assert list(rows.columns) == measure_separation.COLUMNS and len(rows) == 2 * 6
+    assert (rows["n_positive"] == 12).all() and (rows["layer"] == 1).all()
+    assert (rows[rows["index"] == "auc"]["value"] == 1.0).all()
+    measure_separation.main(asked, {"m": cell.files, "n": cell.files}, output + "2")
+    assert (cell.folder / "far.csv").read_bytes() == (cell.folder / "far.csv2").read_bytes()
+    with pytest.raises(UserError, match="separation far, model m: model m has 2 layers"):
+        measure_separation.main(asked | {"layers": [5]}, {"m": cell.files}, output)
