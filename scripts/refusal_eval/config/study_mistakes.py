@@ -97,7 +97,8 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
 
 def _interventions(draft: Draft) -> Iterator[Mistake]:
     """Ask of each steered model what it needs of its direction and of its engine."""
-    known = draft.catalogue.written.get("directions")  # None until the catalogue has such a section
+    # None until the catalogue has such a section
+    known = draft.catalogue.written.get("directions") if draft.catalogue.complete else None
     for name, model in draft.models.items():
         if model.intervention is None:
             continue
