@@ -257,14 +257,13 @@ def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
 def _plural(leaf: Any) -> str:
     """Return the words for what a list or mapping holds."""
     every = list(leaves(typing.get_args(leaf)[-1]))
-    inside = [item for item in every if item[0] is not int] or every  # a number may be a whole one
+    inside = [item for item in every if item[0] is not int] or every
     if any(item is Any or typing.get_args(item) == (str, Any) for item, _ in inside):
         return ""
     words = [_leaf_words(item, marks) for item, marks in inside]
     plurals = {"name": "names", "list of names": "lists of names", "path of a file": "paths of files"}
-    return one_of(
-        [(plurals | {"number": "numbers", "whole number": "whole numbers"}).get(word, word) for word in words]
-    )
+    plurals |= {"number": "numbers", "whole number": "whole numbers"}
+    return one_of([plurals.get(word, word) for word in words])
 
 
 def _default_words(field: FieldInfo) -> str:
