@@ -69,9 +69,9 @@ def intervention_mistakes(asked: Intervention, engine: Engine | None, known: Col
     Args:
         asked: the entry, as far as it could be told.
         engine: the model's engine, where the catalogue has it.
-        known: the names of the catalogue's directions.
+        known: the names of the catalogue's directions; None where some could not be read.
     """
-    if asked.direction is not None and asked.direction not in known:
+    if known is not None and asked.direction is not None and asked.direction not in known:
         message = f"there is no direction `{asked.direction}` in the catalogue" + nearest(asked.direction, known)
         yield ("direction",), message
     if asked.mode in SCALED and asked.scale is None:

@@ -98,7 +98,8 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
 
 def _interventions(draft: Draft) -> Iterator[Mistake]:
     """Ask of each steered model what it needs of its direction and of its engine."""
-    known, listed = draft.catalogue.written["directions"], draft.names("directions")
+    written, listed = draft.catalogue.written["directions"], draft.names("directions")
+    known = written if draft.catalogue.complete else None
     for name, model in draft.models.items():
         if model.intervention is None:
             continue
@@ -106,7 +107,7 @@ def _interventions(draft: Draft) -> Iterator[Mistake]:
         for path, message in intervention_mistakes(model.intervention, draft.engine_of(model), known):
             yield (*here, *path), message
         direction = model.intervention.direction
-        if direction in known and direction not in listed:
+        if direction in written and direction not in listed:
             yield (*here, "direction"), f"`{direction}` is not one of the study's `directions`; add it there"
         if model.lora is not None:
             message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
