@@ -63,7 +63,9 @@ class Intervention(Entry):
     towards: Literal["negative", "positive"] = Field("negative", description="For `pull`: whose mean.")
 
 
-def intervention_mistakes(asked: Intervention, engine: Engine | None, known: Collection[str]) -> Iterator[Mistake]:
+def intervention_mistakes(
+    asked: Intervention, engine: Engine | None, known: Collection[str] | None
+) -> Iterator[Mistake]:
     """Yield what is wrong with a model's intervention that none of its keys shows by itself.
 
     Args:
