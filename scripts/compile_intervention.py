@@ -1,22 +1,34 @@
 """Compile a model's intervention into the file that its engine reads, after checking that it was made for the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.activations.intervention import read_direction, refuse_other_model, write_intervention
-from refusal_eval.core.files import read_json, write_json
+from refusal_eval.activations.intervention import (
+    read_direction,
+    refuse_other_model,
+    refuse_own_prompts,
+    write_intervention,
+)
+from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
 
 
 def main(
-    direction_path: str, engine: Mapping[str, Any], model: str, asked: Mapping[str, Any], output: str, card_path: str
+    direction_path: str,
+    engine: Mapping[str, Any],
+    prompt_paths: Sequence[str],
+    model: str,
+    asked: Mapping[str, Any],
+    output: str,
+    card_path: str,
 ) -> dict[str, Any]:
     """Write the compiled intervention and its card; return the card.
 
     Args:
         direction_path: the direction's file.
         engine: identity file of the model's engine.
+        prompt_paths: the prompts of each split of the study.
         model: the model's name.
         asked: the `intervention` of its entry.
         output: the compiled file.
@@ -25,6 +37,7 @@ def main(
     direction = read_direction(direction_path)
     config = Path(engine["tokenizer_folder"], "config.json")
     refuse_other_model(direction, read_json(config) if config.is_file() else {}, f"the engine of `{model}`")
+    refuse_own_prompts(direction, {Path(path).stem: read_jsonl(path) for path in prompt_paths})
     card = write_intervention(output, model, direction, asked)
     write_json(card_path, card)
     return card
@@ -33,7 +46,6 @@ def main(
 if snakemake := globals().get("snakemake"):
     log = start_log(snakemake)
     files, out = snakemake.input, snakemake.output
-    card = main(
-        files.direction, read_json(files.engine), snakemake.wildcards.model, snakemake.params.asked, out.file, out.card
-    )
+    model, asked = snakemake.wildcards.model, snakemake.params.asked
+    card = main(files.direction, read_json(files.engine), files.prompts, model, asked, out.file, out.card)
     log.info("%s on layers %s: intervention %s", card["mode"], card["layers"], card["sha256"])

@@ -18,7 +18,7 @@ from refusal_eval.activations.intervention import compiled, read_direction, refu
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json
+from refusal_eval.core.files import canonical_json, read_json, sha256_of, write_jsonl
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import (
     CompiledIntervention,
@@ -185,6 +185,19 @@ def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str,
     refuse_other_model(read_direction(file), {"architectures": ["LlamaForCausalLM"], **change}, "it")
 
 
+def test_a_direction_is_not_evaluated_on_prompts_that_it_was_made_from(tmp_path: Path) -> None:
+    rows = [{"id": f"p{n}", "messages": [{"role": "user", "content": f"question {n}"}]} for n in range(4)]
+    path, engine = tmp_path / "d.safetensors", {**ENGINE, "tokenizer_folder": str(tmp_path)}
+    random_direction(path, LAYERS, **SMALL, prompts=sorted(sha256_of(row["messages"]) for row in rows[2:]))
+    for split, some in (("apart", rows[:2]), ("shared", rows[1:])):
+        write_jsonl(tmp_path / f"{split}.jsonl", some)
+    asked, out = NEUTRAL | {"mode": "add", "layers": [2], "scale": 1.0}, (str(tmp_path / "m"), str(tmp_path / "m.json"))
+    prompts = [str(tmp_path / f"{split}.jsonl") for split in ("apart", "shared")]
+    compile_intervention.main(str(path), engine, prompts[:1], "m", asked, *out)
+    with pytest.raises(UserError, match="was made from 2 of the prompts of split `shared`, such as p2"):
+        compile_intervention.main(str(path), engine, prompts, "m", asked, *out)
+
+
 def test_files_that_are_no_directions_are_refused(file: Path) -> None:
     tensors, card = load_file(file), dict(read_direction(file).card)
     wrong = {"direction": tensors["direction"][:2]}, {"mean_positive": np.full((3, 16), np.inf, dtype=np.float32)}
@@ -207,7 +220,7 @@ def of_file(file: Path, scale: float = 1.0, name: str = "m") -> CompiledInterven
     out, card = file.with_name(f"{name}.safetensors"), file.with_name(f"{name}.json")
     engine = {**ENGINE, "tokenizer_folder": str(file.parent)}
     asked = NEUTRAL | {"mode": "add", "layers": [2], "scale": scale}
-    compile_intervention.main(str(file), engine, name, asked, str(out), str(card))
+    compile_intervention.main(str(file), engine, [], name, asked, str(out), str(card))
     return CompiledIntervention.of_card(read_json(card), str(out))
 
 

@@ -1,15 +1,16 @@
 """Interventions: a direction and what a steered model does with it, compiled into the file that its engine reads.
 
-Reads directions/{direction}.safetensors and the `intervention` of `model_entries`; writes interventions/{model}.safetensors
+Reads directions/{direction}.safetensors, prompts/{split}.jsonl and the `intervention` of `model_entries`; writes interventions/{model}.safetensors
 and its card, with the hash that is in the key of the model's requests.
 """
 
 
 rule intervention:
-    """Compile a model's intervention; refuse one that was made for another model."""
+    """Compile a model's intervention; refuse one made for another model, or from prompts of the study's splits."""
     input:
         direction=lambda wildcards: paths.direction(study.models[wildcards.model].intervention.direction),
         engine=model_engine,
+        prompts=collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
     output:
         file=f"{RESULTS}/interventions/{{model}}.safetensors",
         card=f"{RESULTS}/interventions/{{model}}.json",

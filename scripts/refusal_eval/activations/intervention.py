@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from safetensors.numpy import save
 
 from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, written_whole
+from refusal_eval.core.files import canonical_json, sha256_of, written_whole
 from refusal_eval.engines.intervention_file import METADATA, VERSION, content_sha256
 
 TENSORS = ("direction", "mean_negative", "mean_positive")
@@ -108,6 +108,23 @@ def refuse_other_model(direction: FittedDirection, config: Mapping[str, Any], wh
             raise UserError(f"{wrong}: {what} is {has}, and it was fitted on a model with {needs}")
     if config.get("quantization_config"):
         raise UserError(f"{where} has quantized weights, and interventions were never tried on these; take others")
+
+
+def refuse_own_prompts(direction: FittedDirection, splits: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+    """Raise `UserError` if a direction was made from prompts that it is evaluated on, held-out ones included.
+
+    Args:
+        direction: the direction.
+        splits: the prompts of each split of the study.
+    """
+    own = set(direction.card["prompts"])
+    for split, prompts in splits.items():
+        shared = [prompt["id"] for prompt in prompts if sha256_of(prompt["messages"]) in own]
+        if shared:
+            raise UserError(
+                f"{direction.file} was made from {len(shared)} of the prompts of split `{split}`, such as {shared[0]}: "
+                "what it does on them says nothing about others. Fit it on other prompts, or leave the split out"
+            )
 
 
 def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
