@@ -115,7 +115,7 @@ def test_a_part_below_nought_is_published_and_counts_as_nought_in_the_shares():
     z = np.array([[0, 1]] * 10 + [[0, 0]] * 2, dtype=float)[:, :, None]
     found, *_ = variance_parts(z, [f"{i // 2}" for i in range(12)], 0.95, 0)
     assert found["prompt"].value < 0 < found["sampling"].value
-    assert (found["prompt"].share, found["sampling"].share) == (0.0, 1.0)
+    assert (found["share_prompt"].value, found["share_sampling"].value) == (0.0, 1.0)
 
 
 def test_intervals_hold_the_parts_about_as_often_as_they_say(few_resamples):
@@ -124,7 +124,7 @@ def test_intervals_hold_the_parts_about_as_often_as_they_say(few_resamples):
         q = rng.beta(0.6, 1.4, size=120)
         z = (rng.random((120, 5)) < q[:, None]).astype(float)
         found = variance_parts(z[:, :, None], [f"{i:03d}" for i in range(120)], 0.95, study)
-        ends = found[0]["sampling"].bounds
+        ends = found[0]["sampling"]
         held += ends.low <= 0.3 * 0.7 * (2 / 3) <= ends.high
     assert 0.9 <= held / studies <= 0.99
 
