@@ -13,7 +13,7 @@ from estimate_rows import cell_file, rows_of, single
 from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.activations.directions import held_out_clusters
 from refusal_eval.activations.sides import content_sha256
-from refusal_eval.activations.tensor_files import write_states
+from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 
@@ -113,3 +113,19 @@ def test_separation_has_a_row_for_each_model_layer_and_index(cell):
     assert (cell.folder / "far.csv").read_bytes() == (cell.folder / "far.csv2").read_bytes()
     with pytest.raises(UserError, match="separation far, model m: model m has 2 layers"):
         measure_separation.main(asked | {"layers": [5]}, {"m": cell.files}, output)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_separation_of_states_that_are_not_finite_is_refused_as_a_fit_is(cell, value):
+    states = cell.states.copy()
+    states[3, 1, 2] = value
+    write_states(cell.folder / "states", states, "F32", read_states(cell.folder / "states").metadata)
+    asked = {"name": "far", "layers": None, "draws": 30, "seed": 0}
+    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    for told in (
+        lambda: measure_separation.main(asked, {"m": cell.files}, str(cell.folder / "far.csv")),
+        lambda: fitted(cell),
+    ):
+        with pytest.raises(UserError, match="layer 1 has activations that are not finite"):
+            told()
+    assert not (cell.folder / "far.csv").exists()

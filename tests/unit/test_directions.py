@@ -175,7 +175,7 @@ def test_states_that_give_no_direction_are_refused():
         fit(*sides, LAYERS, Method("md"), 0.25, 0)
     broken = group(6)
     broken.states[2, 1, 0] = np.nan
-    with pytest.raises(UserError, match="layer 7 has activations that are no finite numbers"):
+    with pytest.raises(UserError, match="layer 7 has activations that are not finite"):
         fit(broken, group(6, name="n"), LAYERS, Method("md"), 0.25, 0)
 
 

@@ -155,7 +155,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         seed: decides which clusters.
 
     Raises:
-        UserError: if a side has too few prompts or clusters, or a layer has states that are no numbers, or none that
+        UserError: if a side has too few prompts or clusters, or a layer has states that are not finite, or none that
             differ between the sides.
     """
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
@@ -164,8 +164,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     means: tuple[list[Floats], list[Floats]] = ([], [])
     for place, number in enumerate(layers):
         both = positive.at(place), negative.at(place)
-        if not all(np.isfinite(group.states).all() for group in both):
-            raise UserError(f"layer {number} has activations that are no finite numbers")
+        refuse_not_finite(number, *(group.states for group in both))
         fitting, held_out = _split(*both, held)
         for side, group in zip(("positive", "negative"), fitting, strict=True):
             if len(group) < LEAST_FITTED:
@@ -194,6 +193,12 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     }
     direction, mean_positive, mean_negative = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
     return Fitted(direction, mean_positive, mean_negative, ranking, card)
+
+
+def refuse_not_finite(number: int, *states: NDArray[Any]) -> None:
+    """Raise `UserError` if states of a layer are NaN or infinite, as where a number format overflowed."""
+    if not all(np.isfinite(part).all() for part in states):
+        raise UserError(f"layer {number} has activations that are not finite")
 
 
 def held_out_clusters(
