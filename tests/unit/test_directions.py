@@ -245,6 +245,19 @@ def test_a_direction_is_fitted_once_whatever_a_later_fit_would_give(tmp_path):
     assert kept[1].ranking == first.ranking and kept[1].card == first.card
 
 
+def test_of_two_studies_that_fit_at_once_both_have_what_the_first_stored(tmp_path):
+    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    slower = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, Method("md"), 0.25, 0)
+
+    def overtaken():
+        kept_or_fitted(tmp_path, "a" * 64, lambda: first)
+        return slower
+
+    found = kept_or_fitted(tmp_path, "a" * 64, overtaken)
+    assert (found.direction == first.direction).all()
+    assert [path.name for path in (tmp_path / "directions").iterdir()] == ["a" * 64 + ".safetensors"]
+
+
 def test_what_a_direction_is_made_from_names_it():
     sides = {"positive": [{"keys": ["A"], "cluster": "a", "weight": 1.0}], "negative": []}
     name = made_from(sides, method="md", layers=[1], hold_out=0.25, seed=0)
