@@ -1,10 +1,18 @@
 """The store of activations: files of states, keys, and that the first record of a state stays."""
 
+import errno
+import re
+import sys
+import types
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from refusal_eval.activations import activation_store
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import activation_key, answer_means, last_tokens
+from refusal_eval.activations.capture_program import save
 from refusal_eval.activations.model_facts import checked_layers, model_facts
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.ask.requests import Request
@@ -75,6 +83,45 @@ def test_a_damaged_file_counts_as_not_stored(tmp_path, caplog):
     path.write_bytes(path.read_bytes()[:-3])
     assert ActivationStore(tmp_path, "e").missing(["a", "b"], [0]) == ["a", "b"]
     assert caplog.text.count("its prompts are computed again") == 2
+
+
+def test_a_store_of_many_files_keeps_none_of_them_open(tmp_path):
+    for number in range(60):
+        put(tmp_path, f"2026{number:04d}", states(float(number)), [f"k{number}"], [0, 1])
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    store = ActivationStore(tmp_path, "e")
+    found, _ = store.states([f"k{number}" for number in range(60)], [0, 1])
+    assert found[:, 0, 0].tolist() == list(range(60))
+    # One may be left of the last file that was read.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_a_file_that_vanished_or_may_not_be_read_is_told_in_a_sentence(tmp_path, monkeypatch, caplog):
+    put(tmp_path, "20260101", states(1.0), ["a"], [0, 1])
+    store = ActivationStore(tmp_path, "e")
+    (path,) = store.folder.iterdir()
+    path.unlink()
+    with pytest.raises(UserError, match=r"20260101\.safetensors cannot be read: No such file or directory; run again"):
+        store.states(["a"], [0])
+
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    put(tmp_path, "20260101", states(1.0), ["a"], [0, 1])
+    monkeypatch.setattr(activation_store, "read_head", refused)
+    assert ActivationStore(tmp_path, "e").missing(["a"], [0]) == ["a"]
+    assert "cannot be read: Permission denied; its prompts are computed again" in caplog.text
+
+
+def test_a_file_of_a_job_that_began_earlier_and_wrote_later_counts_after_what_was_read(tmp_path, monkeypatch):
+    saved = types.ModuleType("safetensors.torch")
+    saved.save_file = lambda tensors, path, metadata: Path(path).write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "safetensors.torch", saved)
+    for writer in ("z-wrote-first", "a-wrote-later"):
+        save(tmp_path, f"{writer}-000000.safetensors", None, {})
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert ["wrote-first" in name for name in names] == [True, False]
+    assert all(re.match(r"\d{8}T\d{6}\.\d{6}-", name) for name in names)
 
 
 def test_each_prompt_is_wanted_once_and_one_that_is_too_long_not_at_all():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,6 @@ def capture_missing(
         return 0
     device, engine = plan.device or "cpu", plan.engine
     assert isinstance(engine, LocalEngine)
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     job = {
         "folder": os.path.abspath(plan.load(log).folder),
         "dtype": engine.dtype,
@@ -67,7 +66,7 @@ def capture_missing(
         "layers": list(layers),
         "model_layers": depth,
         "out": os.path.abspath(store.folder),
-        "stamp": f"{stamp}-{socket.gethostname()}-{os.getpid()}",
+        "writer": f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
         "most_tokens": MOST_TOKENS[device],
         "most_prompts": MOST_PROMPTS[device],
         "metadata": {"version": 1},
