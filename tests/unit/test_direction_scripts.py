@@ -24,7 +24,7 @@ RIDGE = {"value": 0.01, "relative": False}
 
 def entry(**changes):
     sides = {"positive": side(above=0.15), "negative": side(below=-0.15)}
-    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None}
+    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md"}
     return {"model": "m", "positions": "last_prompt_token", **sides, **how, **changes}
 
 
@@ -79,6 +79,17 @@ def test_a_direction_is_read_from_the_store_unless_what_it_is_made_from_changed(
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5
     fitted(cell, name="other", ridge={"value": 1.0, "relative": True})
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5, "`wmd` has no ridge"
+    for number, of in enumerate(("md", "wmd", "rmd", "wrmd")):
+        fitted(cell, name="other", method="random", of=of)
+        assert len(list((cell.folder / "store" / "directions").iterdir())) == 6 + number
+
+
+def test_what_a_control_is_of_is_no_part_of_what_other_directions_are_made_from(cell, monkeypatch):
+    asked = []
+    monkeypatch.setattr(fit_direction, "made_from", lambda sides, **how: asked.append(how) or f"{len(asked)}" * 64)
+    for method in ("wmd", "random"):
+        fitted(cell, name=method, method=method)
+    assert [how.get("of") for how in asked] == [None, "md"]
 
 
 def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):

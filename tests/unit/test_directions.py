@@ -112,6 +112,20 @@ def test_a_random_direction_is_seeded_and_as_long_as_the_difference_of_means():
     assert (alone.direction[0] == one[1]).all(), "which other layers are asked for plays no part"
 
 
+@pytest.mark.parametrize("of", ["md", "wmd", "rmd", "wrmd"])
+def test_a_control_has_the_lengths_and_the_ranking_of_the_method_that_it_is_the_control_of(of):
+    rng = np.random.default_rng(1)
+    sides = [group(30, 0.5, 3, "p", None, rng.random(30)), group(30, 0.0, 4, "n", None, rng.random(30))]
+    sides[0].states[:, 2, 0] += 1.5
+    for side in sides:
+        side.states[:, :, 0] *= 6  # the inverse covariance turns the vectors
+    fitted, control = (fit(*sides, LAYERS, method, 0.3, 0) for method in (Method(of), Method("random", of=of)))
+    assert control.ranking == fitted.ranking
+    for one, other in ((control.direction, fitted.direction), (control.mean_negative, fitted.mean_negative)):
+        np.testing.assert_allclose(np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1), rtol=1e-6)
+    assert abs(np.corrcoef(control.direction[0], fitted.direction[0])[0, 1]) < 0.99
+
+
 def test_held_out_prompts_never_enter_the_vector():
     positive, negative = group(12, 1.0), group(12, seed=2, name="n")
     held = held_out_clusters(positive.clusters, negative.clusters, 0.25, 0)

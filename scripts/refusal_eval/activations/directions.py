@@ -69,16 +69,23 @@ class Method:
         ridge: lambda.
         relative: whether lambda is multiplied by the mean of the covariance's diagonal.
         seed: of `random`.
+        of: the method that `random` is the control of; it takes its means, its lengths and its ranking.
     """
 
     name: str
     ridge: float = 0.01
     relative: bool = False
     seed: int = 0
+    of: str = "md"
+
+    @property
+    def fitted(self) -> Method:
+        """The method that weights and ranks: of a control the one that it is the control of."""
+        return replace(self, name=self.of) if self.name == "random" else self
 
     def weighting(self, group: Group) -> Group:
         """Return the group with the weights that count: equal ones, unless the method is weighted."""
-        return group if self.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
+        return group if self.fitted.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
 
     def vector(self, positive: Group, negative: Group, number: int) -> Floats:
         """Return the vector of one layer, [width], from the negative to the positive side.
@@ -145,7 +152,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
 
     Held-out clusters enter no mean, no covariance and no vector. Layers are ranked by the area under the ROC curve of
     the projections of held-out prompts on the layer's vector; of equal ones the lower layer comes first. Those of
-    `random` are ranked as `md` ranks them.
+    `random` are ranked as the method ranks them that it is the control of.
 
     Args:
         positive, negative: the sides.
@@ -172,13 +179,12 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         counts |= {"n_fitted": (len(fitting[0]), len(fitting[1])), "n_held_out": (len(held_out[0]), len(held_out[1]))}
         vector = method.vector(*fitting, number)
         vectors.append(vector)
+        # A control differs in its vectors, not in where they are used.
+        ranking_vector = vector if method.fitted is method else method.fitted.vector(*fitting, number)
         for group, own in zip(fitting, means, strict=True):
             own.append(method.weighting(group).mean())
         aucs.append(auc(*(group.states @ vector for group in held_out)))
-        ranks.append(aucs[-1])
-        if method.name == "random":  # a control differs in its vectors, not in where they are used
-            plain = replace(method, name="md").vector(*fitting, number)
-            ranks[-1] = auc(*(group.states @ plain for group in held_out))
+        ranks.append(auc(*(group.states @ ranking_vector for group in held_out)))
         cosines.append(_cosine_of_halves(method, fitting, number, seed))
     ranking = [number for _, number in sorted((-value, number) for value, number in zip(ranks, layers, strict=True))]
     card = {
