@@ -65,6 +65,13 @@ def main(
     best = {layer["layer"]: layer for layer in fitted.card["layers"]}[fitted.ranking[0]]
     LOG.info("%d positive and %d negative prompts", *(fitted.card["n"][side] for side in SIDES))
     LOG.info("best layer %d, held-out AUC %.3f", best["layer"], best["held_out_auc"])
+    if (ties := fitted.card["best_auc_layers"]) > 1:
+        LOG.warning(
+            "%d layers have the highest held-out AUC, and %d + %d held-out prompts do not tell them apart: they are "
+            "ranked by Cohen's d. More prompts, or a larger `hold_out`, rank them better",
+            ties,
+            *(fitted.card["n_held_out"][side] for side in SIDES),
+        )
     named = {side: {key: value for key, value in entry[side].items() if value is not None} for side in SIDES}
     shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
     shown |= {"of": entry["of"]} if entry["method"] == "random" else {}

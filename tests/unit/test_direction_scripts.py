@@ -101,6 +101,18 @@ def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):
         fitted(cell, negative=side(below=0.5))
 
 
+def test_layers_that_held_out_prompts_do_not_tell_apart_are_told_in_the_log(cell, caplog):
+    fitted(cell)
+    assert "highest held-out AUC" not in caplog.text
+    states = cell.states.copy()
+    states[:12, 0] += 9
+    metadata = read_states(cell.folder / "states").metadata | {"keys": ["other"] * 24}
+    write_states(cell.folder / "states", states, "F32", metadata)
+    _, card = fitted(cell, name="other")
+    assert "2 layers have the highest held-out AUC, and 3 + 3 held-out prompts do not tell them apart" in caplog.text
+    assert card["ranking"] == [0, 1] and card["best_auc_layers"] == 2
+
+
 def test_cosines_are_between_directions_of_one_model(cell):
     fitted(cell, name="a")
     fitted(cell, name="b", method="random", layers=[1])

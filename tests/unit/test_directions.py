@@ -7,7 +7,7 @@ import pytest
 from safetensors import safe_open
 
 from refusal_eval.activations.direction_files import kept_or_fitted, read_direction, write_direction
-from refusal_eval.activations.directions import Group, Method, auc, fit, held_out_clusters, made_from
+from refusal_eval.activations.directions import Group, Method, auc, cohens_d, fit, held_out_clusters, made_from
 from refusal_eval.activations.sides import content_sha256, is_on, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
@@ -156,6 +156,24 @@ def test_layers_are_ranked_by_prompts_that_the_vector_never_saw():
     by_layer = {layer["layer"]: layer for layer in fitted.card["layers"]}
     assert by_layer[7]["held_out_auc"] == 1.0
     assert by_layer[7]["split_half_cosine"] > 0.9 > by_layer[3]["split_half_cosine"]
+
+
+def test_of_layers_with_equal_areas_the_one_that_is_further_apart_comes_first():
+    sides = group(40, 6.0), group(40, seed=2, name="n")
+    sides[0].states[:, 0] += 12.0
+    sides[0].states[:, 2] += 20.0
+    fitted = fit(*sides, LAYERS, Method("md"), 0.25, 0)
+    assert [layer["held_out_auc"] for layer in fitted.card["layers"]] == [1.0, 1.0, 1.0]
+    assert fitted.ranking == [9, 3, 7] and fitted.card["best_auc_layers"] == 3
+    told = [layer["held_out_cohens_d"] for layer in fitted.card["layers"]]
+    assert told[2] > told[0] > told[1] > 0
+
+
+def test_cohens_d_is_its_formula_and_none_without_spread():
+    one, other = np.array([3.0, 5.0, 7.0]), np.array([0.0, 2.0])
+    assert cohens_d(one, other) == pytest.approx((5 - 1) / np.sqrt((2 * 4 + 1 * 2) / 3))
+    assert cohens_d(one, other) == pytest.approx(-cohens_d(other, one))
+    assert cohens_d(one[:1], other[:1]) is None and cohens_d(np.ones(3), np.zeros(3)) is None
 
 
 def test_permuted_labels_separate_nothing():

@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 
-FORMULAS_VERSION = 1  # a corrected formula has another: directions are then fitted anew
+FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted anew
 WEIGHTED, RIDGE = ("wmd", "wrmd"), ("rmd", "wrmd")
 LEAST_FITTED = 2  # prompts of a side that a vector is made from
 Floats = NDArray[np.float64]
@@ -151,8 +151,9 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     """Return the direction of two groups.
 
     Held-out clusters enter no mean, no covariance and no vector. Layers are ranked by the area under the ROC curve of
-    the projections of held-out prompts on the layer's vector; of equal ones the lower layer comes first. Those of
-    `random` are ranked as the method ranks them that it is the control of.
+    the projections of held-out prompts on the layer's vector. Few prompts give equal areas, often 1; of such layers the
+    one with the larger Cohen's d of these projections comes first, and of equal ones the lower. Those of `random` are
+    ranked as the method ranks them that it is the control of.
 
     Args:
         positive, negative: the sides.
@@ -167,7 +168,8 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     """
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
     counts = {"n": (len(positive), len(negative))}
-    vectors, aucs, ranks, cosines = list[Floats](), list[float](), list[float](), list[float | None]()
+    vectors, separated, ranks = list[Floats](), list[Separated](), list[Separated]()
+    cosines = list[float | None]()
     means: tuple[list[Floats], list[Floats]] = ([], [])
     for place, number in enumerate(layers):
         both = positive.at(place), negative.at(place)
@@ -183,22 +185,43 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         ranking_vector = vector if method.fitted is method else method.fitted.vector(*fitting, number)
         for group, own in zip(fitting, means, strict=True):
             own.append(method.weighting(group).mean())
-        aucs.append(auc(*(group.states @ vector for group in held_out)))
-        ranks.append(auc(*(group.states @ ranking_vector for group in held_out)))
+        separated.append(Separated.by(vector, *held_out))
+        ranks.append(Separated.by(ranking_vector, *held_out))
         cosines.append(_cosine_of_halves(method, fitting, number, seed))
-    ranking = [number for _, number in sorted((-value, number) for value, number in zip(ranks, layers, strict=True))]
+    ranked = sorted(zip(ranks, layers, strict=True), key=lambda pair: (*pair[0].order(), pair[1]))
+    ranking = [number for _, number in ranked]
     card = {
         **{name: {"positive": one, "negative": other} for name, (one, other) in counts.items()},
+        "best_auc_layers": sum(value.auc == ranked[0][0].auc for value in ranks),
         "layers": [
-            {"layer": number, "held_out_auc": value, "split_half_cosine": cosine_of_halves}
+            {"layer": number, "held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d}
+            | {"split_half_cosine": cosine_of_halves}
             | {"norm": float(np.linalg.norm(vector)), "negative_mean_norm": float(np.linalg.norm(mean))}
             for number, value, cosine_of_halves, vector, mean in zip(
-                layers, aucs, cosines, vectors, means[1], strict=True
+                layers, separated, cosines, vectors, means[1], strict=True
             )
         ],
     }
     direction, mean_positive, mean_negative = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
     return Fitted(direction, mean_positive, mean_negative, ranking, card)
+
+
+@dataclass(frozen=True)
+class Separated:
+    """How well the projections of held-out prompts on a vector tell the sides apart."""
+
+    auc: float
+    cohens_d: float | None  # None where the projections have no spread, as of one prompt a side
+
+    @classmethod
+    def by(cls, vector: Floats, positive: Group, negative: Group) -> Separated:
+        """Return it for a vector and the held-out prompts of both sides, at one layer."""
+        one, other = positive.states @ vector, negative.states @ vector
+        return cls(auc(one, other), cohens_d(one, other))
+
+    def order(self) -> tuple[float, float]:
+        """Return what is smallest for the layer that comes first."""
+        return -self.auc, float("inf") if self.cohens_d is None else -self.cohens_d
 
 
 def refuse_not_finite(number: int, *states: NDArray[Any]) -> None:
@@ -262,6 +285,16 @@ def auc(positive: Floats, negative: Floats) -> float:
     ranks = rankdata(np.concatenate([positive, negative]))
     wins = ranks[: len(positive)].sum() - len(positive) * (len(positive) + 1) / 2
     return float(wins / (len(positive) * len(negative)))
+
+
+def cohens_d(positive: Floats, negative: Floats) -> float | None:
+    """Return the difference of means over the pooled standard deviation; None where that is 0 or not defined."""
+    freedom = len(positive) + len(negative) - 2
+    if freedom < 1:
+        return None
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in (positive, negative))
+    pooled = (squares / freedom) ** 0.5
+    return float((positive.mean() - negative.mean()) / pooled) if pooled > 0 else None
 
 
 def cosine(one: Floats, other: Floats) -> float:
