@@ -98,10 +98,10 @@ def load_model(job: dict[str, Any]) -> Any:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": job["trust_remote_code"]}
     config = AutoConfig.from_pretrained(job["folder"], **options)
     options |= {"dtype": getattr(torch, job["dtype"]), "use_safetensors": True}
-    options |= {"device_map": "auto"} if job["gpus"] > 1 else {}
+    if job["device"] == "cuda":  # straight onto the GPU; without it the model is first built in main memory
+        options["device_map"] = "auto" if job["gpus"] > 1 else {"": job["device"]}
     loader: Any = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
-    model = loader.from_pretrained(job["folder"], **options).eval()
-    return model if job["gpus"] > 1 else model.to(job["device"])
+    return loader.from_pretrained(job["folder"], **options).eval()
 
 
 def text_decoder(model: Any, depth: int) -> tuple[Any, Any]:
