@@ -149,9 +149,10 @@ def test_a_layer_beyond_the_model_is_refused():
         checked_layers([0, 3], 3, "m")
 
 
-def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path):
+@pytest.mark.parametrize("part", ["text_config", "llm_config", "language_config"])
+def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path, part):
     text = {"num_hidden_layers": 2, "hidden_size": 8}
-    config = {"architectures": ["SeesForConditionalGeneration"], "text_config": text, "vision_config": {}}
+    config = {"architectures": ["SeesForConditionalGeneration"], part: text, "vision_config": {}}
     write_json(tmp_path / "config.json", config)
     assert model_facts(tmp_path) == {"model_layers": 2, "width": 8, "architecture": config["architectures"][0]}
     write_json(tmp_path / "config.json", config | {"quantization_config": {"quant_method": "fp8"}})
