@@ -1,5 +1,6 @@
 """Directions: the formulas, what is held out, and which prompts are on which side."""
 
+import itertools
 import json
 
 import numpy as np
@@ -148,6 +149,15 @@ def test_prompts_of_one_cluster_stay_together_on_both_sides():
     card = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).card
     assert card["n_held_out"] == {"positive": 2, "negative": 2}
     assert card["n_fitted"] == {"positive": 6, "negative": 6}
+
+
+def test_each_side_has_clusters_to_fit_on_and_held_out_ones_however_few_are_shared():
+    names = "abcd"
+    sides = [set(some) for count in (2, 3, 4) for some in itertools.combinations(names, count)]
+    for positive, negative, share, seed in itertools.product(sides, sides, (0.1, 0.5, 0.9), range(4)):
+        held = held_out_clusters(sorted(positive), sorted(negative), share, seed)
+        for side in (positive, negative):
+            assert side & held and side - held, (positive, negative, share, seed)
 
 
 def test_layers_are_ranked_by_prompts_that_the_vector_never_saw():

@@ -236,7 +236,9 @@ def held_out_clusters(
     """Return the clusters that are held out: about `share` of those of each side, and of those that are on both.
 
     Drawn by a hash of seed and cluster, so that neither the order of prompts nor other clusters matter much. Of each
-    side at least one cluster is held out and one is left, where it has two.
+    side at least one cluster is held out and one is left: where the draw did not give that, one more is held out, or
+    one less. Shared clusters are changed only where the other side keeps both; with two clusters a side that is
+    always possible.
 
     Raises:
         UserError: if a side has only one cluster.
@@ -249,12 +251,15 @@ def held_out_clusters(
     for stratum in (sides[0] & sides[1], sides[0] - sides[1], sides[1] - sides[0]):
         ranked = sorted(stratum, key=lambda cluster: sha256_of([purpose, seed, cluster]))
         held |= set(ranked[: round(share * len(ranked))])
-    for own in sides:
+    for own, other in (sides, sides[::-1]):
         ranked = sorted(own, key=lambda cluster: sha256_of([purpose, seed, cluster]))
         if not own & held:
-            held.add(ranked[0])
+            held.add(next(cluster for cluster in ranked if other - held != {cluster}))
         elif own <= held:
-            held.discard(ranked[-1])
+            held.discard(next(cluster for cluster in reversed(ranked) if other & held != {cluster}))
+    for name, own in zip(("positive", "negative"), sides, strict=True):
+        if not own & held or own <= held:
+            raise UserError(f"the {name} side has too few clusters that the other has not: none can be {purpose}")
     return held
 
 

@@ -101,7 +101,11 @@ class Direction(Entry):
         None, min_length=1, description="Decoder layers, the first is 0. Default: all layers of the model."
     )
     hold_out: Number = Field(
-        0.25, gt=0, lt=1, description="Share of the prompts that the vector never sees and that rank the layers."
+        0.25,
+        gt=0,
+        lt=1,
+        description="Share of the clusters of prompts that the vector never sees and that rank the layers; at "
+        "least one of each side.",
     )
     seed: Whole = Field(0, ge=0, description="Decides which prompts are held out, and the vector of `random`.")
 
