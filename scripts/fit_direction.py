@@ -41,7 +41,9 @@ def main(
     states = {side: read_states(files[side]["activations"]) for side in SIDES}
     said = states["positive"].metadata
     layers = checked_layers(entry["layers"], said["model_layers"], entry["model"])
-    weighted = entry["method"] in WEIGHTED
+    ridge = entry["ridge"]
+    method = Method(entry["method"], ridge["value"], ridge["relative"], entry["seed"], entry["of"])
+    weighted = method.fitted.name in WEIGHTED
     sides: dict[str, SidePrompts] = {}
     for side in SIDES:
         scores = confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None
@@ -51,10 +53,9 @@ def main(
             LOG.warning("%d prompts of split %s have no activations", left_out, entry[side]["split"])
     positive, negative = (sides[side] for side in SIDES)
     refuse_shared(positive, negative)
-    ridge = entry["ridge"]
-    method = Method(entry["method"], ridge["value"], ridge["relative"], entry["seed"])
     how = {"method": entry["method"], "layers": layers, "hold_out": entry["hold_out"], "seed": entry["seed"]}
-    how |= {"ridge": ridge} if entry["method"] in RIDGE else {}
+    how |= {"of": entry["of"]} if entry["method"] == "random" else {}
+    how |= {"ridge": ridge} if method.fitted.name in RIDGE else {}
     fitted = kept_or_fitted(
         store_dir,
         made_from({side: sides[side].facts for side in SIDES}, **how),
@@ -64,8 +65,16 @@ def main(
     best = {layer["layer"]: layer for layer in fitted.card["layers"]}[fitted.ranking[0]]
     LOG.info("%d positive and %d negative prompts", *(fitted.card["n"][side] for side in SIDES))
     LOG.info("best layer %d, held-out AUC %.3f", best["layer"], best["held_out_auc"])
+    if (ties := fitted.card["best_auc_layers"]) > 1:
+        LOG.warning(
+            "%d layers have the highest held-out AUC, and %d + %d held-out prompts do not tell them apart: they are "
+            "ranked by Cohen's d. More prompts, or a larger `hold_out`, rank them better",
+            ties,
+            *(fitted.card["n_held_out"][side] for side in SIDES),
+        )
     named = {side: {key: value for key, value in entry[side].items() if value is not None} for side in SIDES}
     shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
+    shown |= {"of": entry["of"]} if entry["method"] == "random" else {}
     write_json(card_path, {"direction": name, **shown, **named, **fitted.card, "ranking": fitted.ranking})
 
 

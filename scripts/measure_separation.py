@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from refusal_eval.activations.directions import refuse_not_finite
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.separation import separation
 from refusal_eval.activations.sides import SIDES, refuse_shared, side_prompts
@@ -24,7 +25,8 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
     """Return the rows of one model: for each layer those of `separation.separation`.
 
     Raises:
-        UserError: if a side has too few prompts, or both have some in common, or the model lacks a layer.
+        UserError: if a side has too few prompts, or both have some in common, or the model lacks a layer,
+            or its activations are not finite.
     """
     states = {side: read_states(files[side]["activations"]) for side in SIDES}
     layers = checked_layers(entry["layers"], states["positive"].metadata["model_layers"], model)
@@ -46,6 +48,8 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
     is_positive = np.arange(len(both)) < len(positive.group)
     clusters = [*positive.group.clusters, *negative.group.clusters]
     counts = {"n_positive": len(positive.group), "n_negative": len(negative.group)}
+    for place, layer in enumerate(layers):  # all of them before the first is measured, which takes long
+        refuse_not_finite(layer, both[:, place])
     found = []
     for place, layer in enumerate(layers):
         measured = separation(both[:, place], is_positive, clusters, entry["draws"], entry["seed"])

@@ -1,10 +1,18 @@
 """The store of activations: files of states, keys, and that the first record of a state stays."""
 
+import errno
+import re
+import sys
+import types
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from refusal_eval.activations import activation_store
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import activation_key, answer_means, last_tokens
+from refusal_eval.activations.capture_program import save
 from refusal_eval.activations.model_facts import checked_layers, model_facts
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.ask.requests import Request
@@ -77,6 +85,45 @@ def test_a_damaged_file_counts_as_not_stored(tmp_path, caplog):
     assert caplog.text.count("its prompts are computed again") == 2
 
 
+def test_a_store_of_many_files_keeps_none_of_them_open(tmp_path):
+    for number in range(60):
+        put(tmp_path, f"2026{number:04d}", states(float(number)), [f"k{number}"], [0, 1])
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    store = ActivationStore(tmp_path, "e")
+    found, _ = store.states([f"k{number}" for number in range(60)], [0, 1])
+    assert found[:, 0, 0].tolist() == list(range(60))
+    # One may be left of the last file that was read.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_a_file_that_vanished_or_may_not_be_read_is_told_in_a_sentence(tmp_path, monkeypatch, caplog):
+    put(tmp_path, "20260101", states(1.0), ["a"], [0, 1])
+    store = ActivationStore(tmp_path, "e")
+    (path,) = store.folder.iterdir()
+    path.unlink()
+    with pytest.raises(UserError, match=r"20260101\.safetensors cannot be read: No such file or directory; run again"):
+        store.states(["a"], [0])
+
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    put(tmp_path, "20260101", states(1.0), ["a"], [0, 1])
+    monkeypatch.setattr(activation_store, "read_head", refused)
+    assert ActivationStore(tmp_path, "e").missing(["a"], [0]) == ["a"]
+    assert "cannot be read: Permission denied; its prompts are computed again" in caplog.text
+
+
+def test_a_file_of_a_job_that_began_earlier_and_wrote_later_counts_after_what_was_read(tmp_path, monkeypatch):
+    saved = types.ModuleType("safetensors.torch")
+    saved.save_file = lambda tensors, path, metadata: Path(path).write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "safetensors.torch", saved)
+    for writer in ("z-wrote-first", "a-wrote-later"):
+        save(tmp_path, f"{writer}-000000.safetensors", None, {})
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert ["wrote-first" in name for name in names] == [True, False]
+    assert all(re.match(r"\d{8}T\d{6}\.\d{6}-", name) for name in names)
+
+
 def test_each_prompt_is_wanted_once_and_one_that_is_too_long_not_at_all():
     requests = [Request("p", k, 0, f"key{k}", k, [5, 6], shared_ids=[1]) for k in range(3)]
     requests.append(Request("long", 0, 0, None, 0, [7]))
@@ -102,9 +149,10 @@ def test_a_layer_beyond_the_model_is_refused():
         checked_layers([0, 3], 3, "m")
 
 
-def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path):
+@pytest.mark.parametrize("part", ["text_config", "llm_config", "language_config"])
+def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path, part):
     text = {"num_hidden_layers": 2, "hidden_size": 8}
-    config = {"architectures": ["SeesForConditionalGeneration"], "text_config": text, "vision_config": {}}
+    config = {"architectures": ["SeesForConditionalGeneration"], part: text, "vision_config": {}}
     write_json(tmp_path / "config.json", config)
     assert model_facts(tmp_path) == {"model_layers": 2, "width": 8, "architecture": config["architectures"][0]}
     write_json(tmp_path / "config.json", config | {"quantization_config": {"quant_method": "fp8"}})

@@ -138,6 +138,15 @@ def test_no_script_whose_code_reruns_it_reaches_what_plans_it(repository):
         assert not [module for module in reached if module.startswith("workflow/") or module in PLANNING], name
 
 
+def test_a_corrected_capture_of_activations_reruns_it(repository):
+    rule = (
+        (repository / "workflow" / "rules" / "activations.smk").read_text(encoding="utf-8").split("rule direction:")[0]
+    )
+    assert 'ROOT / "scripts" / "capture_activations.py"' in rule and '"capture_program.py"' in rule
+    reached = {module.name for module in imported_modules(repository / "scripts" / "capture_activations.py")}
+    assert {"asked.py", "capture.py", "tensor_files.py"} <= reached
+
+
 def test_the_library_has_no_relative_imports_which_would_not_be_followed():
     for module in LIBRARY.rglob("*.py"):
         tree = ast.parse(module.read_text(encoding="utf-8"))

@@ -30,6 +30,8 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"positive": {"split": "hub-rows", "judge": "words"}}, "positive", "exactly one of `above` and `below`"),
         ({"method": "mdd"}, "method", "'mdd' is not allowed; did you mean `md`?"),
         ({"method": "wmd"}, "", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
+        ({"method": "random", "of": "wrmd"}, "", "`wrmd` weights prompts by |c(x)|, so each side needs a `judge`"),
+        ({"method": "rmd", "of": "rmd"}, "", "`of` is for `random` only, and `method` is `rmd`; leave it out"),
         ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
         ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
     ],

@@ -13,7 +13,7 @@ from estimate_rows import cell_file, rows_of, single
 from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.activations.directions import held_out_clusters
 from refusal_eval.activations.sides import content_sha256
-from refusal_eval.activations.tensor_files import write_states
+from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 
@@ -24,7 +24,7 @@ RIDGE = {"value": 0.01, "relative": False}
 
 def entry(**changes):
     sides = {"positive": side(above=0.15), "negative": side(below=-0.15)}
-    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None}
+    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md"}
     return {"model": "m", "positions": "last_prompt_token", **sides, **how, **changes}
 
 
@@ -79,6 +79,17 @@ def test_a_direction_is_read_from_the_store_unless_what_it_is_made_from_changed(
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5
     fitted(cell, name="other", ridge={"value": 1.0, "relative": True})
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5, "`wmd` has no ridge"
+    for number, of in enumerate(("md", "wmd", "rmd", "wrmd")):
+        fitted(cell, name="other", method="random", of=of)
+        assert len(list((cell.folder / "store" / "directions").iterdir())) == 6 + number
+
+
+def test_what_a_control_is_of_is_no_part_of_what_other_directions_are_made_from(cell, monkeypatch):
+    asked = []
+    monkeypatch.setattr(fit_direction, "made_from", lambda sides, **how: asked.append(how) or f"{len(asked)}" * 64)
+    for method in ("wmd", "random"):
+        fitted(cell, name=method, method=method)
+    assert [how.get("of") for how in asked] == [None, "md"]
 
 
 def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):
@@ -88,6 +99,18 @@ def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):
         fitted(cell, positive=side(above=0.15, category="x"))
     with pytest.raises(UserError, match="both sides have 6 prompts in common"):
         fitted(cell, negative=side(below=0.5))
+
+
+def test_layers_that_held_out_prompts_do_not_tell_apart_are_told_in_the_log(cell, caplog):
+    fitted(cell)
+    assert "highest held-out AUC" not in caplog.text
+    states = cell.states.copy()
+    states[:12, 0] += 9
+    metadata = read_states(cell.folder / "states").metadata | {"keys": ["other"] * 24}
+    write_states(cell.folder / "states", states, "F32", metadata)
+    _, card = fitted(cell, name="other")
+    assert "2 layers have the highest held-out AUC, and 3 + 3 held-out prompts do not tell them apart" in caplog.text
+    assert card["ranking"] == [0, 1] and card["best_auc_layers"] == 2
 
 
 def test_cosines_are_between_directions_of_one_model(cell):
@@ -113,3 +136,19 @@ def test_separation_has_a_row_for_each_model_layer_and_index(cell):
     assert (cell.folder / "far.csv").read_bytes() == (cell.folder / "far.csv2").read_bytes()
     with pytest.raises(UserError, match="separation far, model m: model m has 2 layers"):
         measure_separation.main(asked | {"layers": [5]}, {"m": cell.files}, output)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_separation_of_states_that_are_not_finite_is_refused_as_a_fit_is(cell, value):
+    states = cell.states.copy()
+    states[3, 1, 2] = value
+    write_states(cell.folder / "states", states, "F32", read_states(cell.folder / "states").metadata)
+    asked = {"name": "far", "layers": None, "draws": 30, "seed": 0}
+    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    for told in (
+        lambda: measure_separation.main(asked, {"m": cell.files}, str(cell.folder / "far.csv")),
+        lambda: fitted(cell),
+    ):
+        with pytest.raises(UserError, match="layer 1 has activations that are not finite"):
+            told()
+    assert not (cell.folder / "far.csv").exists()

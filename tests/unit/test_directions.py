@@ -1,5 +1,6 @@
 """Directions: the formulas, what is held out, and which prompts are on which side."""
 
+import itertools
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from safetensors import safe_open
 
 from refusal_eval.activations.direction_files import kept_or_fitted, read_direction, write_direction
-from refusal_eval.activations.directions import Group, Method, auc, fit, held_out_clusters, made_from
+from refusal_eval.activations.directions import Group, Method, auc, cohens_d, fit, held_out_clusters, made_from
 from refusal_eval.activations.sides import content_sha256, is_on, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
@@ -112,6 +113,20 @@ def test_a_random_direction_is_seeded_and_as_long_as_the_difference_of_means():
     assert (alone.direction[0] == one[1]).all(), "which other layers are asked for plays no part"
 
 
+@pytest.mark.parametrize("of", ["md", "wmd", "rmd", "wrmd"])
+def test_a_control_has_the_lengths_and_the_ranking_of_the_method_that_it_is_the_control_of(of):
+    rng = np.random.default_rng(1)
+    sides = [group(30, 0.5, 3, "p", None, rng.random(30)), group(30, 0.0, 4, "n", None, rng.random(30))]
+    sides[0].states[:, 2, 0] += 1.5
+    for side in sides:
+        side.states[:, :, 0] *= 6  # the inverse covariance turns the vectors
+    fitted, control = (fit(*sides, LAYERS, method, 0.3, 0) for method in (Method(of), Method("random", of=of)))
+    assert control.ranking == fitted.ranking
+    for one, other in ((control.direction, fitted.direction), (control.mean_negative, fitted.mean_negative)):
+        np.testing.assert_allclose(np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1), rtol=1e-6)
+    assert abs(np.corrcoef(control.direction[0], fitted.direction[0])[0, 1]) < 0.99
+
+
 def test_held_out_prompts_never_enter_the_vector():
     positive, negative = group(12, 1.0), group(12, seed=2, name="n")
     held = held_out_clusters(positive.clusters, negative.clusters, 0.25, 0)
@@ -136,12 +151,39 @@ def test_prompts_of_one_cluster_stay_together_on_both_sides():
     assert card["n_fitted"] == {"positive": 6, "negative": 6}
 
 
+def test_each_side_has_clusters_to_fit_on_and_held_out_ones_however_few_are_shared():
+    names = "abcd"
+    sides = [set(some) for count in (2, 3, 4) for some in itertools.combinations(names, count)]
+    for positive, negative, share, seed in itertools.product(sides, sides, (0.1, 0.5, 0.9), range(4)):
+        held = held_out_clusters(sorted(positive), sorted(negative), share, seed)
+        for side in (positive, negative):
+            assert side & held and side - held, (positive, negative, share, seed)
+
+
 def test_layers_are_ranked_by_prompts_that_the_vector_never_saw():
     fitted = fit(group(40, 3.0), group(40, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
     assert fitted.ranking[0] == 7 and sorted(fitted.ranking) == LAYERS
     by_layer = {layer["layer"]: layer for layer in fitted.card["layers"]}
     assert by_layer[7]["held_out_auc"] == 1.0
     assert by_layer[7]["split_half_cosine"] > 0.9 > by_layer[3]["split_half_cosine"]
+
+
+def test_of_layers_with_equal_areas_the_one_that_is_further_apart_comes_first():
+    sides = group(40, 6.0), group(40, seed=2, name="n")
+    sides[0].states[:, 0] += 12.0
+    sides[0].states[:, 2] += 20.0
+    fitted = fit(*sides, LAYERS, Method("md"), 0.25, 0)
+    assert [layer["held_out_auc"] for layer in fitted.card["layers"]] == [1.0, 1.0, 1.0]
+    assert fitted.ranking == [9, 3, 7] and fitted.card["best_auc_layers"] == 3
+    told = [layer["held_out_cohens_d"] for layer in fitted.card["layers"]]
+    assert told[2] > told[0] > told[1] > 0
+
+
+def test_cohens_d_is_its_formula_and_none_without_spread():
+    one, other = np.array([3.0, 5.0, 7.0]), np.array([0.0, 2.0])
+    assert cohens_d(one, other) == pytest.approx((5 - 1) / np.sqrt((2 * 4 + 1 * 2) / 3))
+    assert cohens_d(one, other) == pytest.approx(-cohens_d(other, one))
+    assert cohens_d(one[:1], other[:1]) is None and cohens_d(np.ones(3), np.zeros(3)) is None
 
 
 def test_permuted_labels_separate_nothing():
@@ -175,7 +217,7 @@ def test_states_that_give_no_direction_are_refused():
         fit(*sides, LAYERS, Method("md"), 0.25, 0)
     broken = group(6)
     broken.states[2, 1, 0] = np.nan
-    with pytest.raises(UserError, match="layer 7 has activations that are no finite numbers"):
+    with pytest.raises(UserError, match="layer 7 has activations that are not finite"):
         fit(broken, group(6, name="n"), LAYERS, Method("md"), 0.25, 0)
 
 
@@ -243,6 +285,19 @@ def test_a_direction_is_fitted_once_whatever_a_later_fit_would_give(tmp_path):
     kept = [kept_or_fitted(tmp_path, "a" * 64, lambda fitted=fitted: fitted) for fitted in (first, other)]
     assert (kept[0].direction == first.direction).all() and (kept[1].direction == first.direction).all()
     assert kept[1].ranking == first.ranking and kept[1].card == first.card
+
+
+def test_of_two_studies_that_fit_at_once_both_have_what_the_first_stored(tmp_path):
+    first = fit(group(8, 1.0), group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0)
+    slower = fit(group(8, 2.0), group(8, seed=3, name="n"), LAYERS, Method("md"), 0.25, 0)
+
+    def overtaken():
+        kept_or_fitted(tmp_path, "a" * 64, lambda: first)
+        return slower
+
+    found = kept_or_fitted(tmp_path, "a" * 64, overtaken)
+    assert (found.direction == first.direction).all()
+    assert [path.name for path in (tmp_path / "directions").iterdir()] == ["a" * 64 + ".safetensors"]
 
 
 def test_what_a_direction_is_made_from_names_it():

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import Asked
+from refusal_eval.activations.weights_size import loaded_size
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.memory import main_memory
@@ -31,7 +32,7 @@ PROGRAM = Path(__file__).with_name("capture_program.py")
 MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a padded batch
 MOST_PROMPTS = {"cpu": 8, "cuda": 64}
 POLL_SECONDS = 0.2
-MEMORY_FACTOR = {"float32": 2.4, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of weights of 16 bits
+MEMORY_FACTOR = {"float32": 1.2, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of the loaded weights
 
 
 def capture_missing(
@@ -57,7 +58,6 @@ def capture_missing(
         return 0
     device, engine = plan.device or "cpu", plan.engine
     assert isinstance(engine, LocalEngine)
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     job = {
         "folder": os.path.abspath(plan.load(log).folder),
         "dtype": engine.dtype,
@@ -67,7 +67,7 @@ def capture_missing(
         "layers": list(layers),
         "model_layers": depth,
         "out": os.path.abspath(store.folder),
-        "stamp": f"{stamp}-{socket.gethostname()}-{os.getpid()}",
+        "writer": f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
         "most_tokens": MOST_TOKENS[device],
         "most_prompts": MOST_PROMPTS[device],
         "metadata": {"version": 1},
@@ -87,7 +87,7 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
     if not Path(plan.python).is_file():
         raise UserError(f"there is no engine environment at {plan.python}: run `make setup`")
     if job["device"] == "cpu":
-        _check_memory(str(job["folder"]), MEMORY_FACTOR[str(job["dtype"])])
+        _check_memory(str(job["folder"]), str(job["dtype"]))
     # What an environment of the user's own was built for is not known here.
     oldest = 0.0 if getattr(plan.engine, "python", None) else OLDEST_CAPABILITY[LOCKED_CUDA]
     private = make_private_folder()
@@ -136,13 +136,13 @@ def _watched(process: ServerProcess, record: ServerRecord, log: Path) -> int:
             time.sleep(POLL_SECONDS)
 
 
-def _check_memory(folder: str, factor: float) -> None:
-    """Raise `UserError` if the weights, times a factor, do not fit the memory."""
-    weights = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
+def _check_memory(folder: str, dtype: str) -> None:
+    """Raise `UserError` if the weights in a number format, and what is computed with them, do not fit the memory."""
+    needed = loaded_size(folder, dtype) * MEMORY_FACTOR[dtype]
     _, available = main_memory()
-    if weights * factor > available:
+    if needed > available:
         raise UserError(
-            f"too little memory: the model takes {weights * factor / 2**30:.1f} GiB, and this job may take "
+            f"too little memory: the model takes {needed / 2**30:.1f} GiB in {dtype}, and this job may take "
             f"{available / 2**30:.1f} GiB. Close other programs, or take a smaller model."
         )
 

@@ -7,13 +7,14 @@ have. Captured is the output of whole decoder layers, by hooks: transformers' la
 final norm. Each batch of prompts becomes one file as soon as it is computed, so that a killed run loses one batch.
 
 The job is JSON: `folder` (the model), `dtype`, `device` (cpu or cuda), `gpus`, `trust_remote_code`, `layers` (0-based),
-`model_layers`, `out` (the folder of the files), `stamp` (how their names begin), `most_tokens` (of a padded batch),
-`most_prompts` (of a batch), `metadata` (what each file says besides its keys) and `items`: `key`, `token_ids`, and
-`first`, the place of the first token whose states are averaged (None: only the last token counts).
+`model_layers`, `out` (the folder of the files), `writer` (what their names say after the time), `most_tokens` (of a
+padded batch), `most_prompts` (of a batch), `metadata` (what each file says besides its keys) and `items`: `key`,
+`token_ids`, and `first`, the place of the first token whose states are averaged (None: only the last token counts).
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import runpy
@@ -97,10 +98,10 @@ def load_model(job: dict[str, Any]) -> Any:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": job["trust_remote_code"]}
     config = AutoConfig.from_pretrained(job["folder"], **options)
     options |= {"dtype": getattr(torch, job["dtype"]), "use_safetensors": True}
-    options |= {"device_map": "auto"} if job["gpus"] > 1 else {}
+    if job["device"] == "cuda":  # straight onto the GPU; without it the model is first built in main memory
+        options["device_map"] = "auto" if job["gpus"] > 1 else {"": job["device"]}
     loader: Any = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
-    model = loader.from_pretrained(job["folder"], **options).eval()
-    return model if job["gpus"] > 1 else model.to(job["device"])
+    return loader.from_pretrained(job["folder"], **options).eval()
 
 
 def text_decoder(model: Any, depth: int) -> tuple[Any, Any]:
@@ -139,11 +140,15 @@ def batches(items: Sequence[Item], most_tokens: int, most_prompts: int) -> Itera
         yield batch
 
 
-def save(path: Path, states: Any, metadata: dict[str, str]) -> None:
-    """Write a file in one step."""
+def save(folder: Path, name: str, states: Any, metadata: dict[str, str]) -> None:
+    """Write a file in one step; before its name stands when it was complete.
+
+    The first record of a state counts, in the order of names: with the time at which the job began, a file would come
+    before others that were written, and read, while it was computed.
+    """
     from safetensors.torch import save_file
 
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = folder / f".{name}.tmp"
     save_file({"states": states}, str(temporary), metadata=metadata)
     # safetensors makes files private; a store that users share follows their umask.
     umask = os.umask(0)
@@ -151,7 +156,8 @@ def save(path: Path, states: Any, metadata: dict[str, str]) -> None:
     with open(temporary, "rb") as handle:
         os.fchmod(handle.fileno(), 0o666 & ~umask)
         os.fsync(handle.fileno())
-    os.replace(temporary, path)
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+    os.replace(temporary, folder / f"{now}-{name}")
 
 
 def main(job_path: str) -> None:
@@ -167,7 +173,7 @@ def main(job_path: str) -> None:
             states = capture.states(batch)
             metadata = {**job["metadata"], "keys": [item["key"] for item in batch], "layers": job["layers"]}
             text = json.dumps(metadata, sort_keys=True, separators=(",", ":"))
-            save(out / f"{job['stamp']}-{number:06d}.safetensors", states, {"refusal_eval": text})
+            save(out, f"{job['writer']}-{number:06d}.safetensors", states, {"refusal_eval": text})
             done, done_tokens = done + len(batch), done_tokens + sum(len(item["token_ids"]) for item in batch)
             now = time.monotonic()
             if now - said > SECONDS_BETWEEN_LINES or done == len(items):

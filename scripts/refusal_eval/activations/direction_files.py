@@ -8,6 +8,9 @@ last bits of linear algebra differ between machines, and a steered model with ot
 from __future__ import annotations
 
 import json
+import logging
+import os
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from safetensors.numpy import save
 from refusal_eval.activations.directions import Fitted
 from refusal_eval.core.files import BadFile, canonical_json, written_whole
 
+LOG = logging.getLogger(__name__)
 FOLDER, METADATA = "directions", "refusal_eval"
 TENSORS = ("direction", "mean_positive", "mean_negative")
 
@@ -53,12 +57,23 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
 def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], Fitted]) -> Fitted:
     """Return the stored direction that was made from the same, or fit and store it.
 
+    Of two studies that fit it at the same time, both return what the first of them stored.
+
     Raises:
         BadFile: if the stored file is damaged.
     """
     path = Path(store_dir, FOLDER, f"{made_from}.safetensors")
     if not path.is_file():
         fitted = fit()
-        write_direction(path, fitted.tensors(), {"ranking": fitted.ranking, "card": fitted.card})
+        own = path.with_name(f".{made_from}.{uuid.uuid4().hex}.tmp")
+        write_direction(own, fitted.tensors(), {"ranking": fitted.ranking, "card": fitted.card})
+        try:
+            os.link(own, path)
+        except FileExistsError:
+            LOG.info("another study fitted the same direction at the same time; what it stored counts")
+        except OSError:  # a file system without links: the best that is left
+            os.replace(own, path)
+        finally:
+            own.unlink(missing_ok=True)
     tensors, said = read_direction(path)
     return Fitted(**tensors, ranking=said["ranking"], card=said["card"])

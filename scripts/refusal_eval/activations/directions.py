@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 
-FORMULAS_VERSION = 1  # a corrected formula has another: directions are then fitted anew
+FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted anew
 WEIGHTED, RIDGE = ("wmd", "wrmd"), ("rmd", "wrmd")
 LEAST_FITTED = 2  # prompts of a side that a vector is made from
 Floats = NDArray[np.float64]
@@ -69,16 +69,23 @@ class Method:
         ridge: lambda.
         relative: whether lambda is multiplied by the mean of the covariance's diagonal.
         seed: of `random`.
+        of: the method that `random` is the control of; it takes its means, its lengths and its ranking.
     """
 
     name: str
     ridge: float = 0.01
     relative: bool = False
     seed: int = 0
+    of: str = "md"
+
+    @property
+    def fitted(self) -> Method:
+        """The method that weights and ranks: of a control the one that it is the control of."""
+        return replace(self, name=self.of) if self.name == "random" else self
 
     def weighting(self, group: Group) -> Group:
         """Return the group with the weights that count: equal ones, unless the method is weighted."""
-        return group if self.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
+        return group if self.fitted.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
 
     def vector(self, positive: Group, negative: Group, number: int) -> Floats:
         """Return the vector of one layer, [width], from the negative to the positive side.
@@ -144,8 +151,9 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     """Return the direction of two groups.
 
     Held-out clusters enter no mean, no covariance and no vector. Layers are ranked by the area under the ROC curve of
-    the projections of held-out prompts on the layer's vector; of equal ones the lower layer comes first. Those of
-    `random` are ranked as `md` ranks them.
+    the projections of held-out prompts on the layer's vector. Few prompts give equal areas, often 1; of such layers the
+    one with the larger Cohen's d of these projections comes first, and of equal ones the lower. Those of `random` are
+    ranked as the method ranks them that it is the control of.
 
     Args:
         positive, negative: the sides.
@@ -155,17 +163,17 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         seed: decides which clusters.
 
     Raises:
-        UserError: if a side has too few prompts or clusters, or a layer has states that are no numbers, or none that
+        UserError: if a side has too few prompts or clusters, or a layer has states that are not finite, or none that
             differ between the sides.
     """
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
     counts = {"n": (len(positive), len(negative))}
-    vectors, aucs, ranks, cosines = list[Floats](), list[float](), list[float](), list[float | None]()
+    vectors, separated, ranks = list[Floats](), list[Separated](), list[Separated]()
+    cosines = list[float | None]()
     means: tuple[list[Floats], list[Floats]] = ([], [])
     for place, number in enumerate(layers):
         both = positive.at(place), negative.at(place)
-        if not all(np.isfinite(group.states).all() for group in both):
-            raise UserError(f"layer {number} has activations that are no finite numbers")
+        refuse_not_finite(number, *(group.states for group in both))
         fitting, held_out = _split(*both, held)
         for side, group in zip(("positive", "negative"), fitting, strict=True):
             if len(group) < LEAST_FITTED:
@@ -173,27 +181,53 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         counts |= {"n_fitted": (len(fitting[0]), len(fitting[1])), "n_held_out": (len(held_out[0]), len(held_out[1]))}
         vector = method.vector(*fitting, number)
         vectors.append(vector)
+        # A control differs in its vectors, not in where they are used.
+        ranking_vector = vector if method.fitted is method else method.fitted.vector(*fitting, number)
         for group, own in zip(fitting, means, strict=True):
             own.append(method.weighting(group).mean())
-        aucs.append(auc(*(group.states @ vector for group in held_out)))
-        ranks.append(aucs[-1])
-        if method.name == "random":  # a control differs in its vectors, not in where they are used
-            plain = replace(method, name="md").vector(*fitting, number)
-            ranks[-1] = auc(*(group.states @ plain for group in held_out))
+        separated.append(Separated.by(vector, *held_out))
+        ranks.append(Separated.by(ranking_vector, *held_out))
         cosines.append(_cosine_of_halves(method, fitting, number, seed))
-    ranking = [number for _, number in sorted((-value, number) for value, number in zip(ranks, layers, strict=True))]
+    ranked = sorted(zip(ranks, layers, strict=True), key=lambda pair: (*pair[0].order(), pair[1]))
+    ranking = [number for _, number in ranked]
     card = {
         **{name: {"positive": one, "negative": other} for name, (one, other) in counts.items()},
+        "best_auc_layers": sum(value.auc == ranked[0][0].auc for value in ranks),
         "layers": [
-            {"layer": number, "held_out_auc": value, "split_half_cosine": cosine_of_halves}
+            {"layer": number, "held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d}
+            | {"split_half_cosine": cosine_of_halves}
             | {"norm": float(np.linalg.norm(vector)), "negative_mean_norm": float(np.linalg.norm(mean))}
             for number, value, cosine_of_halves, vector, mean in zip(
-                layers, aucs, cosines, vectors, means[1], strict=True
+                layers, separated, cosines, vectors, means[1], strict=True
             )
         ],
     }
     direction, mean_positive, mean_negative = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
     return Fitted(direction, mean_positive, mean_negative, ranking, card)
+
+
+@dataclass(frozen=True)
+class Separated:
+    """How well the projections of held-out prompts on a vector tell the sides apart."""
+
+    auc: float
+    cohens_d: float | None  # None where the projections have no spread, as of one prompt a side
+
+    @classmethod
+    def by(cls, vector: Floats, positive: Group, negative: Group) -> Separated:
+        """Return it for a vector and the held-out prompts of both sides, at one layer."""
+        one, other = positive.states @ vector, negative.states @ vector
+        return cls(auc(one, other), cohens_d(one, other))
+
+    def order(self) -> tuple[float, float]:
+        """Return what is smallest for the layer that comes first."""
+        return -self.auc, float("inf") if self.cohens_d is None else -self.cohens_d
+
+
+def refuse_not_finite(number: int, *states: NDArray[Any]) -> None:
+    """Raise `UserError` if states of a layer are NaN or infinite, as where a number format overflowed."""
+    if not all(np.isfinite(part).all() for part in states):
+        raise UserError(f"layer {number} has activations that are not finite")
 
 
 def held_out_clusters(
@@ -202,7 +236,9 @@ def held_out_clusters(
     """Return the clusters that are held out: about `share` of those of each side, and of those that are on both.
 
     Drawn by a hash of seed and cluster, so that neither the order of prompts nor other clusters matter much. Of each
-    side at least one cluster is held out and one is left, where it has two.
+    side at least one cluster is held out and one is left: where the draw did not give that, one more is held out, or
+    one less. Shared clusters are changed only where the other side keeps both; with two clusters a side that is
+    always possible.
 
     Raises:
         UserError: if a side has only one cluster.
@@ -215,12 +251,15 @@ def held_out_clusters(
     for stratum in (sides[0] & sides[1], sides[0] - sides[1], sides[1] - sides[0]):
         ranked = sorted(stratum, key=lambda cluster: sha256_of([purpose, seed, cluster]))
         held |= set(ranked[: round(share * len(ranked))])
-    for own in sides:
+    for own, other in (sides, sides[::-1]):
         ranked = sorted(own, key=lambda cluster: sha256_of([purpose, seed, cluster]))
         if not own & held:
-            held.add(ranked[0])
+            held.add(next(cluster for cluster in ranked if other - held != {cluster}))
         elif own <= held:
-            held.discard(ranked[-1])
+            held.discard(next(cluster for cluster in reversed(ranked) if other & held != {cluster}))
+    for name, own in zip(("positive", "negative"), sides, strict=True):
+        if not own & held or own <= held:
+            raise UserError(f"the {name} side has too few clusters that the other has not: none can be {purpose}")
     return held
 
 
@@ -251,6 +290,16 @@ def auc(positive: Floats, negative: Floats) -> float:
     ranks = rankdata(np.concatenate([positive, negative]))
     wins = ranks[: len(positive)].sum() - len(positive) * (len(positive) + 1) / 2
     return float(wins / (len(positive) * len(negative)))
+
+
+def cohens_d(positive: Floats, negative: Floats) -> float | None:
+    """Return the difference of means over the pooled standard deviation; None where that is 0 or not defined."""
+    freedom = len(positive) + len(negative) - 2
+    if freedom < 1:
+        return None
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in (positive, negative))
+    pooled = (squares / freedom) ** 0.5
+    return float((positive.mean() - negative.mean()) / pooled) if pooled > 0 else None
 
 
 def cosine(one: Floats, other: Floats) -> float:

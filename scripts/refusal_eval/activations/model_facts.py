@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 
@@ -18,14 +19,16 @@ def model_facts(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / "config.json"
     config = read_json(path)
-    text = config.get("text_config") or config
-    facts = {"model_layers": text.get("num_hidden_layers"), "width": text.get("hidden_size")}
+    text = of_text(config)
+    facts = {"model_layers": text.get(LAYERS_KEY), "width": text.get("hidden_size")}
     facts["architecture"] = next(iter(config.get("architectures") or ()), None)
     for name, value in facts.items():
         if value is None:
             raise UserError(f"{path} does not say the {name.replace('_', ' ')}, so activations cannot be captured")
     if config.get("quantization_config"):
-        raise UserError(f"{path}: the weights are quantized, and capturing activations of such was never tried")
+        raise UserError(
+            f"{path}: the weights are quantized, and capturing activations of quantized weights has never been tried"
+        )
     return facts
 
 

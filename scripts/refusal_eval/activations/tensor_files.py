@@ -25,6 +25,16 @@ Bits = NDArray[Any]
 
 
 @dataclass(frozen=True)
+class StateHead:
+    """What the header of a file says of its states; nothing of the file is kept open."""
+
+    shape: tuple[int, ...]  # rows, layers, width
+    kind: str  # BF16, F16 or F32
+    offset: int  # of the states in the file, in bytes
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class StateFile:
     """A file's states, not yet read (a memory map), and its metadata."""
 
@@ -45,10 +55,24 @@ def widened(bits: Bits, kind: str) -> NDArray[np.float32]:
 
 
 def read_states(path: str | Path) -> StateFile:
-    """Return a file of states.
+    """Return a file of states; it stays open as long as its states are used.
 
     Raises:
         BadFile: if it is damaged.
+        OSError: if it cannot be opened.
+    """
+    head = read_head(path)
+    held = np.dtype(HELD_AS[head.kind])
+    bits = np.memmap(path, held, "r", head.offset, head.shape) if np.prod(head.shape) else np.zeros(head.shape, held)
+    return StateFile(bits, head.kind, head.metadata)
+
+
+def read_head(path: str | Path) -> StateHead:
+    """Return what the header of a file of states says.
+
+    Raises:
+        BadFile: if the file is damaged, as far as header and size show it.
+        OSError: if it cannot be opened.
     """
     try:
         size = os.path.getsize(path)
@@ -63,12 +87,9 @@ def read_states(path: str | Path) -> StateFile:
         held = np.dtype(HELD_AS[kind])
         if len(shape) != 3 or end - begin != held.itemsize * np.prod(shape) or 8 + length + end != size:
             raise ValueError("its size is not what its header says")
-        bits = np.memmap(path, held, "r", 8 + length + begin, shape) if end > begin else np.zeros(shape, held)
-    except FileNotFoundError:
-        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise BadFile(f"{path} is not a whole file of activations: {error}") from error
-    return StateFile(bits, kind, metadata)
+    return StateHead(shape, kind, 8 + length + begin, metadata)
 
 
 def write_states(path: str | Path, bits: Bits, kind: str, metadata: Mapping[str, Any]) -> None:

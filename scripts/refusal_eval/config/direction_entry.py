@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from refusal_eval.config.shapes import Entry, Number, Slug, Text, Whole
 
 Method = Literal["md", "wmd", "rmd", "wrmd", "random"]
+Fitted = Literal["md", "wmd", "rmd", "wrmd"]  # methods whose vectors are made from the prompts
 Positions = Literal["last_prompt_token", "answer_mean"]
 WEIGHTED: tuple[Method, ...] = ("wmd", "wrmd")  # they weight each prompt by |c(x)|
 
@@ -83,9 +84,14 @@ class Direction(Entry):
     method: Method = Field(
         "md",
         description="`md` difference of means, `wmd` weighted by |c(x)|, `rmd` and `wrmd` the same after the inverse "
-        "covariance of the negative side, `random` a seeded direction as long as `md`, for control.",
+        "covariance of the negative side, `random` a seeded direction, for control.",
     )
-    ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`.")
+    of: Fitted = Field(
+        "md",
+        description="For `random`: the method that it is the control of. It has the length of its vectors and its "
+        "ranking of the layers.",
+    )
+    ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`, and for a `random` of them.")
     positions: Positions = Field(
         "last_prompt_token",
         description="`last_prompt_token`: the token before the answer. `answer_mean`: the mean over the tokens of the "
@@ -95,15 +101,22 @@ class Direction(Entry):
         None, min_length=1, description="Decoder layers, the first is 0. Default: all layers of the model."
     )
     hold_out: Number = Field(
-        0.25, gt=0, lt=1, description="Share of the prompts that the vector never sees and that rank the layers."
+        0.25,
+        gt=0,
+        lt=1,
+        description="Share of the clusters of prompts that the vector never sees and that rank the layers; at "
+        "least one of each side.",
     )
     seed: Whole = Field(0, ge=0, description="Decides which prompts are held out, and the vector of `random`.")
 
     @model_validator(mode="after")
     def _what_belongs_together(self) -> Direction:
         refuse_wrong_layers(self.layers)
-        if self.method in WEIGHTED and None in (self.positive.judge, self.negative.judge):
-            raise ValueError(f"`{self.method}` weights prompts by |c(x)|, so each side needs a `judge`")
+        if self.method != "random" and self.of != "md":
+            raise ValueError(f"`of` is for `random` only, and `method` is `{self.method}`; leave it out")
+        fitted = self.of if self.method == "random" else self.method
+        if fitted in WEIGHTED and None in (self.positive.judge, self.negative.judge):
+            raise ValueError(f"`{fitted}` weights prompts by |c(x)|, so each side needs a `judge`")
         return self
 
     @property

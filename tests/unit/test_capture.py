@@ -1,0 +1,63 @@
+"""Capturing activations before a model is loaded: where it is loaded to, and whether it fits the memory."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from refusal_eval.activations import capture
+from refusal_eval.activations.capture_program import load_model
+from refusal_eval.activations.tensor_files import write_states
+from refusal_eval.activations.weights_size import loaded_size
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_json
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "placed"), [("cuda", 1, {"": "cuda"}), ("cuda", 2, "auto"), ("cpu", 0, None)]
+)
+def test_a_model_is_loaded_straight_onto_its_device(monkeypatch, device, gpus, placed):
+    asked = {}
+
+    class Loader:
+        @staticmethod
+        def from_pretrained(folder, **options):
+            asked.update(options)
+            return types.SimpleNamespace(eval=lambda: "model")
+
+    transformers = types.ModuleType("transformers")
+    transformers.AutoConfig = transformers.AutoModelForCausalLM = transformers.AutoModelForImageTextToText = Loader
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(float32="float32"))
+    job = {"folder": "m", "dtype": "float32", "device": device, "gpus": gpus, "trust_remote_code": False}
+    assert load_model(job) == "model"
+    assert asked.get("device_map") == placed
+
+
+def test_the_size_of_weights_is_that_of_the_format_they_are_loaded_in(tmp_path):
+    save_file({"a": np.zeros((10, 3), np.float32), "places": np.zeros(5, np.int64)}, tmp_path / "model.safetensors")
+    assert loaded_size(tmp_path, "bfloat16") == 10 * 3 * 2 + 5 * 8
+    assert loaded_size(tmp_path, "float32") == 10 * 3 * 4 + 5 * 8
+
+
+def test_a_second_copy_of_the_weights_does_not_count(tmp_path):
+    for name, rows in (("model-00001-of-00002", 4), ("model-00002-of-00002", 6), ("consolidated", 10)):
+        save_file({name: np.zeros((rows, 3), np.float16)}, tmp_path / f"{name}.safetensors")
+    weight_map = {f"w{number}": f"model-0000{number}-of-00002.safetensors" for number in (1, 2)}
+    write_json(tmp_path / "model.safetensors.index.json", {"weight_map": weight_map})
+    assert loaded_size(tmp_path, "float16") == 10 * 3 * 2
+
+
+def test_a_model_that_does_not_fit_the_memory_is_refused_before_it_is_loaded(tmp_path, monkeypatch):
+    save_file({"a": np.zeros((1000, 256), np.float32)}, tmp_path / "model.safetensors")
+    monkeypatch.setattr(capture, "main_memory", lambda: (2**30, 1_000_000))
+    capture._check_memory(str(tmp_path), "bfloat16")  # 512 kB
+    with pytest.raises(UserError, match=r"too little memory: the model takes 0\.0 GiB in float32"):
+        capture._check_memory(str(tmp_path), "float32")
+
+
+def test_weights_in_bfloat16_which_numpy_lacks_are_counted_too(tmp_path):
+    write_states(tmp_path / "model.safetensors", np.zeros((2, 3, 4), np.uint16), "BF16", {})
+    assert loaded_size(tmp_path, "bfloat16") == 48 and loaded_size(tmp_path, "float32") == 96
