@@ -309,17 +309,36 @@ def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
     state = {"sha256": one.sha256, "mode": "add", "layers": [2], "fired": [2]}
 
     async def ask(path: str, body: Any) -> Any:
-        asked.append((path, body["max_tokens"]))
+        asked.append((path, body["max_tokens"], body["ignore_eos"]))
         if record is not None:
             (tmp_path / "intervention.json").write_text(json.dumps(state | record))
 
     if told is None:
         assert asyncio.run(proven(one, ask, str(tmp_path))) == state
-        assert asked == [("/v1/completions", 1)]
+        assert asked == [("/v1/completions", 3, True)]  # a prefill step, and decode steps
         return
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(one, ask, str(tmp_path)))
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"refused": "in a decode step nothing fired"}, "It refused the intervention: in a decode step nothing fired."),
+        ({"fired": []}, "It does not answer: HTTP 500."),
+    ],
+)
+def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_said(
+    file: Path, tmp_path: Path, record: dict[str, Any], told: str
+) -> None:
+    async def ask(path: str, body: Any) -> Any:
+        (tmp_path / "intervention.json").write_text(json.dumps(record))
+        raise ConnectionError("HTTP 500")
+
+    with pytest.raises(UserError) as raised:
+        asyncio.run(proven(of_file(file), ask, str(tmp_path)))
+    assert str(raised.value) == (f"the engine cannot be given the intervention of `m`. {told} No answer was asked for")
 
 
 def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:
