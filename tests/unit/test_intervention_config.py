@@ -76,6 +76,7 @@ def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Projec
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"dtype": "float16"}, "its engine has `dtype: float16`, in which a steered stream can overflow unnoticed"),
         ({"quantization": "fp8"}, "its engine quantizes (`quantization: fp8`), and interventions were never tried"),
         ({"pipeline_parallel": 2}, "its engine has `pipeline_parallel: 2`, and interventions were never tried"),
         ({"args": {"load-format": "bitsandbytes"}}, "its engine has `load-format` in `args`"),
@@ -114,6 +115,37 @@ def test_recorded_answers_cannot_be_steered(project: Project) -> None:
     (project.folder / "answers").mkdir()
     found = told(project, ADD, recorded="../../answers")
     assert "models.steered.intervention: recorded answers are read and not drawn; leave it out" in found
+
+
+def with_direction(project: Project, intervention: Any, study: Any = STUDIED, **direction: Any) -> list[str]:
+    """Return what is told of a steered model whose direction has these keys, without file and line."""
+    catalogue = changed(CATALOGUE, ("directions", "refusal"), CATALOGUE["directions"]["refusal"] | direction)
+    project.write(BASE, changed(catalogue, (*STEERED, "intervention"), intervention))
+    return [line.split(": ", 1)[1] for line in project.mistakes(study)]
+
+
+def test_a_random_direction_is_no_control_of_a_mode_that_ignores_the_vector(project: Project) -> None:
+    (line,) = with_direction(project, ADD | {"mode": "pull"}, method="random")
+    assert line.startswith("models.steered.intervention.mode: `pull` moves towards the mean of a side and ignores the")
+    assert with_direction(project, ADD, method="random") == []
+
+
+def test_layers_that_the_direction_does_not_capture_are_told(project: Project) -> None:
+    assert with_direction(project, ADD | {"layers": [3, 5, 9]}, layers=[5, 3]) == [
+        "models.steered.intervention.layers[2]: direction `refusal` has no vector for it: its `layers` are 3, 5"
+    ]
+    assert with_direction(project, ADD | {"layers": {"best": 3}}, layers=[5, 3]) == [
+        "models.steered.intervention.layers.best: direction `refusal` has 2 `layers` only"
+    ]
+    assert with_direction(project, ADD | {"layers": {"best": 2}}, layers=[5, 3]) == []
+
+
+def test_a_split_that_is_a_whole_side_of_the_direction_is_not_evaluated(project: Project) -> None:
+    (line,) = with_direction(project, ADD, STUDIED | {"splits": ["hub-rows", "file-rows"]})
+    assert line == (
+        "models.steered.intervention.direction: `refusal` is made from all of split `file-rows`, which this study "
+        "evaluates; evaluate other prompts, or make it from other ones"
+    )
 
 
 def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project) -> None:

@@ -155,6 +155,19 @@ def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str
         compiled(read_direction(file), NEUTRAL | asked)
 
 
+def test_a_random_direction_cannot_be_pulled_along(tmp_path: Path) -> None:
+    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
+    with pytest.raises(UserError, match=r"`pull` moves towards the mean of a side and ignores the vector"):
+        parts(tmp_path / "chance.safetensors", mode="pull", scale=0.5)
+    assert parts(tmp_path / "chance.safetensors", mode="add", scale=0.5)
+
+
+@pytest.mark.parametrize("mode", ["add", "ablate", "gated", "pull"])
+def test_numbers_beyond_float32_are_refused(file: Path, mode: str) -> None:
+    with pytest.raises(UserError, match=r"with scale 1e\+39, layer 3 needs more than float32 holds"):
+        parts(file, mode=mode, scale=1e39, gate=0.1)
+
+
 def test_a_zero_vector_has_no_direction(file: Path) -> None:
     with (file.parent / "x").open("w"):
         pass

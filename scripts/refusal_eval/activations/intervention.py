@@ -26,7 +26,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
+from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.engines.intervention_file import METADATA, VERSION, content_sha256
@@ -118,9 +118,12 @@ def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict
         asked: the `intervention` of a model's entry.
 
     Raises:
-        UserError: for layers that the direction does not have, and for vectors without a direction.
+        UserError: for layers that the direction does not have, for vectors without a direction, for numbers beyond
+            float32, and for `pull` with a random direction.
     """
     layers, mode, card = chosen_layers(direction, asked["layers"]), asked["mode"], direction.card
+    if mode == "pull" and card["method"] == "random":
+        raise UserError(f"{direction.file}: {PULL_AT_RANDOM}")
     tensors: dict[str, np.ndarray] = {}
     for layer in layers:
         at = direction.layers.index(layer)
@@ -128,7 +131,13 @@ def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict
         parts = MODES[mode](direction.vectors[at].astype(np.float64), *sides, asked)
         if parts is None:
             raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
-        tensors |= {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
+        with np.errstate(over="ignore"):
+            found = {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
+        if not all(np.isfinite(part).all() for part in found.values()):
+            raise UserError(
+                f"{direction.file}: with scale {asked['scale']}, layer {layer} needs more than float32 holds"
+            )
+        tensors |= found
     told = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
     gate = float(asked["gate"]) if mode == "gated" else None
     return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **told}, tensors

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
@@ -17,6 +18,10 @@ from refusal_eval.core.hints import nearest
 # Which modes each key belongs to; in others it would say something that is not done.
 KEYS_OF = {"gate": ("gated",), "offset": ("ablate",), "towards": ("pull",)}
 SCALED = ("add", "gated", "pull")  # modes without a scale that goes without saying
+PULL_AT_RANDOM = (
+    "`pull` moves towards the mean of a side and ignores the vector, so that with a direction of method `random` it is "
+    "the same as with the real one and no control; take `add` or `ablate`, or `pull` with sides of unrelated prompts"
+)
 LAYERS_KEY, TEXT_PARTS = "num_hidden_layers", ("text_config", "llm_config", "language_config")
 
 
@@ -96,6 +101,23 @@ def intervention_mistakes(
             yield ("layers", place), f"the model has {count} layers, counted from 0: the last one is {count - 1}"
     if isinstance(asked.layers, BestLayers) and count is not None and (asked.layers.best or 0) > count:
         yield ("layers", "best"), f"the model has {count} layers only"
+
+
+def direction_mistakes_of(asked: Intervention, direction: Direction) -> Iterator[Mistake]:
+    """Yield what an intervention asks of its direction that it cannot give."""
+    if asked.mode == "pull" and direction.method == "random":
+        yield ("mode",), PULL_AT_RANDOM
+    captured = direction.layers
+    if captured is None:
+        return
+    layers = asked.layers if isinstance(asked.layers, list) else []
+    for place, layer in enumerate(layers):
+        if isinstance(layer, int) and layer not in captured:
+            has = ", ".join(map(str, sorted(captured)))
+            yield ("layers", place), f"direction `{asked.direction}` has no vector for it: its `layers` are {has}"
+    best = asked.layers.best if isinstance(asked.layers, BestLayers) else None
+    if best is not None and best > len(captured):
+        yield ("layers", "best"), f"direction `{asked.direction}` has {len(captured)} `layers` only"
 
 
 def known_layers(engine: Engine) -> int | None:
