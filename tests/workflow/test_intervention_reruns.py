@@ -97,7 +97,7 @@ def test_a_direction_of_another_model_fails_before_any_batch(steered: Project) -
     config = steered.folder / "deeper" / "config.json"
     config.write_text(config.read_text().replace('"num_hidden_layers": ', '"num_hidden_layers": 1'))
     deeper = {"like": "tiny", "weights": {"kind": "folder", "path": "deeper"}}
-    more = {"engines": {"deeper": deeper}, "models": {"elsewhere": entry() | {"engine": "deeper"}}}
+    more = {"engines": {"deeper": deeper}, "models": {"elsewhere": entry(other_weights=True) | {"engine": "deeper"}}}
     change_yaml(
         steered.folder / "catalogue.yaml",
         lambda data: data | {section: data[section] | entries for section, entries in more.items()},

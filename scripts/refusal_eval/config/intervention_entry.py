@@ -66,6 +66,11 @@ class Intervention(Entry):
         description="For `ablate`: where the component is removed to, 0 or that of the midpoint between both means.",
     )
     towards: Literal["negative", "positive"] = Field("negative", description="For `pull`: whose mean.")
+    other_weights: bool = Field(
+        False,
+        description="Take a direction of other weights than the model's, such as those of its base model. They must "
+        "agree in architecture, depth and width.",
+    )
 
 
 def intervention_mistakes(
@@ -103,8 +108,25 @@ def intervention_mistakes(
         yield ("layers", "best"), f"the model has {count} layers only"
 
 
-def direction_mistakes_of(asked: Intervention, direction: Direction) -> Iterator[Mistake]:
-    """Yield what an intervention asks of its direction that it cannot give."""
+def direction_mistakes_of(
+    asked: Intervention, direction: Direction, engine: Engine | None, fitted_on: Engine | None
+) -> Iterator[Mistake]:
+    """Yield what an intervention asks of its direction that it cannot give.
+
+    Args:
+        asked: the entry, as far as it could be told.
+        direction: its direction, likewise.
+        engine: the steered model's engine, where the catalogue has it.
+        fitted_on: that of the direction's model, likewise.
+    """
+    one, other = (getattr(served_by, "weights", None) for served_by in (engine, fitted_on))
+    if one is not None and other is not None and one != other and not asked.other_weights:
+        message = (
+            f"`{asked.direction}` is of model `{direction.model}`, whose engine has other weights than this model's, "
+            "and vectors of one model mean nothing in an unrelated one; fit it on these weights, or, where one model "
+            "was trained from the other, say `other_weights: true`"
+        )
+        yield ("direction",), message
     if asked.mode == "pull" and direction.method == "random":
         yield ("mode",), PULL_AT_RANDOM
     captured = direction.layers

@@ -110,7 +110,8 @@ def _interventions(draft: Draft) -> Iterator[Mistake]:
         if direction in written and direction not in listed:
             yield (*here, "direction"), f"`{direction}` is not one of the study's `directions`; add it there"
         if typed := draft.catalogue.typed["directions"].get(direction or ""):
-            for path, message in direction_mistakes_of(model.intervention, typed):
+            fitted_on = draft.engine_of(draft.catalogue.typed["models"].get(typed.model or ""))
+            for path, message in direction_mistakes_of(model.intervention, typed, draft.engine_of(model), fitted_on):
                 yield (*here, *path), message
             for side in typed.sides.values():
                 if (
