@@ -14,7 +14,7 @@ from engine_entries import engine_of
 from project import ROOT, change_yaml
 from real import SHORT, real_project
 
-from refusal_eval.activations.intervention import read_direction, write_intervention
+from refusal_eval.activations.intervention import FittedDirection, write_intervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import RequestSettings
@@ -61,7 +61,7 @@ class Steering:
     def intervention(self, name: str) -> CompiledIntervention:
         """Return a compiled intervention."""
         file = self.folder / "interventions" / f"{name}.safetensors"
-        card = write_intervention(file, name, read_direction(self.direction), NEUTRAL | ASKED[name])
+        card = write_intervention(file, name, FittedDirection.of_file(self.direction), NEUTRAL | ASKED[name])
         return CompiledIntervention.of_card(card, str(file))
 
     def answers(self, name: str, eager: bool = True) -> list[list[int]]:

@@ -15,7 +15,6 @@ here at the midpoint.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,15 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.engines.intervention_file import METADATA, VERSION, content_sha256
-
-TENSORS = ("direction", "mean_negative", "mean_positive")
 
 
 @dataclass(frozen=True)
@@ -44,31 +41,20 @@ class FittedDirection:
     mean_positive: np.ndarray  # the same
     mean_negative: np.ndarray  # the same
 
+    @classmethod
+    def of_file(cls, path: str | Path) -> FittedDirection:
+        """Return the direction in a file.
+
+        Raises:
+            BadFile: see `read_direction`.
+        """
+        tensors, card = read_direction(path)
+        return cls(str(path), card, tensors["direction"], tensors["mean_positive"], tensors["mean_negative"])
+
     @property
     def layers(self) -> list[int]:
         """The captured decoder layers, 0-based, ascending."""
         return list(self.card["layers"])
-
-
-def read_direction(path: str | Path) -> FittedDirection:
-    """Return a direction.
-
-    Raises:
-        UserError: for a file that is none, or whose tensors do not fit together.
-    """
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            card = json.loads((file.metadata() or {})[METADATA])
-            found = {name: file.get_tensor(name).astype(np.float32) for name in TENSORS}
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is not a direction ({error}); delete it and run again") from error
-    shape = (len(card["layers"]), card["width"])
-    for name, tensor in found.items():
-        if tensor.shape != shape:
-            raise UserError(f"{path}: `{name}` is {tensor.shape}, and its card says {shape}; delete it and run again")
-        if not np.isfinite(tensor).all():
-            raise UserError(f"{path}: `{name}` holds values that are no numbers; its activations overflowed")
-    return FittedDirection(str(path), card, found["direction"], found["mean_positive"], found["mean_negative"])
 
 
 def chosen_layers(direction: FittedDirection, asked: Sequence[int] | Mapping[str, int]) -> list[int]:
