@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.activations.intervention import read_direction, refuse_other_model, write_intervention
+from refusal_eval.activations.intervention import FittedDirection, refuse_other_model, write_intervention
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
 
@@ -22,7 +22,7 @@ def main(
         output: the compiled file.
         card_path: its card.
     """
-    direction = read_direction(direction_path)
+    direction = FittedDirection.of_file(direction_path)
     config = Path(engine["tokenizer_folder"], "config.json")
     refuse_other_model(direction, read_json(config) if config.is_file() else {}, f"the engine of `{model}`")
     card = write_intervention(output, model, direction, asked)

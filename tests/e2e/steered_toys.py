@@ -5,13 +5,54 @@ Argument: the folder of the worker's module.
 
 import json
 import sys
-from types import SimpleNamespace
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
+
+class Platform:
+    """A platform's worker whose steps are a toy layer, those of warm-up too."""
+
+    def __init__(self, layers: Any, decodes: bool) -> None:
+        asked = {"file": "", "sha256": "x"}
+        self.vllm_config = SimpleNamespace(
+            additional_config={"intervention": asked}, model_config=SimpleNamespace(hf_text_config=CONFIG)
+        )
+        self.layers, self.decodes = layers, decodes  # whether hooks are in what decoding computes
+
+    def load_model(self) -> None:
+        pass
+
+    def get_model(self) -> Any:
+        return self.layers
+
+    def determine_available_memory(self) -> int:
+        self.layers.layers[1]()
+        return 1
+
+    def compile_or_warm_up_model(self) -> None:
+        for step in (PREFILL, DECODE):
+            decodes, self.decodes = self.decodes, True  # graphs are captured after it
+            self.execute_model(step)
+            self.decodes = decodes
+
+    def execute_model(self, step: Any) -> None:
+        if self.decodes or step is PREFILL:
+            self.layers.layers[1]()
+
+
+for name, part in (("cpu", "CPUWorker"), ("gpu", "Worker")):
+    module: Any = ModuleType(name)
+    setattr(module, part, Platform)
+    sys.modules[f"vllm.v1.worker.{name}_worker"] = module
 sys.path.insert(0, sys.argv[1])
-import steered_worker as worker
+import steered_worker as worker  # noqa: E402 - it takes its platform from above
+
+PREFILL = SimpleNamespace(scheduled_new_reqs=[1], num_scheduled_tokens={"r": 4})
+DECODE = SimpleNamespace(scheduled_new_reqs=[], num_scheduled_tokens={"r": 1})
 
 WIDTH, LAYERS = 4, 3
 SPEC = {"version": 1, "mode": "add", "layers": [1], "gate": None, "model_layers": LAYERS, "width": WIDTH}
@@ -30,6 +71,13 @@ class Layer(torch.nn.Module):
 
     def forward(self) -> Any:
         return self.output
+
+
+class LlamaDecoderLayer(Layer):
+    """A layer of a class whose forward pass was read."""
+
+
+LlamaDecoderLayer.__module__ = "vllm.model_executor.models.llama"
 
 
 class PPMissingLayer(Layer):
@@ -56,7 +104,7 @@ def told(model: Any, config: Any = CONFIG, spec: dict[str, Any] = SPEC) -> Any:
 
 
 def plain(output: Any = X, inner: int = 0) -> Any:
-    return model_of(*(Layer(output, inner) for _ in range(LAYERS)))
+    return model_of(*(LlamaDecoderLayer(output, inner) for _ in range(LAYERS)))
 
 
 def unchanged_at_scale_0(mode: str, output: Any) -> bool:
@@ -78,6 +126,9 @@ found = {
     "no residual yet": told(plain((X, None))),
     "one tensor": told(plain(X)),
     "bfloat16": told(plain((X.bfloat16(), R.bfloat16()))),
+    "an unread class": told(model_of(*(Layer((X, R)) for _ in range(LAYERS)))),
+    "an unread class, no residual": told(model_of(*(Layer((X, None)) for _ in range(LAYERS)))),
+    "an unread class, one tensor": told(model_of(*(Layer(X) for _ in range(LAYERS)))),
     "three outputs": told(plain((X, R, R))),
     "another second output": told(plain((X, R[:, :2]))),
     "as many experts as layers": told(plain(X, inner=LAYERS)),
@@ -94,4 +145,33 @@ found["scale 0"] = {
     for mode in worker.MODES
     for dtype in (torch.float32, torch.bfloat16)
 }
+
+
+def records(model: Any, decodes: bool = True) -> list[Any]:
+    """Return what a worker records from loading to its first decode step: which layers fired, or what is refused."""
+    said: list[Any] = []
+    steered = worker.SteeredWorker(model, decodes)
+    steered._record = lambda record: said.append(record.get("refused", record.get("fired")))
+    worker.read_intervention = lambda file, sha256: ({**SPEC, "sha256": sha256}, ADD)
+    try:
+        steered.load_model()
+        steered.determine_available_memory()
+        steered.compile_or_warm_up_model()
+        said.append("warm")
+        for step in (PREFILL, DECODE):
+            steered.execute_model(step)
+    except worker.InterventionError:
+        said.append("stopped")
+    return said
+
+
+models = Path(find_spec("vllm").submodule_search_locations[0], "model_executor", "models")
+found["classes that are not there"] = [
+    name
+    for name in sorted(worker.SUMMED)
+    if f"\nclass {name.split('.')[1]}(" not in (models / f"{name.split('.')[0]}.py").read_text()
+]
+found["records"] = records(plain((X, R)))
+found["records without hooks in decoding"] = records(plain((X, R)), decodes=False)
+found["records of an unread class"] = records(model_of(*(Layer((X, R)) for _ in range(LAYERS))))
 print(json.dumps(found))

@@ -14,7 +14,7 @@ from engine_entries import engine_of
 from project import ROOT, change_yaml
 from real import SHORT, real_project
 
-from refusal_eval.activations.intervention import read_direction, write_intervention
+from refusal_eval.activations.intervention import FittedDirection, write_intervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import RequestSettings
@@ -61,7 +61,7 @@ class Steering:
     def intervention(self, name: str) -> CompiledIntervention:
         """Return a compiled intervention."""
         file = self.folder / "interventions" / f"{name}.safetensors"
-        card = write_intervention(file, name, read_direction(self.direction), NEUTRAL | ASKED[name])
+        card = write_intervention(file, name, FittedDirection.of_file(self.direction), NEUTRAL | ASKED[name])
         return CompiledIntervention.of_card(card, str(file))
 
     def answers(self, name: str, eager: bool = True) -> list[list[int]]:
@@ -181,6 +181,8 @@ def test_the_stream_is_changed_whatever_form_a_layer_returns_it_in(toys: dict[st
     changed, residual = [11.0, 12.0, 13.0, 14.0], [100.0] * 4
     for name in ("sum and residual", "bfloat16", "the text part of several"):
         assert toys[name] == [changed, residual, 1]
+    assert toys["an unread class, no residual"] == [changed, None, 1]
+    assert toys["an unread class, one tensor"] == [changed, 1]
     assert toys["no residual yet"] == [changed, None, 1]
     assert toys["one tensor"] == toys["as many experts as layers"] == [changed, 1]
 
@@ -192,6 +194,11 @@ def test_scale_0_leaves_the_stream_as_it_is_to_the_bit_in_each_mode(toys: dict[s
 @pytest.mark.parametrize(
     ("model", "told"),
     [
+        (
+            "an unread class",
+            "decoder layers of class `__main__.Layer` return a residual beside their output, and whether the stream is "
+            "the sum of both was never checked",
+        ),
         ("three outputs", "a decoder layer returns neither the residual stream nor (x, residual)"),
         ("another second output", "a decoder layer returns neither the residual stream nor (x, residual)"),
         ("two lists of that length", "the model's 3 decoder layers cannot be told: found layers, more"),
@@ -203,6 +210,21 @@ def test_scale_0_leaves_the_stream_as_it_is_to_the_bit_in_each_mode(toys: dict[s
 )
 def test_a_model_that_the_worker_does_not_understand_is_refused(toys: dict[str, Any], model: str, told: str) -> None:
     assert toys[model] == told
+
+
+def test_layers_count_as_fired_after_a_prefill_and_a_decode_step_that_come_after_warm_up(toys: dict[str, Any]) -> None:
+    assert toys["records"][toys["records"].index("warm") - 1 :] == [[], "warm", [], [1]]
+    silent = "in a decode step the hooks of layers [1] did not fire"
+    assert toys["records without hooks in decoding"][-3:] == [[], silent, "stopped"]
+
+
+def test_what_a_hook_refuses_is_recorded(toys: dict[str, Any]) -> None:
+    _, told, stopped = toys["records of an unread class"]
+    assert "decoder layers of class `__main__.Layer`" in told and stopped == "stopped"
+
+
+def test_the_classes_that_were_read_are_in_this_version_of_the_engine(toys: dict[str, Any]) -> None:
+    assert toys["classes that are not there"] == []
 
 
 # ---------------------------------------------------------------- the whole workflow

@@ -8,6 +8,7 @@ from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
 STEERED = ("models", "steered")
 ADD: dict[str, Any] = {"direction": "refusal", "mode": "add", "layers": [3], "scale": -0.5}
+OTHER = {"other_weights": True}
 STUDIED = STUDY | {"models": ["plain", "steered"], "directions": ["refusal"]}
 ADAPTER = {"kind": "folder", "path": "../../adapter"}
 
@@ -76,6 +77,7 @@ def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Projec
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"dtype": "float16"}, "its engine has `dtype: float16`, in which a steered stream can overflow unnoticed"),
         ({"quantization": "fp8"}, "its engine quantizes (`quantization: fp8`), and interventions were never tried"),
         ({"pipeline_parallel": 2}, "its engine has `pipeline_parallel: 2`, and interventions were never tried"),
         ({"args": {"load-format": "bitsandbytes"}}, "its engine has `load-format` in `args`"),
@@ -90,7 +92,7 @@ def test_engines_that_were_never_tried_are_refused(project: Project, change: dic
 
 
 def test_an_engine_of_another_kind_is_refused(project: Project) -> None:
-    (line,) = told(project, ADD, engine="classes-engine")
+    (line,) = told(project, ADD | OTHER, engine="classes-engine")
     assert line == (
         "models.steered.engine: engine `classes-engine` is of kind `transformers`; this entry needs one of kind `vllm`"
     )
@@ -99,12 +101,12 @@ def test_an_engine_of_another_kind_is_refused(project: Project) -> None:
 @pytest.mark.parametrize("config", [{"num_hidden_layers": 3}, {"text_config": {"num_hidden_layers": 3}}])
 def test_a_layer_beyond_a_model_that_is_here_is_told(project: Project, config: dict[str, Any]) -> None:
     project.write("weights/config.json", json.dumps(config))
-    found = told(project, ADD | {"layers": [2, 3, 9]}, engine="folder-engine")
+    found = told(project, ADD | OTHER | {"layers": [2, 3, 9]}, engine="folder-engine")
     assert found == [
         f"models.steered.intervention.layers[{at}]: the model has 3 layers, counted from 0: the last one is 2"
         for at in (1, 2)
     ]
-    assert told(project, ADD | {"layers": {"best": 4}}, engine="folder-engine") == [
+    assert told(project, ADD | OTHER | {"layers": {"best": 4}}, engine="folder-engine") == [
         "models.steered.intervention.layers.best: the model has 3 layers only"
     ]
     assert told(project, ADD | {"layers": [9]}, engine="hub-engine") == []  # not known before its weights are here
@@ -114,6 +116,52 @@ def test_recorded_answers_cannot_be_steered(project: Project) -> None:
     (project.folder / "answers").mkdir()
     found = told(project, ADD, recorded="../../answers")
     assert "models.steered.intervention: recorded answers are read and not drawn; leave it out" in found
+
+
+def with_direction(project: Project, intervention: Any, study: Any = STUDIED, **direction: Any) -> list[str]:
+    """Return what is told of a steered model whose direction has these keys, without file and line."""
+    catalogue = changed(CATALOGUE, ("directions", "refusal"), CATALOGUE["directions"]["refusal"] | direction)
+    project.write(BASE, changed(catalogue, (*STEERED, "intervention"), intervention))
+    return [line.split(": ", 1)[1] for line in project.mistakes(study)]
+
+
+def test_a_random_direction_is_no_control_of_a_mode_that_ignores_the_vector(project: Project) -> None:
+    (line,) = with_direction(project, ADD | {"mode": "pull"}, method="random")
+    assert line.startswith("models.steered.intervention.mode: `pull` moves towards the mean of a side and ignores the")
+    assert with_direction(project, ADD, method="random") == []
+
+
+def test_layers_that_the_direction_does_not_capture_are_told(project: Project) -> None:
+    assert with_direction(project, ADD | {"layers": [3, 5, 9]}, layers=[5, 3]) == [
+        "models.steered.intervention.layers[2]: direction `refusal` has no vector for it: its `layers` are 3, 5"
+    ]
+    assert with_direction(project, ADD | {"layers": {"best": 3}}, layers=[5, 3]) == [
+        "models.steered.intervention.layers.best: direction `refusal` has 2 `layers` only"
+    ]
+    assert with_direction(project, ADD | {"layers": {"best": 2}}, layers=[5, 3]) == []
+
+
+def test_a_direction_of_other_weights_is_refused_unless_the_entry_says_so(project: Project) -> None:
+    config = json.dumps({"num_hidden_layers": 8})
+    project.write("weights/config.json", config)
+    (line,) = told(project, ADD, engine="folder-engine")
+    assert line.startswith(
+        "models.steered.intervention.direction: `refusal` is of model `plain`, whose engine has other weights than this"
+    )
+    assert told(project, ADD | OTHER, engine="folder-engine") == []
+    assert told(project, ADD | OTHER) == []
+    twin = CATALOGUE["engines"]["hub-engine"] | {"max_model_len": 1024}
+    catalogue = changed(changed(CATALOGUE, ("engines", "twin"), twin), (*STEERED, "engine"), "twin")
+    project.write(BASE, changed(catalogue, (*STEERED, "intervention"), ADD))
+    assert project.mistakes(STUDIED) == []  # another engine, the same weights
+
+
+def test_a_split_that_is_a_whole_side_of_the_direction_is_not_evaluated(project: Project) -> None:
+    (line,) = with_direction(project, ADD, STUDIED | {"splits": ["hub-rows", "file-rows"]})
+    assert line == (
+        "models.steered.intervention.direction: `refusal` is made from all of split `file-rows`, which this study "
+        "evaluates; evaluate other prompts, or make it from other ones"
+    )
 
 
 def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project) -> None:

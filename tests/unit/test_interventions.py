@@ -16,7 +16,8 @@ from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
 from refusal_eval.activations import sides
-from refusal_eval.activations.intervention import compiled, read_direction, refuse_other_model, write_intervention
+from refusal_eval.activations.direction_files import read_direction
+from refusal_eval.activations.intervention import FittedDirection, compiled, refuse_other_model, write_intervention
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.core.errors import UserError
@@ -48,7 +49,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def parts(file: Path, **asked: Any) -> dict[str, np.ndarray]:
-    return compiled(read_direction(file), NEUTRAL | {"layers": [3], **asked})[1]
+    return compiled(FittedDirection.of_file(file), NEUTRAL | {"layers": [3], **asked})[1]
 
 
 # ---------------------------------------------------------------- what is compiled
@@ -100,7 +101,9 @@ def test_ablation_leaves_nothing_along_the_direction_or_the_midpoints_share(file
 
 
 def test_the_best_layers_are_the_first_of_the_ranking_in_the_models_order(file: Path) -> None:
-    spec, tensors = compiled(read_direction(file), NEUTRAL | {"mode": "add", "scale": 1.0, "layers": {"best": 2}})
+    spec, tensors = compiled(
+        FittedDirection.of_file(file), NEUTRAL | {"mode": "add", "scale": 1.0, "layers": {"best": 2}}
+    )
     assert spec["layers"] == [2, 5] and sorted(tensors) == ["2.add", "5.add"]
 
 
@@ -109,7 +112,7 @@ def test_the_best_layers_are_the_first_of_the_ranking_in_the_models_order(file: 
 
 def test_the_hash_is_over_what_is_done_and_not_over_the_file(file: Path, tmp_path: Path) -> None:
     asked = NEUTRAL | {"mode": "gated", "layers": [5, 2], "scale": -0.5, "gate": 0.25}
-    card = write_intervention(tmp_path / "m.safetensors", "m", read_direction(file), asked)
+    card = write_intervention(tmp_path / "m.safetensors", "m", FittedDirection.of_file(file), asked)
     tensors = load_file(tmp_path / "m.safetensors")
     digest = hashlib.sha256(b'{"gate":0.25,"layers":[2,5],"mode":"gated","version":1}')
     for name in ("2.add", "2.unit", "5.add", "5.unit"):
@@ -118,7 +121,7 @@ def test_the_hash_is_over_what_is_done_and_not_over_the_file(file: Path, tmp_pat
     spec, _ = read_compiled(tmp_path / "m.safetensors")
     save_file(tensors, tmp_path / "n.safetensors", metadata={"refusal_eval": canonical_json(spec | {"more": "x"})})
     assert content_sha256(*read_compiled(tmp_path / "n.safetensors")) == card["sha256"]
-    again = write_intervention(tmp_path / "m.safetensors", "other", read_direction(file), asked)
+    again = write_intervention(tmp_path / "m.safetensors", "other", FittedDirection.of_file(file), asked)
     assert again["sha256"] == card["sha256"]
 
 
@@ -127,9 +130,9 @@ def test_whatever_changes_answers_changes_the_hash(file: Path, tmp_path: Path) -
     changes: list[dict[str, Any]] = [{}, {"scale": 1.5}, {"gate": 0.2}, {"layers": [3]}, {"layers": [2, 3]}]
     changes += [{"mode": "add"}, {"mode": "pull"}, {"mode": "pull", "towards": "positive"}]
     changes += [{"mode": "ablate"}, {"mode": "ablate", "offset": "midpoint"}, {"mode": "ablate", "scale": 0.5}]
-    found = {content_sha256(*compiled(read_direction(file), base | change)) for change in changes}
+    found = {content_sha256(*compiled(FittedDirection.of_file(file), base | change)) for change in changes}
     random_direction(tmp_path / "other.safetensors", LAYERS, seed=1, **SMALL)
-    found.add(content_sha256(*compiled(read_direction(tmp_path / "other.safetensors"), base)))
+    found.add(content_sha256(*compiled(FittedDirection.of_file(tmp_path / "other.safetensors"), base)))
     assert len(found) == len(changes) + 1
 
 
@@ -152,13 +155,26 @@ def test_the_hash_of_a_known_intervention_is_frozen() -> None:
 )
 def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        compiled(read_direction(file), NEUTRAL | asked)
+        compiled(FittedDirection.of_file(file), NEUTRAL | asked)
+
+
+def test_a_random_direction_cannot_be_pulled_along(tmp_path: Path) -> None:
+    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
+    with pytest.raises(UserError, match=r"`pull` moves towards the mean of a side and ignores the vector"):
+        parts(tmp_path / "chance.safetensors", mode="pull", scale=0.5)
+    assert parts(tmp_path / "chance.safetensors", mode="add", scale=0.5)
+
+
+@pytest.mark.parametrize("mode", ["add", "ablate", "gated", "pull"])
+def test_numbers_beyond_float32_are_refused(file: Path, mode: str) -> None:
+    with pytest.raises(UserError, match=r"with scale 1e\+39, layer 3 needs more than float32 holds"):
+        parts(file, mode=mode, scale=1e39, gate=0.1)
 
 
 def test_a_zero_vector_has_no_direction(file: Path) -> None:
     with (file.parent / "x").open("w"):
         pass
-    card = dict(read_direction(file).card)
+    card = dict(FittedDirection.of_file(file).card)
     tensors = load_file(file) | {"direction": np.zeros((3, 16), dtype=np.float32)}
     save_file(tensors, file, metadata={"refusal_eval": json.dumps(card)})
     for mode in ("ablate", "gated"):
@@ -179,27 +195,28 @@ def test_a_direction_of_another_model_is_refused_by_its_configuration(
     file: Path, config: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(UserError, match=told):
-        refuse_other_model(read_direction(file), config, "the engine of `m`")
+        refuse_other_model(FittedDirection.of_file(file), config, "the engine of `m`")
 
 
 @pytest.mark.parametrize("change", [{}, {"num_hidden_layers": 8, "hidden_size": 16}, {"vision_config": {"x": 1}}])
 def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str, Any]) -> None:
-    refuse_other_model(read_direction(file), {"architectures": ["LlamaForCausalLM"], **change}, "it")
+    refuse_other_model(FittedDirection.of_file(file), {"architectures": ["LlamaForCausalLM"], **change}, "it")
 
 
 def test_files_that_are_no_directions_are_refused(file: Path) -> None:
-    tensors, card = load_file(file), dict(read_direction(file).card)
+    tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
     wrong = {"direction": tensors["direction"][:2]}, {"mean_positive": np.full((3, 16), np.inf, dtype=np.float32)}
-    for change, told in zip(wrong, (r"is \(2, 16\), and its card says \(3, 16\)", "no numbers"), strict=True):
+    for change, told in zip(wrong, (r"is \(2, 16\), and should be \(3, 16\)", "no numbers"), strict=True):
         save_file(tensors | change, file, metadata={"refusal_eval": json.dumps(card)})
         with pytest.raises(UserError, match=told):
-            read_direction(file)
+            FittedDirection.of_file(file)
     save_file(tensors, file)
     with pytest.raises(UserError, match="is not a direction"):
-        read_direction(file)
+        FittedDirection.of_file(file)
     file.write_bytes(b"x")
-    with pytest.raises(UserError, match="is not a direction"):
-        read_direction(file)
+    for path in (file, file.with_name("nothing")):
+        with pytest.raises(UserError, match="is not a direction"):
+            read_direction(path)
 
 
 # ---------------------------------------------------------------- keys, loads and the command line
@@ -309,17 +326,36 @@ def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
     state = {"sha256": one.sha256, "mode": "add", "layers": [2], "fired": [2]}
 
     async def ask(path: str, body: Any) -> Any:
-        asked.append((path, body["max_tokens"]))
+        asked.append((path, body["max_tokens"], body["ignore_eos"]))
         if record is not None:
             (tmp_path / "intervention.json").write_text(json.dumps(state | record))
 
     if told is None:
         assert asyncio.run(proven(one, ask, str(tmp_path))) == state
-        assert asked == [("/v1/completions", 1)]
+        assert asked == [("/v1/completions", 3, True)]  # a prefill step, and decode steps
         return
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(one, ask, str(tmp_path)))
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"refused": "in a decode step nothing fired"}, "It refused the intervention: in a decode step nothing fired."),
+        ({"fired": []}, "It does not answer: HTTP 500."),
+    ],
+)
+def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_said(
+    file: Path, tmp_path: Path, record: dict[str, Any], told: str
+) -> None:
+    async def ask(path: str, body: Any) -> Any:
+        (tmp_path / "intervention.json").write_text(json.dumps(record))
+        raise ConnectionError("HTTP 500")
+
+    with pytest.raises(UserError) as raised:
+        asyncio.run(proven(of_file(file), ask, str(tmp_path)))
+    assert str(raised.value) == (f"the engine cannot be given the intervention of `m`. {told} No answer was asked for")
 
 
 def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:

@@ -50,6 +50,23 @@ def test_each_steered_model_has_a_load_of_its_own_and_keys_of_its_own(steered: P
     assert steered.planned() == {}
 
 
+def test_a_direction_that_waits_for_verdicts_does_not_wait_for_those_of_the_model_that_it_steers(
+    tmp_path: Path,
+) -> None:
+    sides = {"positive": {"split": "two", "judge": "label", "above": 0.1}}
+    sides |= {"negative": {"split": "two", "judge": "label", "below": -0.1}}
+    project = direction_study(tmp_path / "project", judges=["words", "label"], directions=["refusal"])
+    models, directions = {"down": entry()}, {"refusal": SIDES | sides}
+    change_yaml(
+        project.folder / "catalogue.yaml",
+        lambda data: data | {"models": data["models"] | models, "directions": directions},
+    )
+    project.study(models=["plain", "down"], batch="engine")
+    run = project.snakemake("--dry-run", check=False)
+    assert run.returncode == 0 and "Cyclic" not in run.stdout + run.stderr
+    assert project.planned()["judge"] == 2  # verdicts on the plain model's answers, and on the steered one's
+
+
 def test_another_scale_reruns_its_models_cells_only(steered: Project) -> None:
     steered.catalogue("models", "up", intervention=ASKED | {"scale": 0.75})
     planned = steered.planned()
@@ -80,7 +97,7 @@ def test_a_direction_of_another_model_fails_before_any_batch(steered: Project) -
     config = steered.folder / "deeper" / "config.json"
     config.write_text(config.read_text().replace('"num_hidden_layers": ', '"num_hidden_layers": 1'))
     deeper = {"like": "tiny", "weights": {"kind": "folder", "path": "deeper"}}
-    more = {"engines": {"deeper": deeper}, "models": {"elsewhere": entry() | {"engine": "deeper"}}}
+    more = {"engines": {"deeper": deeper}, "models": {"elsewhere": entry(other_weights=True) | {"engine": "deeper"}}}
     change_yaml(
         steered.folder / "catalogue.yaml",
         lambda data: data | {section: data[section] | entries for section, entries in more.items()},

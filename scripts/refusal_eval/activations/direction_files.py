@@ -42,16 +42,26 @@ def write_direction(path: str | Path, tensors: Mapping[str, NDArray[np.float32]]
 
 
 def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], dict[str, Any]]:
-    """Return the tensors of a direction, and the JSON value of its metadata.
+    """Return the tensors of a direction, [layers, width], and the JSON value of its metadata.
 
     Raises:
-        BadFile: if it is damaged.
+        BadFile: if it is damaged, or its tensors do not fit together or hold values that are no numbers.
     """
     try:
         with safe_open(str(path), "numpy") as file:
-            return {name: file.get_tensor(name) for name in TENSORS}, json.loads(file.metadata()[METADATA])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            tensors = {name: file.get_tensor(name).astype(np.float32) for name in TENSORS}
+            said: dict[str, Any] = json.loads(file.metadata()[METADATA])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is not a direction: {error}; delete it and run again") from error
+    shape = tensors["direction"].shape
+    if "width" in said:  # files of the store say neither width nor layers here
+        shape = (len(said["layers"]), said["width"])
+    for name, tensor in tensors.items():
+        if len(shape) != 2 or tensor.shape != shape:
+            raise BadFile(f"{path}: `{name}` is {tensor.shape}, and should be {shape}; delete it and run again")
+        if not np.isfinite(tensor).all():
+            raise BadFile(f"{path}: `{name}` holds values that are no numbers; its activations overflowed")
+    return tensors, said
 
 
 def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], Fitted]) -> Fitted:

@@ -15,7 +15,6 @@ here at the midpoint.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,15 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
+from refusal_eval.activations.direction_files import read_direction
+from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.engines.intervention_file import METADATA, VERSION, content_sha256
-
-TENSORS = ("direction", "mean_negative", "mean_positive")
 
 
 @dataclass(frozen=True)
@@ -44,31 +41,20 @@ class FittedDirection:
     mean_positive: np.ndarray  # the same
     mean_negative: np.ndarray  # the same
 
+    @classmethod
+    def of_file(cls, path: str | Path) -> FittedDirection:
+        """Return the direction in a file.
+
+        Raises:
+            BadFile: see `read_direction`.
+        """
+        tensors, card = read_direction(path)
+        return cls(str(path), card, tensors["direction"], tensors["mean_positive"], tensors["mean_negative"])
+
     @property
     def layers(self) -> list[int]:
         """The captured decoder layers, 0-based, ascending."""
         return list(self.card["layers"])
-
-
-def read_direction(path: str | Path) -> FittedDirection:
-    """Return a direction.
-
-    Raises:
-        UserError: for a file that is none, or whose tensors do not fit together.
-    """
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            card = json.loads((file.metadata() or {})[METADATA])
-            found = {name: file.get_tensor(name).astype(np.float32) for name in TENSORS}
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is not a direction ({error}); delete it and run again") from error
-    shape = (len(card["layers"]), card["width"])
-    for name, tensor in found.items():
-        if tensor.shape != shape:
-            raise UserError(f"{path}: `{name}` is {tensor.shape}, and its card says {shape}; delete it and run again")
-        if not np.isfinite(tensor).all():
-            raise UserError(f"{path}: `{name}` holds values that are no numbers; its activations overflowed")
-    return FittedDirection(str(path), card, found["direction"], found["mean_positive"], found["mean_negative"])
 
 
 def chosen_layers(direction: FittedDirection, asked: Sequence[int] | Mapping[str, int]) -> list[int]:
@@ -118,9 +104,12 @@ def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict
         asked: the `intervention` of a model's entry.
 
     Raises:
-        UserError: for layers that the direction does not have, and for vectors without a direction.
+        UserError: for layers that the direction does not have, for vectors without a direction, for numbers beyond
+            float32, and for `pull` with a random direction.
     """
     layers, mode, card = chosen_layers(direction, asked["layers"]), asked["mode"], direction.card
+    if mode == "pull" and card["method"] == "random":
+        raise UserError(f"{direction.file}: {PULL_AT_RANDOM}")
     tensors: dict[str, np.ndarray] = {}
     for layer in layers:
         at = direction.layers.index(layer)
@@ -128,7 +117,13 @@ def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict
         parts = MODES[mode](direction.vectors[at].astype(np.float64), *sides, asked)
         if parts is None:
             raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
-        tensors |= {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
+        with np.errstate(over="ignore"):
+            found = {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
+        if not all(np.isfinite(part).all() for part in found.values()):
+            raise UserError(
+                f"{direction.file}: with scale {asked['scale']}, layer {layer} needs more than float32 holds"
+            )
+        tensors |= found
     told = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
     gate = float(asked["gate"]) if mode == "gated" else None
     return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **told}, tensors

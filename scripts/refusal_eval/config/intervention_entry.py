@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
@@ -17,6 +18,10 @@ from refusal_eval.core.hints import nearest
 # Which modes each key belongs to; in others it would say something that is not done.
 KEYS_OF = {"gate": ("gated",), "offset": ("ablate",), "towards": ("pull",)}
 SCALED = ("add", "gated", "pull")  # modes without a scale that goes without saying
+PULL_AT_RANDOM = (
+    "`pull` moves towards the mean of a side and ignores the vector, so that with a direction of method `random` it is "
+    "the same as with the real one and no control; take `add` or `ablate`, or `pull` with sides of unrelated prompts"
+)
 LAYERS_KEY, TEXT_PARTS = "num_hidden_layers", ("text_config", "llm_config", "language_config")
 
 
@@ -61,6 +66,11 @@ class Intervention(Entry):
         description="For `ablate`: where the component is removed to, 0 or that of the midpoint between both means.",
     )
     towards: Literal["negative", "positive"] = Field("negative", description="For `pull`: whose mean.")
+    other_weights: bool = Field(
+        False,
+        description="Take a direction of other weights than the model's, such as those of its base model. They must "
+        "agree in architecture, depth and width.",
+    )
 
 
 def intervention_mistakes(
@@ -96,6 +106,40 @@ def intervention_mistakes(
             yield ("layers", place), f"the model has {count} layers, counted from 0: the last one is {count - 1}"
     if isinstance(asked.layers, BestLayers) and count is not None and (asked.layers.best or 0) > count:
         yield ("layers", "best"), f"the model has {count} layers only"
+
+
+def direction_mistakes_of(
+    asked: Intervention, direction: Direction, engine: Engine | None, fitted_on: Engine | None
+) -> Iterator[Mistake]:
+    """Yield what an intervention asks of its direction that it cannot give.
+
+    Args:
+        asked: the entry, as far as it could be told.
+        direction: its direction, likewise.
+        engine: the steered model's engine, where the catalogue has it.
+        fitted_on: that of the direction's model, likewise.
+    """
+    one, other = (getattr(served_by, "weights", None) for served_by in (engine, fitted_on))
+    if one is not None and other is not None and one != other and not asked.other_weights:
+        message = (
+            f"`{asked.direction}` is of model `{direction.model}`, whose engine has other weights than this model's, "
+            "and vectors of one model mean nothing in an unrelated one; fit it on these weights, or, where one model "
+            "was trained from the other, say `other_weights: true`"
+        )
+        yield ("direction",), message
+    if asked.mode == "pull" and direction.method == "random":
+        yield ("mode",), PULL_AT_RANDOM
+    captured = direction.layers
+    if captured is None:
+        return
+    layers = asked.layers if isinstance(asked.layers, list) else []
+    for place, layer in enumerate(layers):
+        if isinstance(layer, int) and layer not in captured:
+            has = ", ".join(map(str, sorted(captured)))
+            yield ("layers", place), f"direction `{asked.direction}` has no vector for it: its `layers` are {has}"
+    best = asked.layers.best if isinstance(asked.layers, BestLayers) else None
+    if best is not None and best > len(captured):
+        yield ("layers", "best"), f"direction `{asked.direction}` has {len(captured)} `layers` only"
 
 
 def known_layers(engine: Engine) -> int | None:

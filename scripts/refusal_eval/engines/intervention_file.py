@@ -101,7 +101,9 @@ def refusal(folder: str) -> str:
 async def proven(
     intervention: CompiledIntervention, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], folder: str
 ) -> dict[str, Any]:
-    """Ask a started server for one token, and return what its worker then says: {"sha256", "mode", "layers", "fired"}.
+    """Ask a started server for a few tokens; return what its worker then says: {"sha256", "mode", "layers", "fired"}.
+
+    The first token is of a prefill step and the others are of decode steps, which on CUDA are graphs that are replayed.
 
     Args:
         intervention: what it was started with.
@@ -109,9 +111,15 @@ async def proven(
         folder: the server's private folder.
 
     Raises:
-        UserError: if the hooks of all layers did not fire. Unsteered answers would otherwise count as steered.
+        UserError: if the hooks of all layers did not fire in both. Unsteered answers would otherwise count as steered.
     """
-    await ask("/v1/completions", {"prompt": [0], "max_tokens": 1, "temperature": 0.0})
+    try:
+        await ask("/v1/completions", {"prompt": [0], "max_tokens": 3, "ignore_eos": True, "temperature": 0.0})
+    except ConnectionError as error:
+        problem = refusal(folder) or f"It does not answer: {error}. "
+        raise UserError(
+            f"the engine cannot be given the intervention of `{intervention.model}`. {problem}No answer was asked for"
+        ) from error
     path = Path(folder, RECORD)
     told: dict[str, Any] = read_json(path) if path.is_file() else {}
     wanted = list(intervention.layers)

@@ -132,12 +132,14 @@ class VllmEngine(LocalEngine):
         return self.nodes
 
     def untried_with_interventions(self) -> Iterator[str]:
-        """Yield quantized weights, layers on several GPUs, and arguments that change how layers are computed."""
+        """Yield quantized weights, float16, layers on several GPUs, and arguments that change how layers compute."""
         untried = "interventions were never tried"
         if self.quantization is not None:
             yield f"its engine quantizes (`quantization: {self.quantization}`), and {untried} on quantized weights"
         if (self.pipeline_parallel or 1) > 1:
             yield f"its engine has `pipeline_parallel: {self.pipeline_parallel}`, and {untried} on layers in parts"
+        if self.dtype == "float16":
+            yield "its engine has `dtype: float16`, in which a steered stream can overflow unnoticed; take `bfloat16`"
         for name, value in (one_spelling(*arg) for arg in (self.args or {}).items()):
             if name.split(".")[0] in UNTRIED_ARGS or (name == "load-format" and not only_serving(name, value)):
                 yield f"its engine has `{name}` in `args`, and {untried} with that"

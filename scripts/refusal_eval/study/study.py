@@ -153,8 +153,9 @@ class Study:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
-            # A load has one intervention at most: a steered model is a batch of its own.
-            steered = cell.judge is None and self.models[cell.model].intervention is not None
+            # A load has one intervention at most: a steered model is a batch of its own. So are its verdicts: a
+            # direction may wait for those of other models, and the steered model's answers wait for the direction.
+            steered = cell.model in self.steered_models
             whole = (cell.model,) if steered else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             batches.setdefault("/".join(filter(None, (mode, engine, *parts))), []).append(cell)

@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,28 @@ else:
 VERSION = 1  # of the compiled file and of what the modes mean
 HASHED = ("gate", "layers", "mode", "version")
 RECORD = "intervention.json"  # in the server's private temporary folder: what was installed, and what has fired
+PASSES = ("prefill", "decode")  # steps that are computed in different ways: on CUDA, decoding is a replayed graph
+# Decoder layers, by module and class, whose forward pass was read: they return (x, residual), and the stream is the sum
+# of both. Others return the whole stream with a residual that is old, so that a sum would be another stream.
+SUMMED = frozenset(
+    {
+        "deepseek_v2.DeepseekV2DecoderLayer",
+        "gemma.GemmaDecoderLayer",
+        "gemma2.Gemma2DecoderLayer",
+        "gemma3.Gemma3DecoderLayer",
+        "glm4.Glm4DecoderLayer",
+        "glm4_moe.Glm4MoeDecoderLayer",
+        "gpt_oss.TransformerBlock",
+        "internlm2.InternLMDecoderLayer",
+        "llama.LlamaDecoderLayer",
+        "mistral.MistralDecoderLayer",
+        "mixtral.MixtralDecoderLayer",
+        "qwen2.Qwen2DecoderLayer",
+        "qwen2_moe.Qwen2MoeDecoderLayer",
+        "qwen3.Qwen3DecoderLayer",
+        "qwen3_moe.Qwen3MoeDecoderLayer",
+    }
+)
 
 
 class InterventionError(Exception):
@@ -108,13 +131,31 @@ MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
 }
 
 
-def hook_of(mode: str, gate: float | None) -> Callable[[Any, Any, Any], Any]:
+def class_of(layer: Any) -> str:
+    """Return the module and the class of a layer, as in `SUMMED`."""
+    return f"{type(layer).__module__.rpartition('.')[2]}.{type(layer).__name__}"
+
+
+def unread(layer_class: str) -> str:
+    """Return why the stream of a layer that returns more than the stream is not known."""
+    return (
+        f"decoder layers of class `{layer_class}` return a residual beside their output, and whether the stream is the "
+        "sum of both was never checked"
+    )
+
+
+def hook_of(mode: str, gate: float | None, layer_class: str) -> Callable[[Any, Any, Any], Any]:
     """Return a forward hook that changes the stream after a layer, and counts.
 
-    vLLM's layers return (x, residual) and leave the sum to the next layer: the stream is x + residual. Some return it
-    as one tensor.
+    Most layers of vLLM return (x, residual) and leave the sum to the next layer: the stream is x + residual. Some
+    return it as one tensor.
+
+    Args:
+        mode: one of `MODES`.
+        gate: of `gated`.
+        layer_class: the layer's, see `class_of`.
     """
-    change = MODES[mode]
+    change, summed, reason = MODES[mode], layer_class in SUMMED, unread(layer_class)
 
     def hook(layer: Any, inputs: Any, output: Any) -> Any:
         layer.steer_fired.add_(1)
@@ -124,6 +165,8 @@ def hook_of(mode: str, gate: float | None) -> Callable[[Any, Any, Any], Any]:
         if len(output) != 2 or not (output[1] is None or output[1].shape == output[0].shape):
             raise InterventionError("a decoder layer returns neither the residual stream nor (x, residual)")
         x, residual = output
+        if residual is not None and not summed:
+            raise InterventionError(reason)
         h = x.float() if residual is None else x.float() + residual.float()
         return (x.float() + change(layer, h, gate)).to(x.dtype), residual
 
@@ -145,9 +188,28 @@ def install(model: Any, spec: Mapping[str, Any], tensors: Mapping[str, torch.Ten
             if int(number) == index:
                 layer.register_buffer(f"steer_{part}", tensor.to(device, torch.float32), persistent=False)
         layer.register_buffer("steer_fired", torch.zeros(1, dtype=torch.int64, device=device), persistent=False)
-        layer.register_forward_hook(hook_of(spec["mode"], spec["gate"]))
+        layer.register_forward_hook(hook_of(spec["mode"], spec["gate"], class_of(layer)))
         chosen.append(layer)
     return chosen
+
+
+def pass_of(scheduler_output: Any) -> str | None:
+    """Return which of `PASSES` a step is; None if it is neither alone."""
+    if scheduler_output.scheduled_new_reqs:
+        return "prefill"
+    tokens = scheduler_output.num_scheduled_tokens.values()
+    return "decode" if tokens and all(number == 1 for number in tokens) else None
+
+
+def refusal_in(error: BaseException | None) -> str | None:
+    """Return what an error refuses, or what caused it; None for one that refuses nothing."""
+    while error is not None:
+        if isinstance(error, InterventionError):
+            return str(error)
+        if InterventionError.__name__ in str(error):  # the compiler says so of a hook that raises while it is traced
+            return "decoder layers return something whose stream is not known; the engine's log has more"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class SteeredWorker(PlatformWorker):  # type: ignore[misc]
@@ -161,39 +223,63 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         """
         super().load_model(*args, **kwargs)
         asked, config = self.vllm_config.additional_config["intervention"], self.vllm_config.model_config
-        try:
+        with self._refusals():
             self.spec, tensors = read_intervention(asked["file"], asked["sha256"])
             self.steered = install(self.get_model(), self.spec, tensors, config.hf_text_config)
-        except InterventionError as error:
-            self._record({"refused": str(error)})  # what the log says of it stands far above its last lines
-            raise
-        self.fired: list[int] = []
-        self._record_state()
+        self._forget()
+
+    def determine_available_memory(self) -> int:
+        """Run the first forward pass, in which hooks meet what layers return."""
+        with self._refusals():
+            return super().determine_available_memory()  # type: ignore[no-any-return]
+
+    def compile_or_warm_up_model(self) -> Any:
+        """Warm up, and forget what fired: on CUDA, these are steps too, but before graphs are captured."""
+        with self._refusals():
+            times = super().compile_or_warm_up_model()
+        self._forget()
+        return times
 
     def execute_model(self, scheduler_output: Any) -> Any:
-        """Compute a step; the first one shows whether the hooks are in what is really computed.
+        """Compute a step; the first prefill and the first decode step show whether the hooks are in what is computed.
 
         Raises:
             InterventionError: if one did not fire. No answer has left the worker then.
         """
-        if self.fired or not scheduler_output.total_num_scheduled_tokens:
-            return super().execute_model(scheduler_output)
-        before = [int(layer.steer_fired) for layer in self.steered]
-        output = super().execute_model(scheduler_output)
-        after = [int(layer.steer_fired) for layer in self.steered]
-        self.fired = [at for at, old, new in zip(self.spec["layers"], before, after, strict=True) if new > old]
-        if self.fired != self.spec["layers"]:
-            silent = sorted(set(self.spec["layers"]) - set(self.fired))
-            error = InterventionError(f"the hooks of layers {silent} did not fire: answers would not be steered")
-            self._record({"refused": str(error)})
-            raise error
+        kind = pass_of(scheduler_output)
+        with self._refusals():
+            if kind is None or kind in self.seen:
+                return super().execute_model(scheduler_output)
+            before = [int(layer.steer_fired) for layer in self.steered]
+            output = super().execute_model(scheduler_output)
+            after = [int(layer.steer_fired) for layer in self.steered]
+            pairs = zip(self.spec["layers"], before, after, strict=True)
+            silent = [at for at, old, new in pairs if new <= old]
+            if silent:
+                raise InterventionError(f"in a {kind} step the hooks of layers {silent} did not fire")
+        self.seen.add(kind)
         self._record_state()
         return output
 
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Record what is refused inside: what the log says of it stands far above its last lines."""
+        try:
+            yield
+        except Exception as error:
+            if told := refusal_in(error):
+                self._record({"refused": told})
+            raise
+
+    def _forget(self) -> None:
+        self.seen: set[str] = set()
+        self._record_state()
+
     def _record_state(self) -> None:
-        sha256 = self.vllm_config.additional_config["intervention"]["sha256"]
-        state = {"sha256": sha256, "mode": self.spec["mode"], "layers": self.spec["layers"], "fired": self.fired}
-        self._record(state)
+        """Record what is installed; layers count as fired after both kinds of steps."""
+        sha256, layers = self.vllm_config.additional_config["intervention"]["sha256"], self.spec["layers"]
+        fired = layers if self.seen.issuperset(PASSES) else []
+        self._record({"sha256": sha256, "mode": self.spec["mode"], "layers": layers, "fired": fired})
 
     def _record(self, record: Mapping[str, Any]) -> None:
         print(f"intervention {json.dumps(record)}", flush=True)
