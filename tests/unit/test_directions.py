@@ -263,7 +263,7 @@ def test_a_side_with_fewer_than_two_prompts_says_which_it_was():
     with pytest.raises(UserError) as told:
         side_prompts("negative", side, PROMPTS, FILE, LAYERS, {"a": 0.9}, False)
     assert str(told.value) == (
-        "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j), and a direction needs at least two on "
+        "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j); at least two prompts are needed on "
         "each side"
     )
 

@@ -63,8 +63,8 @@ def side_prompts(
     )
     if len(chosen) < 2:
         raise UserError(
-            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}), and a "
-            "direction needs at least two on each side"
+            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}); "
+            "at least two prompts are needed on each side"
         )
     columns = [file.metadata["layers"].index(layer) for layer in layers]
     states = widened(file.bits[:, columns], file.kind)
