@@ -44,15 +44,15 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
     }
     positive, negative = (sides[side] for side in SIDES)
     refuse_shared(positive, negative)
-    both = np.concatenate([positive.group.states, negative.group.states])
-    is_positive = np.arange(len(both)) < len(positive.group)
+    is_positive = np.arange(len(positive.group) + len(negative.group)) < len(positive.group)
     clusters = [*positive.group.clusters, *negative.group.clusters]
     counts = {"n_positive": len(positive.group), "n_negative": len(negative.group)}
     for place, layer in enumerate(layers):  # all of them before the first is measured, which takes long
-        refuse_not_finite(layer, both[:, place])
+        refuse_not_finite(layer, *(side.group.states[:, place] for side in (positive, negative)))
     found = []
     for place, layer in enumerate(layers):
-        measured = separation(both[:, place], is_positive, clusters, entry["draws"], entry["seed"])
+        both = np.concatenate([side.group.states[:, place] for side in (positive, negative)])
+        measured = separation(both, is_positive, clusters, entry["draws"], entry["seed"])
         found += [{"model": model, "layer": layer, **row, **counts} for row in measured]
         LOG.info("%s, layer %d: %s", model, layer, ", ".join(f"{row['index']} {row['value']:.3f}" for row in measured))
     return found

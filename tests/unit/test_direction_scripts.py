@@ -16,6 +16,7 @@ from refusal_eval.activations.sides import content_sha256
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.workflow.activations_stage import megabytes
 
 # c(x) of three samples of equal weight: 1, 1/3, -1/3 and -1.
 VOTES = single(*["RRR", "RRC"] * 6, *["RCC", "CCC"] * 6)
@@ -152,3 +153,15 @@ def test_separation_of_states_that_are_not_finite_is_refused_as_a_fit_is(cell, v
         with pytest.raises(UserError, match="layer 1 has activations that are not finite"):
             told()
     assert not (cell.folder / "far.csv").exists()
+
+
+def test_a_fit_of_large_activations_asks_for_more_memory(tmp_path):
+    for name, size in (("small", 10**6), ("large", 3 * 10**9)):
+        with open(tmp_path / name, "wb") as handle:
+            handle.truncate(size)  # without taking room on the disk
+    small, large, missing = (
+        {"positive": {"activations": str(tmp_path / name)}, "negative": {"activations": str(tmp_path / "small")}}
+        for name in ("small", "large", "missing")
+    )
+    assert megabytes(small) == megabytes(missing) == 8000
+    assert megabytes(large) == megabytes(small, large) == 4000 + 3 * 3001

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -258,12 +259,26 @@ def test_answers_of_one_prompt_are_averaged():
     assert side.facts[0] == {"keys": ["A", "B"], "cluster": "of a", "weight": 1.0}
 
 
+def test_the_states_of_a_side_are_read_one_layer_at_a_time():
+    rows, layers, width = 40, 64, 512
+    bits = np.random.default_rng(0).integers(0, 2**15, (rows, layers, width)).astype(np.uint16)
+    ids = [f"p{number:02d}" for number in range(rows)]
+    metadata = {"prompts": ids, "layers": list(range(layers)), "keys": ids}
+    file = StateFile(bits, "BF16", metadata)
+    tracemalloc.start()
+    side = side_prompts("positive", {"split": "s"}, [prompt(name) for name in ids], file, range(layers), None, False)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * side.group.states.nbytes
+    assert (side.group.states.view(np.uint32) == bits.astype(np.uint32) << 16).all()
+
+
 def test_a_side_with_fewer_than_two_prompts_says_which_it_was():
     side = {"split": "s", "judge": "j", "above": 0.5}
     with pytest.raises(UserError) as told:
         side_prompts("negative", side, PROMPTS, FILE, LAYERS, {"a": 0.9}, False)
     assert str(told.value) == (
-        "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j), and a direction needs at least two on "
+        "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j); at least two prompts are needed on "
         "each side"
     )
 

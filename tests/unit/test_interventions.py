@@ -269,7 +269,7 @@ def test_a_load_serves_the_one_intervention_that_its_requests_ask_for(file: Path
         plan_of(one, other).load(Path("log"), pending(one, other))
     with pytest.raises(UserError, match="one load is asked for 2 interventions"):
         plan_of(one).load(Path("log"), pending(one, None))
-    with pytest.raises(UserError, match="which is not there any more; run again"):
+    with pytest.raises(UserError, match="which no longer exists; run again"):
         plan_of(other).load(Path("log"), pending(one))
 
 

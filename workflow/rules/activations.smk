@@ -69,7 +69,7 @@ rule direction:
     conda:
         "../../envs/workflow.yaml"
     resources:
-        mem_mb=8000,
+        mem_mb=lambda wildcards: activations_stage.megabytes(activations_stage.side_files(study, wildcards.direction)),
         runtime=120,
     params:
         direction=lambda wildcards: activations_stage.direction_entry(study, wildcards.direction),
@@ -123,7 +123,9 @@ rule separation:
     conda:
         "../../envs/workflow.yaml"
     resources:
-        mem_mb=8000,
+        mem_mb=lambda wildcards: activations_stage.megabytes(
+            *activations_stage.separation_files(study, wildcards.separation).values()
+        ),
         runtime=240,
     params:
         separation=lambda wildcards: activations_stage.separation_entry(study, wildcards.separation).model_dump(),

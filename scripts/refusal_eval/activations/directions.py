@@ -1,9 +1,17 @@
 """Directions: one vector per layer that separates two groups of prompts in a model's activations.
 
-Formulas of Refusal Steering (arXiv 2512.16602, sections 3.2 and 3.3): P are the positive prompts, N the negative ones,
-h the states of a layer, w the weights of prompts. The paper subtracts the mean o of neutral prompts from h and scales
-vectors to length 1; o cancels in every difference and covariance below, and here a vector is as long as the difference
-of means, so that a scale of 1 means the same for each method.
+Formulas after Refusal Steering (arXiv 2512.16602, sections 3.2 and 3.3): P are the positive prompts, N the negative
+ones, h the states of a layer, w the weights of prompts. What differs from the paper:
+
+    offset   the paper subtracts the mean o of neutral prompts from h; o cancels in all differences and covariances here
+    wmd      the code that it builds on scales both means to length 1 after subtracting o, and then subtracts them; o
+             does not cancel there. Here it is the difference of weighted means
+    length   the paper's vectors have length 1; here they are as long as the difference of means, so that a scale of 1
+             means the same for each method
+    step     the paper adds alpha s v, with s the ratio of the 95 % (alpha < 0: 5 %) quantiles of projections and c(x)
+             on validation prompts: its alpha is another step than a scale here
+    ranking  the paper ranks layers by r - RMSE (correlation of projection and c(x), and root mean square of c(x) where
+             the signs differ) and drops the deepest, about 5 %; here by the held-out area, of all captured layers
 """
 
 from __future__ import annotations

@@ -63,19 +63,22 @@ def side_prompts(
     )
     if len(chosen) < 2:
         raise UserError(
-            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}), and a "
-            "direction needs at least two on each side"
+            f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}); "
+            "at least two prompts are needed on each side"
         )
     columns = [file.metadata["layers"].index(layer) for layer in layers]
-    states = widened(file.bits[:, columns], file.kind)
     weights = np.array([abs(scores[prompt["id"]]) if weighted and scores else 1.0 for prompt in chosen])
     keys = file.metadata["keys"]
     facts = [
         {"keys": [keys[row] for row in rows[prompt["id"]]], "cluster": prompt["cluster"], "weight": float(weight)}
         for prompt, weight in zip(chosen, weights, strict=True)
     ]
-    means = [_mean(states, rows[prompt["id"]]) for prompt in chosen]
-    group = Group(np.stack(means), [str(prompt["cluster"]) for prompt in chosen], weights)
+    states = np.empty((len(chosen), len(columns), file.bits.shape[2]), np.float32)
+    for place, column in enumerate(columns):  # one at a time: all layers of a large model fill the memory
+        layer = widened(file.bits[:, column], file.kind)
+        for row, prompt in enumerate(chosen):
+            states[row, place] = _mean(layer, rows[prompt["id"]])
+    group = Group(states, [str(prompt["cluster"]) for prompt in chosen], weights)
     return SidePrompts(group, [prompt["id"] for prompt in chosen], [content_sha256(p) for p in chosen], facts)
 
 
@@ -102,7 +105,7 @@ def refuse_shared(positive: SidePrompts, negative: SidePrompts) -> None:
 
 
 def _mean(states: States, rows: Sequence[int]) -> States:
-    """Return the mean over the samples of one prompt, [layers, width]; of one sample its states, to the last bit."""
+    """Return the mean over the samples of one prompt, [width]; of one sample its states, to the last bit."""
     if len(rows) == 1:
         return np.asarray(states[rows[0]])
     return np.asarray(states[list(rows)].astype(np.float64).mean(axis=0).astype(np.float32))

@@ -110,5 +110,5 @@ class LoadPlan:
         if sha256 is None:
             return None
         if sha256 not in known:
-            raise UserError(f"the requests ask for intervention {sha256[:16]}, which is not there any more; run again")
+            raise UserError(f"the requests ask for intervention {sha256[:16]}, which no longer exists; run again")
         return known[sha256].unchanged()

@@ -9,6 +9,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.study import Study
 
+LEAST_MEGABYTES = 8000
+
 
 def uses(study: Study) -> Iterator[tuple[tuple[str, str, str], list[int] | None]]:
     """Yield (positions, model, split) of what directions and separations read, and the layers; None for all."""
@@ -73,6 +75,22 @@ def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
     """Return the files that each side of a direction is read from: prompts, activations and, with a judge, scores."""
     direction = study.directions[name]
     return _files(study, direction.model, direction)
+
+
+def megabytes(*models: dict[str, dict[str, str]]) -> int:
+    """Return the memory of a job that reads the sides of these models, one model after the other.
+
+    States are held in 32 bits, twice the size of a file in 16, and one layer at a time is computed with in 64.
+
+    Args:
+        models: of each the files of its sides; those that are not there yet count nothing.
+    """
+    sizes = [sum(_size(files["activations"]) for files in sides.values()) for sides in models]
+    return max(LEAST_MEGABYTES, 4000 + 3 * max(sizes) // 10**6)
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
 def separation_entry(study: Study, name: str) -> Separation:
