@@ -266,4 +266,4 @@ def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
 
     project.study(splits=["safe", "decline"])
     error = project.snakemake("--until", "requests", check=False)
-    assert "prompts made the direction `refusal`" in error.stdout + error.stderr
+    assert "`refusal` is made from all of split `decline`, which this study evaluates" in error.stdout + error.stderr
