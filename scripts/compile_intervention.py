@@ -10,12 +10,19 @@ from refusal_eval.core.logs import start_log
 
 
 def main(
-    direction_path: str, engine: Mapping[str, Any], model: str, asked: Mapping[str, Any], output: str, card_path: str
+    direction_path: str,
+    counts: Mapping[str, int],
+    engine: Mapping[str, Any],
+    model: str,
+    asked: Mapping[str, Any],
+    output: str,
+    card_path: str,
 ) -> dict[str, Any]:
     """Write the compiled intervention and its card; return the card.
 
     Args:
         direction_path: the direction's file.
+        counts: the number of prompts on each of its sides, held-out ones included.
         engine: identity file of the model's engine.
         model: the model's name.
         asked: the `intervention` of its entry.
@@ -26,6 +33,7 @@ def main(
     config = Path(engine["tokenizer_folder"], "config.json")
     refuse_other_model(direction, read_json(config) if config.is_file() else {}, f"the engine of `{model}`")
     card = write_intervention(output, model, direction, asked)
+    card["direction"] |= {"n": dict(counts)}
     write_json(card_path, card)
     return card
 
@@ -34,6 +42,12 @@ if snakemake := globals().get("snakemake"):
     log = start_log(snakemake)
     files, out = snakemake.input, snakemake.output
     card = main(
-        files.direction, read_json(files.engine), snakemake.wildcards.model, snakemake.params.asked, out.file, out.card
+        files.direction,
+        read_json(files.direction_card)["n"],
+        read_json(files.engine),
+        snakemake.wildcards.model,
+        snakemake.params.asked,
+        out.file,
+        out.card,
     )
     log.info("%s on layers %s: intervention %s", card["mode"], card["layers"], card["sha256"])

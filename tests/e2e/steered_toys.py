@@ -147,6 +147,17 @@ found["scale 0"] = {
 }
 
 
+def told_by_the_compiler(layer: Any) -> Any:
+    """Return what is refused where the compiler meets a hook that raises."""
+    layers = [layer((X, R)) for _ in range(LAYERS)]
+    worker.install(model_of(*layers), SPEC, ADD, CONFIG)
+    try:
+        torch.compile(layers[1], fullgraph=True, backend="eager")()
+    except Exception as error:
+        return worker.refusal_in(error, layers)
+    return None
+
+
 def records(model: Any, decodes: bool = True) -> list[Any]:
     """Return what a worker records from loading to its first decode step: which layers fired, or what is refused."""
     said: list[Any] = []
@@ -171,6 +182,7 @@ found["classes that are not there"] = [
     for name in sorted(worker.SUMMED)
     if f"\nclass {name.split('.')[1]}(" not in (models / f"{name.split('.')[0]}.py").read_text()
 ]
+found["compiled"] = [told_by_the_compiler(Layer), told_by_the_compiler(LlamaDecoderLayer)]
 found["records"] = records(plain((X, R)))
 found["records without hooks in decoding"] = records(plain((X, R)), decodes=False)
 found["records of an unread class"] = records(model_of(*(Layer((X, R)) for _ in range(LAYERS))))

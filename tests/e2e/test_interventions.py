@@ -221,6 +221,8 @@ def test_layers_count_as_fired_after_a_prefill_and_a_decode_step_that_come_after
 def test_what_a_hook_refuses_is_recorded(toys: dict[str, Any]) -> None:
     _, told, stopped = toys["records of an unread class"]
     assert "decoder layers of class `__main__.Layer`" in told and stopped == "stopped"
+    never = "what decoder layers of class `__main__.Layer` return was never checked; the engine's log has more"
+    assert toys["compiled"] == [never, None]
 
 
 def test_the_classes_that_were_read_are_in_this_version_of_the_engine(toys: dict[str, Any]) -> None:
@@ -264,4 +266,4 @@ def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
 
     project.study(splits=["safe", "decline"])
     error = project.snakemake("--until", "requests", check=False)
-    assert "prompts made the direction `refusal`" in error.stdout + error.stderr
+    assert "`refusal` is made from all of split `decline`, which this study evaluates" in error.stdout + error.stderr

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import compile_intervention
 import numpy as np
@@ -20,6 +20,7 @@ from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.activations.intervention import FittedDirection, compiled, refuse_other_model, write_intervention
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
+from refusal_eval.config.direction_entry import Method, Positions
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
@@ -31,7 +32,8 @@ from refusal_eval.engines.intervention_file import (
     refusal,
 )
 from refusal_eval.engines.load_plan import LoadPlan
-from refusal_eval.report.methods.methods_section import intervention_text
+from refusal_eval.report.methods import methods_section
+from refusal_eval.report.methods.methods_section import how_asked, intervention_text
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.generation import interventions, request_params
@@ -226,7 +228,7 @@ def of_file(file: Path, scale: float = 1.0, name: str = "m") -> CompiledInterven
     out, card = file.with_name(f"{name}.safetensors"), file.with_name(f"{name}.json")
     engine = {**ENGINE, "tokenizer_folder": str(file.parent)}
     asked = NEUTRAL | {"mode": "add", "layers": [2], "scale": scale}
-    compile_intervention.main(str(file), engine, name, asked, str(out), str(card))
+    compile_intervention.main(str(file), {"positive": 12, "negative": 1}, engine, name, asked, str(out), str(card))
     return CompiledIntervention.of_card(read_json(card), str(out))
 
 
@@ -401,8 +403,8 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
         ({"layers": [2]}, "add along the direction refusal, scale -0.5, after layer 2, counted from 0"),
         (
             {"mode": "ablate", "offset": "midpoint", "scale": None, "layers": {"best": 4}},
-            "ablate along the direction refusal, offset at the midpoint of both means, after the 4 layers that the "
-            "direction ranks first",
+            "ablate along the direction refusal, scale 1, offset at the midpoint of both means, after the 4 layers "
+            "that the direction ranks first",
         ),
         (
             {"mode": "gated", "gate": 0.1},
@@ -418,6 +420,24 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
 def test_the_methods_section_says_what_is_done(change: dict[str, Any], words: str) -> None:
     text = intervention_text(STEERED | change)
     assert text.replace("`", "") == f"an intervention on the residual stream ({words})"
+
+
+def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_are_the_best(file: Path) -> None:
+    one = of_file(file)
+    card = read_json(Path(one.file).with_suffix(".json"))
+    text = intervention_text(STEERED | {"layers": {"best": 1}}, card).replace("`", "")
+    assert text == (
+        "an intervention on the residual stream (add along the direction refusal, scale -0.5, after the 1 layer that "
+        "the direction ranks first (2, counted from 0); the direction is the difference of means, in activations of "
+        "smollm2-plain at the token before the answer, from 12 positive prompts and 1 negative prompt, those that rank "
+        "the layers included)"
+    )
+    assert how_asked({"intervention": STEERED}, card) == [intervention_text(STEERED, card)]
+
+
+def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
+    assert set(methods_section._FITTED) == set(get_args(Method))
+    assert set(methods_section._POSITIONS) == set(get_args(Positions))
 
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:

@@ -49,6 +49,10 @@ class Paths:
         """Return the file of a direction."""
         return f"{self.results}/directions/{name}.safetensors"
 
+    def direction_card(self, name: str) -> str:
+        """Return the card of a direction."""
+        return f"{self.results}/directions/{name}.json"
+
     def intervention(self, model: str) -> str:
         """Return the card of a model's compiled intervention."""
         return f"{self.results}/interventions/{model}.json"

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -201,13 +201,14 @@ def pass_of(scheduler_output: Any) -> str | None:
     return "decode" if tokens and all(number == 1 for number in tokens) else None
 
 
-def refusal_in(error: BaseException | None) -> str | None:
-    """Return what an error refuses, or what caused it; None for one that refuses nothing."""
+def refusal_in(error: BaseException | None, layers: Sequence[Any]) -> str | None:
+    """Return what an error, or what caused it, refuses on the steered layers; None for one that refuses nothing."""
     while error is not None:
         if isinstance(error, InterventionError):
             return str(error)
         if InterventionError.__name__ in str(error):  # the compiler says so of a hook that raises while it is traced
-            return "decoder layers return something whose stream is not known; the engine's log has more"
+            classes = " or ".join(f"`{name}`" for name in sorted({class_of(layer) for layer in layers}))
+            return f"what decoder layers of class {classes} return was never checked; the engine's log has more"
         error = error.__cause__ or error.__context__
     return None
 
@@ -223,6 +224,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         """
         super().load_model(*args, **kwargs)
         asked, config = self.vllm_config.additional_config["intervention"], self.vllm_config.model_config
+        self.steered: list[Any] = []
         with self._refusals():
             self.spec, tensors = read_intervention(asked["file"], asked["sha256"])
             self.steered = install(self.get_model(), self.spec, tensors, config.hf_text_config)
@@ -267,7 +269,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         try:
             yield
         except Exception as error:
-            if told := refusal_in(error):
+            if told := refusal_in(error, self.steered):
                 self._record({"refused": told})
             raise
 

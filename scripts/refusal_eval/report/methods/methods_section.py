@@ -48,6 +48,19 @@ _OFF = {
     "repetition_penalty": (1.0, "repetition penalty"),
     "min_tokens": (0, "at least so many tokens:"),
 }
+# How a direction was fitted, by its method, and on which activations.
+_FITTED = {
+    "md": "the difference of means",
+    "wmd": "the difference of means weighted by the size of the refusal score",
+    "rmd": "the difference of means after the inverse covariance of the negative side",
+    "wrmd": "the difference of means weighted by the size of the refusal score, after the inverse covariance of the "
+    "negative side",
+    "random": "a random vector as long as the difference of means",
+}
+_POSITIONS = {
+    "last_prompt_token": "at the token before the answer",
+    "answer_mean": "averaged over the tokens of its own answers",
+}
 # Numbers whose intervals are recovered from those of two rates.
 _DIFFERENCES = {
     "youden_j": "Youden's J",
@@ -250,8 +263,13 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def how_asked(entry: Mapping[str, Any]) -> list[str]:
-    """Return what a model was asked with beside its prompts and sampling."""
+def how_asked(entry: Mapping[str, Any], card: Mapping[str, Any] | None = None) -> list[str]:
+    """Return what a model was asked with beside its prompts and sampling.
+
+    Args:
+        entry: the model's.
+        card: of its compiled intervention, where it has one.
+    """
     parts = []
     if entry.get("system_prompt"):
         parts.append(f"the system prompt \u201c{quoted(entry['system_prompt'])}\u201d")
@@ -263,26 +281,38 @@ def how_asked(entry: Mapping[str, Any]) -> list[str]:
     if lora := entry.get("lora"):
         parts.append(f"a LoRA adapter ({adapter_text(lora)})")
     if intervention := entry.get("intervention"):
-        parts.append(intervention_text(intervention))
+        parts.append(intervention_text(intervention, card))
     if entry.get("reasoning"):
         parts.append("its reasoning separated from its answer and not judged")
     return parts
 
 
-def intervention_text(asked: Mapping[str, Any]) -> str:
-    """Return what an intervention does, in words."""
+def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None = None) -> str:
+    """Return what an intervention does, in words, and with its card also how its direction was fitted."""
     layers = asked["layers"]
     where = (
         f"the {counted(layers['best'], 'layer')} that the direction ranks first"
+        + (f" ({listed(map(str, card['layers']))}, counted from 0)" if card else "")
         if isinstance(layers, Mapping)
         else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"
     )
-    scale = "" if asked["scale"] is None else f", scale {asked['scale']:g}"
+    scale = f", scale {1 if asked['scale'] is None else asked['scale']:g}"  # only `ablate` may leave it out
     gate = "" if asked["gate"] is None else f", gate {asked['gate']:g}"
     offset = "" if asked["offset"] == "none" else f", offset at the {asked['offset']} of both means"
     towards = f" towards the mean of the {asked['towards']} side" if asked["mode"] == "pull" else ""
     kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
-    return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where})"
+    fitted = f"; {_direction_text(card['direction'])}" if card else ""
+    return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{fitted})"
+
+
+def _direction_text(direction: Mapping[str, Any]) -> str:
+    """Return how the direction of an intervention's card was fitted."""
+    n = direction["n"]
+    return (
+        f"the direction is {_FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
+        f"{_POSITIONS[direction['positions']]}, from {counted(n['positive'], 'positive prompt')} and "
+        f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
+    )
 
 
 # ---------------------------------------------------------------- words, and what is written
