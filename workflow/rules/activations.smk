@@ -39,10 +39,11 @@ rule activations:
     params:
         layers=lambda wildcards: activations_stage.layers(study, wildcards.positions, wildcards.model, wildcards.split),
         highest=lambda wildcards: activations_stage.highest_layer(study, wildcards.model),
-        # The program is run by its path, in the engine environment; what the store has is not computed again.
+        # Both are run by their paths, in the engine environment; what the store has is not computed again.
         code=code_version(
             ROOT / "scripts" / "capture_activations.py",
             ROOT / "scripts" / "refusal_eval" / "activations" / "capture_program.py",
+            ROOT / "scripts" / "refusal_eval" / "engines" / "first_calls.py",
         ),
     message:
         "Capturing activations of {wildcards.model} on {wildcards.split}"
