@@ -84,7 +84,7 @@ directions:
   refusal:
     model: plain
     positive: {split: hub-rows, judge: words, above: 0.15}
-    negative: {split: file-rows}
+    negative: {split: file-rows, judge: words, below: -0.15}
     method: rmd
     ridge: {value: 0.1}
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)

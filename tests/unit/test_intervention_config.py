@@ -157,7 +157,9 @@ def test_a_direction_of_other_weights_is_refused_unless_the_entry_says_so(projec
 
 
 def test_a_split_that_is_a_whole_side_of_the_direction_is_not_evaluated(project: Project) -> None:
-    (line,) = with_direction(project, ADD, STUDIED | {"splits": ["hub-rows", "file-rows"]})
+    study = STUDIED | {"splits": ["hub-rows", "file-rows"]}
+    assert with_direction(project, ADD, study) == []  # of both splits only some prompts, chosen by their score
+    (line,) = with_direction(project, ADD, study, negative={"split": "file-rows"})
     assert line == (
         "models.steered.intervention.direction: `refusal` is made from all of split `file-rows`, which this study "
         "evaluates; evaluate other prompts, or make it from other ones"
