@@ -45,7 +45,7 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
     """Return the tensors of a direction, [layers, width], and the JSON value of its metadata.
 
     Raises:
-        BadFile: if it is damaged, or its tensors do not fit together or hold values that are no numbers.
+        BadFile: if it is damaged, or its tensors do not fit together or hold NaN or infinite values.
     """
     try:
         with safe_open(str(path), "numpy") as file:
@@ -60,7 +60,7 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
         if len(shape) != 2 or tensor.shape != shape:
             raise BadFile(f"{path}: `{name}` is {tensor.shape}, and should be {shape}; delete it and run again")
         if not np.isfinite(tensor).all():
-            raise BadFile(f"{path}: `{name}` holds values that are no numbers; its activations overflowed")
+            raise BadFile(f"{path}: `{name}` holds NaN or infinite values; its activations overflowed")
     return tensors, said
 
 

@@ -82,7 +82,7 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
     """Return the decoder layers of a model, of the text part where it has others.
 
     Raises:
-        InterventionError: if they cannot be told, or are not those that the direction was fitted on.
+        InterventionError: if they cannot be identified, or are not those that the direction was fitted on.
     """
     for key, wanted in (("num_hidden_layers", spec["model_layers"]), ("hidden_size", spec["width"])):
         if (has := getattr(config, key, None)) != wanted:
@@ -93,7 +93,7 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
     found = [name for name in long if not any(name.startswith(f"{other}.") for other in long)]
     if len(found) != 1:
         told = ", ".join(found) or "none"
-        raise InterventionError(f"the model's {spec['model_layers']} decoder layers cannot be told: found {told}")
+        raise InterventionError(f"the model's {spec['model_layers']} decoder layers cannot be identified: found {told}")
     if any(type(layer).__name__ == "PPMissingLayer" for layer in lists[found[0]]):
         raise InterventionError("with pipeline parallelism not all layers are here; interventions need all of them")
     return lists[found[0]]
