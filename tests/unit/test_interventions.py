@@ -208,7 +208,7 @@ def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str,
 def test_files_that_are_no_directions_are_refused(file: Path) -> None:
     tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
     wrong = {"direction": tensors["direction"][:2]}, {"mean_positive": np.full((3, 16), np.inf, dtype=np.float32)}
-    for change, told in zip(wrong, (r"is \(2, 16\), and should be \(3, 16\)", "no numbers"), strict=True):
+    for change, told in zip(wrong, (r"is \(2, 16\), and should be \(3, 16\)", "NaN or infinite"), strict=True):
         save_file(tensors | change, file, metadata={"refusal_eval": json.dumps(card)})
         with pytest.raises(UserError, match=told):
             FittedDirection.of_file(file)
