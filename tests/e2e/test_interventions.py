@@ -233,10 +233,11 @@ def test_the_classes_that_were_read_are_in_this_version_of_the_engine(toys: dict
 
 
 def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
-    project = real_project(tmp_path / "project", models=["plain", "steered"], splits=["safe"], judges=["keyword"])
-    project.study(directions=["refusal"])
+    project = real_project(tmp_path / "project", models=["plain"], splits=["safe"], judges=["keyword"])
+    project.study(models=["plain", "steered", "control"], directions=["refusal", "chance"])
     asked = {"direction": "refusal", "mode": "add", "layers": {"best": 3}, "scale": -8.0}
     steered = {"like": "smollm2-plain", "label": "steered", "sampling": SHORT, "intervention": asked}
+    control = {"like": "steered", "label": "control", "intervention": {"direction": "chance"}}
     engines = {"smollm2-135m": {"like": "smollm2-135m", "start_timeout": 3600}}
     direction = {"model": "plain", "positive": {"split": "decline"}, "negative": {"split": "sensitive4"}}
     change_yaml(
@@ -244,19 +245,19 @@ def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
         lambda data: {
             **data,
             "engines": engines,
-            "models": data["models"] | {"steered": steered},
-            "directions": {"refusal": direction},
+            "models": data["models"] | {"steered": steered, "control": control},
+            "directions": {"refusal": direction, "chance": {"like": "refusal", "method": "random"}},
         },
     )
     project.snakemake()
     receipts = {str(path.parent.name): read_json(path) for path in (project.results / "receipts").rglob("*.json")}
-    assert sorted(receipts) == ["smollm2-135m", "steered"]  # a load of its own
+    assert sorted(receipts) == ["control", "smollm2-135m", "steered"]  # loads of their own
     card = read_json(project.results / "interventions" / "steered.json")
     ranking = read_json(project.results / "directions" / "refusal.json")["ranking"]
     assert card["layers"] == sorted(ranking[:3])
     serving = receipts["steered"]["engine"]["serving"]["intervention"]
     assert serving == {"sha256": card["sha256"], "mode": "add", "layers": card["layers"], "fired": card["layers"]}
-    assert read_json(project.results / "manifest.json")["interventions"] == {"steered": card}
+    assert read_json(project.results / "manifest.json")["interventions"]["steered"] == card
     texts = [
         [row["answer"] for row in read_jsonl(project.results / "answers" / model / "safe.jsonl")]
         for model in ("plain", "steered")

@@ -34,6 +34,15 @@ models:
     engine: hub-engine
     sampling: {max_tokens: 64}
     intervention: {direction: refusal, mode: add, layers: {best: 4}, scale: -0.5}
+  control:
+    engine: hub-engine
+    sampling: {max_tokens: 64}
+    intervention: {direction: chance, mode: add, layers: {best: 4}, scale: -0.5}
+  scales:
+    engine: hub-engine
+    sampling: {max_tokens: 64}
+    intervention: {direction: refusal, mode: add, layers: [3]}
+    sweep: {scale: [-0.5, 0.5]}
 datasets:
   family:
     defaults: {columns: {prompt: question}, expectation: comply}
@@ -87,6 +96,12 @@ directions:
     negative: {split: file-rows, judge: words, below: -0.15}
     method: rmd
     ridge: {value: 0.1}
+  chance:
+    model: plain
+    positive: {split: hub-rows, judge: words, above: 0.15}
+    negative: {split: file-rows, judge: words, below: -0.15}
+    method: random
+    of: rmd
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)
 )
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
@@ -111,7 +126,7 @@ OF_ACTIVATIONS = {
     ],
 }
 
-# A figure of every kind; `turns` needs dialogues, which the study above has none of.
+# A figure of every kind; `turns` needs dialogues and `dose_response` steered models, which the study above has none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -122,6 +137,7 @@ FIGURES = [
     {"name": "g", "kind": "turns"},
     {"name": "h", "kind": "judge_agreement"},
     {"name": "i", "kind": "calibration"},
+    {"name": "j", "kind": "dose_response"},
 ]
 
 

@@ -52,6 +52,7 @@ def draw(
     votes: Any = None,
     verdicts: Any = None,
     scoring: Any = None,
+    curves: Any = None,
     **entry: Any,
 ) -> Drawn:
     """A figure of that many models and splits, or of these; `entry` has further keys of its entry."""
@@ -60,7 +61,7 @@ def draw(
     shown = Shown(
         list(judges), listed, [f"split_{i:02d}" for i in range(splits)] if isinstance(splits, int) else splits
     )
-    shown = dataclasses.replace(shown, gold=list(gold))
+    shown = dataclasses.replace(shown, gold=list(gold), curves=curves or {})
     data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
     vars(data)["given"] = {"scores": scores, "cards": cards}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}

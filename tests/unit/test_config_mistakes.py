@@ -65,6 +65,7 @@ def all_places():
 
 
 PLACES = all_places()
+OTHERS = "(allowed: control, plain, scales, steered, thinker, tuned, tuned-here)"
 
 
 def typos(name):
@@ -129,7 +130,8 @@ def test_unknown_names_suggest_the_nearest(project):
     study = WHOLE_STUDY | {"models": ["thinkr"], "splits": ["file-row"], "judges": ["raeder"], "gold": ["pepole"]}
     assert [line.split(": ", 2)[2] for line in project.mistakes(study)] == [
         "there is no model `thinkr` in the catalogue; did you mean `thinker`? "
-        "(allowed: plain, steered, thinker, tuned, tuned-here)",
+        "(allowed: control, plain, scales, scales.scale-0.5, scales.scale0.5, steered, "
+        "thinker, tuned, tuned-here)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? "
@@ -190,15 +192,21 @@ def test_two_shipped_files_define_one_entry(project):
 @pytest.mark.parametrize(
     ("entries", "messages"),
     [
-        ({"a": "a"}, ["there is no other entry 'a' in `models` (allowed: plain, steered, thinker, tuned, tuned-here)"]),
+        (
+            {"a": "a"},
+            ["there is no other entry 'a' in `models` " + OTHERS],
+        ),
         (
             {"a": "nope"},
-            ["there is no other entry 'nope' in `models` (allowed: plain, steered, thinker, tuned, tuned-here)"],
+            ["there is no other entry 'nope' in `models` " + OTHERS],
         ),
         ({"a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
         ({"b": "c", "c": "a", "a": "b"}, ["the entries inherit from each other in a circle: a -> b -> c -> a"]),
         ({"z": "a", "a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
-        ({"a": 3}, ["there is no other entry 3 in `models` (allowed: plain, steered, thinker, tuned, tuned-here)"]),
+        (
+            {"a": 3},
+            ["there is no other entry 3 in `models` " + OTHERS],
+        ),
     ],
 )
 def test_inheritance_that_leads_nowhere(project, entries, messages):
@@ -259,7 +267,8 @@ def test_an_empty_section_is_fine(project):
 def test_mistakes_of_the_command_line_are_told_as_such(project):
     assert project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3}) == [
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
-        "(allowed: plain, steered, thinker, tuned, tuned-here)",
+        "(allowed: control, plain, scales, scales.scale-0.5, scales.scale0.5, steered, "
+        "thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
         "catalogue, comparisons, corrected, description, determinism, directions, equivalence_margin, failure_limit, "
         "figures, ... (35 in all))",

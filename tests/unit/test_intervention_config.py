@@ -9,16 +9,34 @@ from config_project import BASE, CATALOGUE, STUDY, Project, changed
 STEERED = ("models", "steered")
 ADD: dict[str, Any] = {"direction": "refusal", "mode": "add", "layers": [3], "scale": -0.5}
 OTHER = {"other_weights": True}
-STUDIED = STUDY | {"models": ["plain", "steered"], "directions": ["refusal"]}
+STUDIED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
 ADAPTER = {"kind": "folder", "path": "../../adapter"}
 
 
 def told(project: Project, intervention: Any, **more: Any) -> list[str]:
-    """Return what is told of a model with an intervention, without file and line."""
+    """Return the mistakes of a model with an intervention and not of its control, without file and line."""
     engines = {name: CATALOGUE["engines"][name] | more.pop(name, {}) for name in CATALOGUE["engines"]}
     catalogue = changed(CATALOGUE, STEERED, CATALOGUE["models"]["steered"] | {"intervention": intervention} | more)
-    project.write(BASE, catalogue | {"engines": engines})
-    return [line.split(": ", 1)[1] for line in project.mistakes(STUDIED)]
+    return with_control(project, catalogue | {"engines": engines}, intervention, STUDIED)
+
+
+def with_control(project: Project, catalogue: Any, intervention: Any, study: Any) -> list[str]:
+    """Return the mistakes of a study with a control where one is needed, but for those of the control itself."""
+    if intervention["mode"] in ("add", "ablate"):
+        control = {"like": "steered", "intervention": {"direction": "chance"}}
+        catalogue = changed(catalogue, ("models", "control"), control)
+        refusal = catalogue["directions"]["refusal"]
+        fitted = "md" if refusal["method"] == "random" else refusal["method"]
+        catalogue = changed(catalogue, ("directions", "chance"), refusal | {"method": "random", "of": fitted})
+    else:
+        study = study | {"models": ["plain", "steered"]}
+    project.write(BASE, catalogue)
+    of_control = ("models.control.", "direction `chance`")
+    return [line for line in without_lines(project.mistakes(study)) if not any(what in line for what in of_control)]
+
+
+def without_lines(mistakes: list[str]) -> list[str]:
+    return [line.split(": ", 1)[1] for line in mistakes]
 
 
 @pytest.mark.parametrize(
@@ -119,10 +137,9 @@ def test_recorded_answers_cannot_be_steered(project: Project) -> None:
 
 
 def with_direction(project: Project, intervention: Any, study: Any = STUDIED, **direction: Any) -> list[str]:
-    """Return what is told of a steered model whose direction has these keys, without file and line."""
+    """Return the mistakes of a steered model whose direction has these keys, without file and line."""
     catalogue = changed(CATALOGUE, ("directions", "refusal"), CATALOGUE["directions"]["refusal"] | direction)
-    project.write(BASE, changed(catalogue, (*STEERED, "intervention"), intervention))
-    return [line.split(": ", 1)[1] for line in project.mistakes(study)]
+    return with_control(project, changed(catalogue, (*STEERED, "intervention"), intervention), intervention, study)
 
 
 def test_a_random_direction_is_no_control_of_a_mode_that_ignores_the_vector(project: Project) -> None:
@@ -152,8 +169,8 @@ def test_a_direction_of_other_weights_is_refused_unless_the_entry_says_so(projec
     assert told(project, ADD | OTHER) == []
     twin = CATALOGUE["engines"]["hub-engine"] | {"max_model_len": 1024}
     catalogue = changed(changed(CATALOGUE, ("engines", "twin"), twin), (*STEERED, "engine"), "twin")
-    project.write(BASE, changed(catalogue, (*STEERED, "intervention"), ADD))
-    assert project.mistakes(STUDIED) == []  # another engine, the same weights
+    catalogue = changed(catalogue, (*STEERED, "intervention"), ADD)
+    assert with_control(project, catalogue, ADD, STUDIED) == []  # another engine, the same weights
 
 
 def test_a_split_that_is_a_whole_side_of_the_direction_is_not_evaluated(project: Project) -> None:
@@ -170,5 +187,32 @@ def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project
     (line,) = told(project, ADD | {"direction": "refusa"})
     assert "there is no direction `refusa` in the catalogue; did you mean `refusal`?" in line
     project.write(BASE, CATALOGUE)
-    (line,) = project.mistakes(STUDIED | {"directions": []})
+    (line,) = project.mistakes(STUDIED | {"directions": ["chance"]})
     assert line.endswith("intervention.direction: `refusal` is not one of the study's `directions`; add it there")
+
+
+def test_a_steered_model_stands_beside_its_control_and_harmless_prompts(project: Project) -> None:
+    project.write(BASE, CATALOGUE)
+    (line,) = without_lines(project.mistakes(STUDIED | {"models": ["plain", "steered"]}))
+    assert line.startswith(
+        "models.steered.intervention: the study has no control of it: a model with the same `mode` and `layers` along "
+        "a direction with the same sides, `method: random` and `of: rmd`."
+    )
+    found = without_lines(project.mistakes(STUDIED | {"splits": ["wheel-rows"]}))
+    assert [line.split(": ")[0] for line in found] == [f"models.{name}.intervention" for name in ("steered", "control")]
+    assert "the study has no split of harmless prompts (`expectation: comply`)" in found[0]
+
+
+@pytest.mark.parametrize("change", [{"layers": [3]}, {"mode": "ablate"}, {"direction": "refusal"}])
+def test_a_control_has_the_mode_and_the_layers_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
+    project.write(
+        BASE, changed(CATALOGUE, ("models", "control", "intervention"), ADD | {"layers": {"best": 4}} | change)
+    )
+    assert any("models.steered.intervention: the study has no control" in line for line in project.mistakes(STUDIED))
+
+
+@pytest.mark.parametrize("change", [{"of": "md"}, {"positive": {"split": "url-rows"}}, {"positions": "answer_mean"}])
+def test_a_control_is_of_the_method_and_the_prompts_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
+    project.write(BASE, changed(CATALOGUE, ("directions", "chance"), CATALOGUE["directions"]["chance"] | change))
+    (line,) = project.mistakes(STUDIED)
+    assert "models.steered.intervention: the study has no control" in line

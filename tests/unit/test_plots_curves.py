@@ -85,3 +85,47 @@ def test_estimates_have_the_names_that_figures_look_for() -> None:
     source = inspect.getsource(cell_estimates)
     assert turns_figure.ESTIMAND == cell_estimates.BY_TURN
     assert '"c_mean"' in source and 'f"c_band_{band}"' in source and '"refusal_rate"' in source
+
+
+# ---------------------------------------------------------------- dose response
+
+SCALES = (-1.0, -0.5, -0.25, 0.0, 0.5, 1.0, 2.0)
+
+
+def doses(curves: int, splits: int) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]]]:
+    """Scores of steered models on splits, and their curves, which share the model at scale 0."""
+    scores, found = [], {}
+    for i in range(curves):
+        label = f"refusal, weighted means, add, layers {i}\u2013{i + 3}" if i else "random, add, layers 0\u20133"
+        found[label] = {f"model_{i}_{k}" if scale else "model_plain": scale for k, scale in enumerate(SCALES)}
+        for model, scale in found[label].items():
+            rates = [min(1.0, max(0.0, 0.5 + scale * i / 4 - 0.05 * j)) for j in range(splits)]
+            scores += [score(model, f"split_{j:02d}", rate) for j, rate in enumerate(rates) if scale or not i]
+    return scores, found
+
+
+@pytest.mark.parametrize(("curves", "splits"), sizes((2, 3), full=[(1, 1), (2, 2), (8, 3), (4, 12)]))
+def test_dose_response_is_legible(curves: int, splits: int) -> None:
+    scores, found = doses(curves, splits)
+    models = sorted({model for scales in found.values() for model in scales})
+    drawn = draw("dose_response", models, splits, scores=scores, curves=found)
+    assert problems(drawn.figure) == [] and drawn.figure.get_figheight() * 2.54 <= 22
+    assert len(drawn.figure.axes) == splits
+
+
+def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> None:
+    scores, found = doses(2, 1)
+    models = sorted({model for scales in found.values() for model in scales})
+    drawn = draw("dose_response", models, 1, scores=scores, curves=found)
+    frame = drawn.frame[drawn.frame["curve"].str.startswith("refusal")]
+    assert frame["scale"].tolist() == list(SCALES)
+    assert frame["value"].tolist() == [0.25, 0.375, 0.4375, 0.5, 0.625, 0.75, 1.0]
+    assert frame["model"].tolist()[3] == "model_plain"
+    (ax,) = drawn.figure.axes
+    assert ax.get_xticks().tolist() == list(SCALES)
+    assert "Scale 0, at the dashed line, is the model without an intervention." in words(drawn)
+
+
+def test_models_that_make_no_curve_are_not_drawn() -> None:
+    with pytest.raises(UserError, match="no models differ in the scale of their intervention only"):
+        draw("dose_response", 1, 1, scores=[score("model_00", "split_00", 0.5)], curves={"refusal": {"model_00": 1.0}})

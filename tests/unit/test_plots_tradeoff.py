@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from figure_checks import LONG, draw, problems, score, shown, sizes
+from figure_checks import LONG, draw, problems, score, shown, sizes, words
 from matplotlib.patches import Polygon
 
 from refusal_eval.core.errors import UserError
@@ -161,3 +161,14 @@ def test_of_many_models_only_those_on_the_front_have_a_region() -> None:
         assert len(outlines) == (regions or front) and 0 < front < models
         assert ("Regions (of models on the front)" in " ".join(drawn.caption.sentences)) == (models > 8)
         assert set(drawn.frame["region"]) != {""}  # all are in the data
+
+
+def test_a_line_leads_through_the_models_of_a_dose_response_curve() -> None:
+    points = [(0.3, 0.9), (0.1, 0.5), (0.2, 0.7)]
+    curves = {"refusal": {"model_01": -1.0, "model_02": 0.0, "model_00": 1.0}, "chance": {"model_02": 0.0}}
+    drawn = draw("tradeoff", 3, 2, scores=SCORES, tradeoff=found(points), curves=curves)
+    (ax,) = drawn.figure.axes
+    lines = [[round(x) for x in line.get_xdata()] for line in ax.lines]
+    assert [10, 20, 30] in lines  # over-refusal in percent, in the order of the scales
+    assert "differ in the scale of their intervention only" in words(drawn)
+    assert "scale of their intervention" not in words(draw("tradeoff", 3, 2, scores=SCORES, tradeoff=found(points)))

@@ -73,12 +73,16 @@ def test_a_steered_model_is_planned_from_activations_to_its_answers_and_changes_
     finished: Project,
 ) -> None:
     steered = {"like": "plain", "intervention": {"direction": "refusal", "mode": "ablate", "layers": [0, 1]}}
-    change_yaml(finished.folder / "catalogue.yaml", lambda d: d | {"models": d["models"] | {"steered": steered}})
-    finished.study(models=["plain", "steered"], directions=["refusal"], tables=[], figures=[], comparisons=[])
+    control = {"like": "steered", "intervention": {"direction": "chance"}}
+    models = {"steered": steered, "control": control}
+    change_yaml(finished.folder / "catalogue.yaml", lambda d: d | {"models": d["models"] | models})
+    finished.study(
+        models=["plain", "steered", "control"], directions=["refusal", "chance"], tables=[], figures=[], comparisons=[]
+    )
     planned = finished.planned()
     assert {name: planned[name] for name in ("activations", "direction", "intervention")} == {
-        "activations": 2, "direction": 1, "intervention": 1
+        "activations": 2, "direction": 2, "intervention": 2
     }  # fmt: skip
     assert {name: planned[name] for name in ("generate", "answers", "cpu_verdicts", "score")} == {
-        "generate": 1, "answers": 1, "cpu_verdicts": 1, "score": 1
+        "generate": 2, "answers": 2, "cpu_verdicts": 2, "score": 2
     }  # fmt: skip

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.full
 
 ASKED: dict[str, Any] = {"direction": "refusal", "mode": "add", "layers": [1, 2], "scale": -0.5}
 # Named, as `--until requests` ends before a direction, which needs requests of its own.
-REQUESTS = [f"results/small/requests/{model}/one.jsonl" for model in ("plain", "down", "up")]
+REQUESTS = [f"results/small/requests/{model}/one.jsonl" for model in ("plain", "down", "up", "control")]
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -24,11 +24,11 @@ def entry(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def steered_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a finished study of a model and two steered ones; do not change it."""
-    project = direction_study(tmp_path_factory.mktemp("study") / "project", directions=["refusal"])
-    models = {"down": entry(), "up": entry(scale=0.5)}
+    """Return a finished study of a model, two steered ones and their control; do not change it."""
+    project = direction_study(tmp_path_factory.mktemp("study") / "project")
+    models = {"down": entry(), "up": entry(scale=0.5), "control": entry(direction="chance")}
     change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"models": data["models"] | models})
-    project.study(models=["plain", "down", "up"])
+    project.study(models=["plain", *models])
     project.snakemake(*REQUESTS)
     project.answer_everything("requests")
     project.snakemake()
@@ -43,10 +43,15 @@ def steered(steered_once: Project, tmp_path: Path) -> Project:
 
 def test_each_steered_model_has_a_load_of_its_own_and_keys_of_its_own(steered: Project) -> None:
     receipts = {path.parent.name: read_json(path) for path in (steered.results / "receipts").rglob("*.json")}
-    assert {name: receipt["requests"] for name, receipt in receipts.items()} == {"tiny": 18, "down": 18, "up": 18}
+    assert {name: receipt["requests"] for name, receipt in receipts.items()} == {
+        "tiny": 18,
+        "down": 18,
+        "up": 18,
+        "control": 18,
+    }
     files = [file for file in steered.request_files("requests") if file.path.stem == "one"]
     keys = list(itertools.chain.from_iterable(file.keys() for file in files))
-    assert len(set(keys)) == len(keys) == 3 * 18
+    assert len(set(keys)) == len(keys) == 4 * 18
     assert steered.planned() == {}
 
 
@@ -55,16 +60,17 @@ def test_a_direction_that_waits_for_verdicts_does_not_wait_for_those_of_the_mode
 ) -> None:
     sides = {"positive": {"split": "two", "judge": "label", "above": 0.1}}
     sides |= {"negative": {"split": "two", "judge": "label", "below": -0.1}}
-    project = direction_study(tmp_path / "project", judges=["words", "label"], directions=["refusal"])
-    models, directions = {"down": entry()}, {"refusal": SIDES | sides}
+    project = direction_study(tmp_path / "project", judges=["words", "label"])
+    models = {"down": entry(), "control": entry(direction="chance")}
+    directions = {"refusal": SIDES | sides, "chance": SIDES | sides | {"method": "random"}}
     change_yaml(
         project.folder / "catalogue.yaml",
         lambda data: data | {"models": data["models"] | models, "directions": directions},
     )
-    project.study(models=["plain", "down"], batch="engine")
+    project.study(models=["plain", *models], batch="engine")
     run = project.snakemake("--dry-run", check=False)
     assert run.returncode == 0 and "Cyclic" not in run.stdout + run.stderr
-    assert project.planned()["judge"] == 2  # verdicts on the plain model's answers, and on the steered one's
+    assert project.planned()["judge"] == 3  # verdicts on the plain model's answers, the steered one's and its control's
 
 
 def test_another_scale_reruns_its_models_cells_only(steered: Project) -> None:
@@ -79,9 +85,12 @@ def test_another_direction_asks_all_steered_models_again_and_the_same_one_nothin
     (steered.results / "directions" / "refusal.safetensors").unlink()
     steered.snakemake(*REQUESTS)  # the same bytes, out of the store
     assert steered.missing("requests") == set()
-    change_yaml(steered.folder / "catalogue.yaml", lambda d: d | {"directions": {"refusal": SIDES | {"seed": 1}}})
+    change_yaml(
+        steered.folder / "catalogue.yaml",
+        lambda d: d | {"directions": d["directions"] | {"refusal": SIDES | {"seed": 1}}},
+    )
     steered.snakemake(*REQUESTS)
-    files = [file for file in steered.request_files("requests") if file.path.parent.name != "plain"]
+    files = [file for file in steered.request_files("requests") if file.path.parent.name in ("down", "up")]
     assert steered.missing("requests") == {key for file in files for key in list(file.keys())}
 
 
@@ -102,7 +111,7 @@ def test_a_direction_of_another_model_fails_before_any_batch(steered: Project) -
         steered.folder / "catalogue.yaml",
         lambda data: data | {section: data[section] | entries for section, entries in more.items()},
     )
-    steered.study(models=["plain", "down", "up", "elsewhere"])
+    steered.study(models=["plain", "down", "up", "control", "elsewhere"])
     run = steered.snakemake(check=False)
     assert run.returncode != 0
     assert "the number of decoder layers is 1" in run.stdout + run.stderr

@@ -15,7 +15,8 @@ from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.explain import salvaged, validated
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
-from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
+from refusal_eval.config.shapes import FORMS, MOST_CHARACTERS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
+from refusal_eval.config.sweep import swept
 from refusal_eval.config.yaml_source import Layer, Source, Written, look_up, readable_path
 from refusal_eval.core.hints import nearest, nearest_name
 from refusal_eval.core.secret_names import names_a_secret
@@ -56,6 +57,7 @@ class Catalogue:
 
     A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it. An
     entry is there as it is `written`, `valid` (None for one with mistakes), and `typed` as far as it can be told.
+    `swept` has the models that a sweep stands for, by its name; they are entries too.
 
     Args:
         files: the files, the strongest last.
@@ -68,6 +70,7 @@ class Catalogue:
         self.written: dict[str, dict[str, Written]] = {section: {} for section in TYPES}
         self.valid: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
         self.typed: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
+        self.swept: dict[str, list[str]] = {}
         self.complete = complete
         self._problems = problems
         self._definitions: dict[tuple[str, str], list[Definition]] = {}
@@ -79,6 +82,8 @@ class Catalogue:
                 self._add_dataset(name, entry)
             else:
                 self._add(section, name, entry)
+            if section == "models":
+                self._add_swept(name, entry)
 
     def _read(self, source: Source, shipped: bool) -> None:
         self._problems.extend(source.problems)
@@ -155,6 +160,22 @@ class Catalogue:
         also = (LIKE,) if section in SECTIONS else ()
         valid = self.valid[section][name] = validated(TYPES[section], entry, self._problems, also)
         self.typed[section][name] = salvaged(TYPES[section], entry.value) if valid is None else valid
+
+    def _add_swept(self, name: str, entry: Written) -> None:
+        """Add the models of a sweep; those of one with mistakes are not known."""
+        model = self.valid["models"][name]
+        if model is None or model.sweep is None:
+            return
+        own = entry.layers[-1]
+        for member, changes in swept(name, model):
+            if len(member) > MOST_CHARACTERS or ("models", member) in self._definitions:
+                why = "which is too long" if len(member) > MOST_CHARACTERS else "which another entry has"
+                self._problems.append(
+                    entry.problem(("sweep",), f"makes a model `{member}`, {why}; choose another name")
+                )
+                continue
+            self._add("models", member, Written([*entry.layers, Layer(changes, own.source, own.path)]))
+            self.swept.setdefault(name, []).append(member)
 
     def _add_dataset(self, name: str, dataset: Written) -> None:
         self._add("datasets", name, dataset)

@@ -52,7 +52,7 @@ def _wrong_with_model(draft: Draft, name: str) -> Iterator[str]:
         if draft.catalogue.complete and name is not None:
             yield f"there is no model `{name}` in the catalogue" + nearest(name, known)
         return
-    if _all_known(draft, "models") and name not in draft.names("models"):
+    if draft.all_known("models") and name not in draft.names("models"):
         yield f"`{name}` is not one of the study's `models`{nearest(name, draft.names('models'))}; add it there"
     model = draft.catalogue.typed["models"][name]
     if model is None:
@@ -78,12 +78,6 @@ def _wrong_with_engine(name: str, engine: Engine) -> Iterator[str]:
         yield f"its engine `{name}` takes {engine.nodes_used()} machines, and activations are captured on one"
 
 
-def _all_known(draft: Draft, section: str) -> bool:
-    """Tell whether the catalogue has all that the study lists; what follows from a wrong name is no other mistake."""
-    names = draft.names(section)
-    return bool(names) and set(names) <= set(draft.catalogue.written[section])
-
-
 def _identity(engine: Engine) -> dict[str, Any]:
     """Return the identity of an entry; nothing for one that has mistakes of its own."""
     try:
@@ -105,5 +99,5 @@ def _wrong_with_side(draft: Draft, side: Any) -> Iterator[tuple[str, str]]:
     if split is not None and side.category is not None and split.columns.category is None:
         yield "category", f"split `{side.split}` has no categories: its `columns` name no `category`"
     judges = draft.names("judges")
-    if side.judge is not None and _all_known(draft, "judges") and side.judge not in judges:
+    if side.judge is not None and draft.all_known("judges") and side.judge not in judges:
         yield "judge", f"`{side.judge}` is not one of the study's `judges`" + nearest(str(side.judge), judges)

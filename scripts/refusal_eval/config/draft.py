@@ -67,20 +67,35 @@ class Draft:
             splits={name: catalogue.valid["splits"][name] for name in listed},
             samples=study.samples,
             primary_judge=study.primary_judge or next(iter(self.names("judges")), ""),
+            steering=(self._valid("models"), self._valid("directions")),
         )
 
     def named(self, section: str) -> list[tuple[int, str]]:
-        """Return what a list of the study names, each with its place; what is no text is left out."""
-        return [(place, name) for place, name in enumerate(getattr(self.study, section)) if isinstance(name, str)]
+        """Return what a list of the study names, each with its place; what is no text is left out.
+
+        A sweep stands for its models.
+        """
+        found = [(place, name) for place, name in enumerate(getattr(self.study, section)) if isinstance(name, str)]
+        swept = self.catalogue.swept if section == "models" else {}
+        return [(place, member) for place, name in found for member in swept.get(name, [name])]
 
     def names(self, section: str) -> list[str]:
         """Return the same without the places."""
         return [name for _, name in self.named(section)]
 
+    def all_known(self, section: str) -> bool:
+        """Tell whether the catalogue has all that the study lists; a wrong name has a mistake of its own."""
+        names = self.names(section)
+        return bool(names) and set(names) <= set(self.catalogue.written[section])
+
     def entries(self, section: str) -> dict[str, Any]:
         """Return the entries of a section that the study uses, by name."""
         typed = self.catalogue.typed[section]
         return {name: typed[name] for name in self.used[section] if typed[name] is not None}
+
+    def _valid(self, section: str) -> dict[str, Any]:
+        valid = self.catalogue.valid[section]
+        return {name: valid[name] for name in self.used[section] if valid[name] is not None}
 
     def sides(self) -> Iterator[tuple[KeyPath, Side]]:
         """Yield where each side of the study's directions and separations stands that names a split, and the side."""

@@ -27,6 +27,7 @@ from refusal_eval.config.shapes import (
     Whole,
 )
 from refusal_eval.config.source_entries import AnyAdapter, DataSource
+from refusal_eval.config.sweep import Sweep
 
 Label = Literal["refusal", "partial", "compliance"]
 
@@ -112,6 +113,11 @@ class Model(Entry):
         description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
         "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
     )
+    sweep: Sweep | None = Field(
+        None,
+        description="Makes this entry stand for several models, whose interventions differ in these keys. A study that "
+        "names it has them all (docs/interventions.md).",
+    )
     lora: AnyAdapter | None = Field(
         None,
         description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
@@ -132,6 +138,12 @@ class Model(Entry):
         """What its engine must be able to do, see `Capabilities`."""
         needed = {"adapters": self.lora, "interventions": self.intervention}
         return ("writes_text", *(name for name, asked in needed.items() if asked is not None))
+
+    @model_validator(mode="after")
+    def _something_to_sweep(self) -> Model:
+        if self.sweep is not None and self.intervention is None:
+            raise ValueError("`sweep` changes an `intervention`, and this model has none")
+        return self
 
     @field_validator("base", "transform")
     @classmethod

@@ -25,13 +25,14 @@ MOST_CURVES = 8  # as many as `plots.curves` can tell apart
 class Shown:
     """What a figure shows, each in its order, once the study has filled in what its entry leaves open.
 
-    `gold` is that on which the judges' cards are read.
+    `gold` is that on which the judges' cards are read, `curves` are those among the models (`sweep.curves`).
     """
 
     judges: list[str]
     models: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
     gold: list[str] = field(default_factory=list)
+    curves: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 class FigureLabels(Entry):
@@ -109,8 +110,8 @@ class OfModels(Figure):
 
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows. Captions say how well the judge agrees with people on all gold."""
-        judge, models = self.judge or study.primary_judge, self.models or study.models
-        return Shown([judge], list(models), self.splits_of(study), list(study.gold))
+        judge, models = self.judge or study.primary_judge, list(self.models or study.models)
+        return Shown([judge], models, self.splits_of(study), list(study.gold), study.curves(models))
 
 
 class Ordered(OfModels):

@@ -176,6 +176,7 @@ FIGURES = Registry(
         "categories": "refusal_eval.plots.categories_figure:CategoriesFigure",
         "tau_sweep": "refusal_eval.plots.tau_sweep_figure:TauSweepFigure",
         "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
+        "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
         "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },

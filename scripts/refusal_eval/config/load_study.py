@@ -84,7 +84,7 @@ def _load_plugins(study: Written, problems: list[Problem]) -> None:
 
 
 def _with_entries(study: Study, draft: Draft) -> StudyConfig:
-    values = study.model_dump()
+    values = study.model_dump() | {"models": draft.names("models")}
     values["primary_judge"] = study.primary_judge or study.judges[0]
     for section, word in {"engines": "engine", **LISTS}.items():
         valid = draft.catalogue.valid[section]

@@ -18,6 +18,8 @@ from refusal_eval.core.files import inner_name
 
 KeyPath = tuple[str | int, ...]
 
+MOST_CHARACTERS = 100  # of a name
+
 # Patterns of texts, each with the words that a user reads when a text does not match.
 FORMS = {
     (

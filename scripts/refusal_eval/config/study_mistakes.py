@@ -17,7 +17,7 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.explain import check
 from refusal_eval.config.figure_entry import AnyFigure, name_mistakes
-from refusal_eval.config.intervention_entry import direction_mistakes_of, intervention_mistakes
+from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import Mistake, one_of
@@ -94,37 +94,6 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
         if draft.study.determinism == "strict" and not engine.capabilities.strict:
             message = f"`strict` cannot be had from engine `{entry.engine}` of kind `{engine.kind}`"
             yield ("determinism",), message
-
-
-def _interventions(draft: Draft) -> Iterator[Mistake]:
-    """Ask of each steered model what it needs of its direction and of its engine."""
-    written, listed = draft.catalogue.written["directions"], draft.names("directions")
-    known = written if draft.catalogue.complete else None
-    for name, model in draft.models.items():
-        if model.intervention is None:
-            continue
-        here = ("models", name, "intervention")
-        for path, message in intervention_mistakes(model.intervention, draft.engine_of(model), known):
-            yield (*here, *path), message
-        direction = model.intervention.direction
-        if direction in written and direction not in listed:
-            yield (*here, "direction"), f"`{direction}` is not one of the study's `directions`; add it there"
-        if typed := draft.catalogue.typed["directions"].get(direction or ""):
-            fitted_on = draft.engine_of(draft.catalogue.typed["models"].get(typed.model or ""))
-            for path, message in direction_mistakes_of(model.intervention, typed, draft.engine_of(model), fitted_on):
-                yield (*here, *path), message
-            for side in typed.sides.values():
-                if (
-                    side is not None
-                    and side.category is None
-                    and side.judge is None
-                    and side.split in draft.names("splits")
-                ):
-                    message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"
-                    yield (*here, "direction"), f"{message}; evaluate other prompts, or make it from other ones"
-        if model.lora is not None:
-            message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
-            yield here, f"{message}, or leave one of them out"
 
 
 def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
@@ -282,7 +251,7 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _engine_names,
     _labels,
     _engine_kinds,
-    _interventions,
+    steering_mistakes,
     _sampling,
     _dialogues,
     _judges,

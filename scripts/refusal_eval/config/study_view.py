@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refusal_eval.config.datasets import Split
+from refusal_eval.config.sweep import curves
 
 
 @dataclass(frozen=True)
 class StudyView:
     """A study's names in their order, and the entries of its judges and splits.
 
-    While a study is checked, a judge or a split whose entry is wrong is None.
+    While a study is checked, a judge or a split whose entry is wrong is None, and a model or a direction whose entry
+    is wrong is not among `steering`, the models' entries and those of the directions.
     """
 
     judges: Mapping[str, Any]
@@ -21,3 +23,9 @@ class StudyView:
     splits: Mapping[str, Split] = field(default_factory=dict)
     samples: int = 1
     primary_judge: str = ""
+    steering: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
+
+    def curves(self, models: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the dose-response curves among these models, see `sweep.curves`."""
+        entries, directions = self.steering
+        return curves({name: entries[name] for name in models if name in entries}, directions)

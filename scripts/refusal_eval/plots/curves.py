@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,17 @@ class Chart:
     factor: float = 100  # of values, for percent
     mark: int | None = None  # the place with a line through it, None for none
     intervals: bool = True  # whether intervals are drawn
+    at: Sequence[float] | None = None  # where the places lie on the axis; None for evenly
+
+    @property
+    def positions(self) -> Sequence[float]:
+        """Where the places lie on the axis."""
+        return range(len(self.places)) if self.at is None else self.at
+
+    @property
+    def gap(self) -> float:
+        """The smallest distance between two of them."""
+        return min((b - a for a, b in itertools.pairwise(self.positions)), default=1.0)
 
 
 def percent_scale(highest: float) -> list[float]:
@@ -49,7 +61,7 @@ def highest(rows: Sequence[Row], intervals: bool = True) -> float:
     return max((row[name] for row in rows for name in names if row[name] is not None), default=0.0)
 
 
-def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData) -> Figure:
+def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Sequence[str] | None = None) -> Figure:
     """Draw a panel for each split, or for each model where models are too many to be told apart in a panel.
 
     One column wide for up to two panels, else as wide as the page.
@@ -58,12 +70,16 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData) -> Figure:
         rows: of estimates; those without a value have no point.
         chart: the axes.
         data: of the figure.
+        curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
+            model is one.
 
     Raises:
         UserError: if there are too many models and splits, or no page is high enough.
     """
-    names = {"model": data.models_in_order(), "split": data.shown.splits}
+    names = {"model": data.models_in_order(), "split": data.shown.splits, "curve": list(curves or ())}
     panel, curve = ("split", "model") if len(names["model"]) <= MOST_CURVES else ("model", "split")
+    if curves is not None:
+        panel, curve = "split", "curve"
     if len(names[curve]) > MOST_CURVES:
         raise data.undrawable(
             f" would have {len(names['model'])} models and {len(names['split'])} splits, and a panel shows at most "
@@ -71,7 +87,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData) -> Figure:
         )
     expected = zip(names["split"], data.expected(names["split"]), strict=True)
     labels = {split: f"{data.labels.split(split)} ({what})" for split, what in expected}
-    labels |= {model: data.labels.model(model) for model in names["model"]}
+    labels |= {model: data.labels.model(model) for model in names["model"]} | {name: name for name in names["curve"]}
     titles = [labels[name] + marks_of(score for score in data.scores if score[panel] == name) for name in names[panel]]
     with styled():
         fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)
@@ -83,7 +99,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData) -> Figure:
             _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
         below, in_rows = tagged(chart.x_label, data.scores), -(-len(axes) // columns)
         name_axes(fig, axes, columns, below, chart.y_label, _HIGH if in_rows <= _FEW_ROWS else _LOW)
-        _label_places(axes, chart.places)
+        _label_places(axes, chart)
         settle(fig, axes[0], [_HIGH] * in_rows, _LOW / _HIGH)
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models` or `splits`")
@@ -94,24 +110,25 @@ def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None
     for tick in chart.y_ticks[1:]:
         ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)
     if chart.mark is not None:
-        ax.axvline(chart.mark, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=1)
+        ax.axvline(chart.positions[chart.mark], color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=1)
     for number, (rows, look) in enumerate(zip(series, LOOKS, strict=False)):
-        shift = _DODGE * ((number + 0.5) / len(series) - 0.5)
+        shift = chart.gap * _DODGE * ((number + 0.5) / len(series) - 0.5)
         found = sorted((row for row in rows if row["value"] is not None), key=chart.place)
-        places = [chart.place(row) + shift for row in found]
+        places = [chart.positions[chart.place(row)] + shift for row in found]
         ax.plot(places, [chart.factor * row["value"] for row in found], **look.line(), zorder=2)
         for place, row in zip(places, found, strict=True):
             ends = (row["low"], row["high"]) if chart.intervals else ()
             draw_mark(ax, look, row["value"], ends, place, upright=True, factor=chart.factor)
-    ax.set_xlim(-0.5, len(chart.places) - 0.5)
+    ax.set_xlim(chart.positions[0] - chart.gap / 2, chart.positions[-1] + chart.gap / 2)
     ax.set_ylim(chart.y_ticks[0], chart.y_ticks[-1])
     ax.set_yticks(chart.y_ticks, [f"{tick:g}".replace("-", MINUS) for tick in chart.y_ticks])
 
 
-def _label_places(axes: Sequence[Axes], places: Sequence[str]) -> None:
+def _label_places(axes: Sequence[Axes], chart: Chart) -> None:
     """Label as many places as there is room for, the same number of them left out between any two."""
-    step = width_of(axes[0]) / len(places)
+    places, positions = chart.places, chart.positions
+    step = width_of(axes[0]) * chart.gap / (positions[-1] - positions[0] + chart.gap)
     fitting = (n for n in range(1, len(places)) if all(text_width(text) + 3 <= n * step for text in places[::n]))
     every = next(fitting, len(places))
     for ax in axes:
-        ax.set_xticks(range(len(places)), [text if i % every == 0 else "" for i, text in enumerate(places)])
+        ax.set_xticks(positions, [text if i % every == 0 else "" for i, text in enumerate(places)])

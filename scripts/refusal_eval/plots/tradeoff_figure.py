@@ -116,6 +116,8 @@ class TradeoffFigure(OfModels):
             "whether or not it is distinguishable from them"
             + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
         ]
+        if _paths(entries, data.shown.curves):
+            words.append("Grey lines lead through models that differ in the scale of their intervention only.")
         if len(entries) < in_all:
             words.append(
                 f"Shown are {len(entries)} of the study's {in_all} models; the front and the shares are those of all "
@@ -157,6 +159,8 @@ def _draw(
             colour = BLUE if entry["on_front"] else GREY
             ax.add_patch(Polygon(outline, closed=True, facecolor=colour, alpha=0.10, linewidth=0, zorder=1))
             ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.5, zorder=1))
+    for path in _paths(entries, data.shown.curves):
+        ax.plot(*zip(*path, strict=True), color=GREY, linewidth=0.7, zorder=2)
     front = _front(entries, (ticks[0], ticks[1]))
     ax.plot([x for x, _ in front], [y for _, y in front], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
     for entry in entries:
@@ -201,6 +205,13 @@ def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[
     for x, y in front:
         corners += [(x, corners[-1][1]), (x, y)]
     return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
+
+
+def _paths(entries: Sequence[Mapping[str, Any]], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
+    """Places of the models of each dose-response curve, in the order of their scales; curves of two points at least."""
+    places = {entry["model"]: _place(entry) for entry in entries}
+    found = [[places[model] for model in scales if model in places] for scales in curves.values()]
+    return [path for path in found if len(path) > 1]
 
 
 def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> None:

@@ -80,6 +80,7 @@ class Study:
             splits=self.splits,
             samples=self.settings.samples,
             primary_judge=self.primary_judge,
+            steering=(self.models, self.directions),
         )
 
     @cached_property

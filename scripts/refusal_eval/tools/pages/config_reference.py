@@ -23,6 +23,7 @@ from refusal_eval.config import (
     judge_entry,
     shapes,
     source_entries,
+    sweep,
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import FIGURES, JUDGES
@@ -69,6 +70,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Adapter in a folder": source_entries.FolderAdapter,
         "Intervention": intervention_entry.Intervention,
         "Best layers": intervention_entry.BestLayers,
+        "Sweep": sweep.Sweep,
     },
     "Data sets": {
         "Data set": datasets.Dataset,

@@ -1,0 +1,119 @@
+"""Sweeps: one entry of the catalogue that stands for several models, and the curves that steered models make."""
+
+import re
+from typing import Any
+
+import pytest
+from config_project import BASE, CATALOGUE, STUDY, Project, changed
+
+from refusal_eval.config.entries import Model
+from refusal_eval.config.study_entry import StudyConfig
+from refusal_eval.config.sweep import curves
+
+STUDIED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
+SWEEP: dict[str, Any] = {"scale": [-0.5, 1]}
+
+
+def swept(sweep: Any, **model: Any) -> dict[str, Any]:
+    """Return a catalogue whose models `steered` and `control` are sweeps."""
+    catalogue = changed(CATALOGUE, ("models", "steered"), CATALOGUE["models"]["steered"] | {"sweep": sweep} | model)
+    return changed(catalogue, ("models", "control"), {"like": "steered", "intervention": {"direction": "chance"}})
+
+
+def test_a_study_that_names_a_sweep_has_all_its_models(project: Project) -> None:
+    layers = [[15], [15, 16, 17, 20], {"best": 2}]
+    project.write(BASE, swept(SWEEP | {"layers": layers}))
+    study = StudyConfig.model_validate(project.load(STUDIED))
+    assert study.models == ["plain"] + [
+        f"{name}.scale{scale}.layers{which}" if which[0].isdigit() else f"{name}.scale{scale}.{which}"
+        for name in ("steered", "control")
+        for scale in ("-0.5", "1")
+        for which in ("15", "15to17-20", "best2")
+    ]
+    asked = study.model_entries["control.scale1.layers15to17-20"].intervention
+    assert asked is not None
+    assert (asked.direction, asked.scale, asked.layers) == ("chance", 1, [15, 16, 17, 20])
+    assert all(model.sweep is None for model in study.model_entries.values())
+
+
+def test_models_of_a_sweep_have_labels_of_their_own(project: Project) -> None:
+    catalogue = swept(SWEEP, label="Qwen, steered")
+    project.write(BASE, changed(catalogue, ("models", "control", "label"), "Random"))
+    labels = [model["label"] for model in project.load(STUDIED)["model_entries"].values()]
+    scales = ("scale \u22120.5", "scale 1")
+    assert labels == [None, *(f"{name}, {scale}" for name in ("Qwen, steered", "Random") for scale in scales)]
+
+
+def test_a_mistake_in_a_model_of_a_sweep_has_the_line_of_its_entry(project: Project) -> None:
+    catalogue = swept(SWEEP)
+    asked = {"mode": "gated"}
+    project.write(
+        BASE,
+        changed(
+            catalogue, ("models", "steered", "intervention"), catalogue["models"]["steered"]["intervention"] | asked
+        ),
+    )
+    found = project.mistakes(STUDIED)
+    assert {re.sub(r".*yaml:\d+: ", "", line).split(": ")[0] for line in found} == {
+        "models.steered.intervention.gate",
+        "models.control.intervention.gate",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ({}, "sweep: name `scale` or `layers`, or both: what its models differ in"),
+        ({"scale": []}, "sweep.scale: must not be empty"),
+        ({"scale": [1, 1]}, "sweep.scale: names a value twice"),
+        ({"layers": [[1], [1]]}, "sweep.layers: names a value twice"),
+        ({"layers": [[1, 1]]}, "sweep.layers[0]: names layer 1 twice"),
+        ({"scales": [1]}, "sweep.scales: unknown key `scales`; did you mean `scale`?"),
+    ],
+)
+def test_a_mistake_in_a_sweep_is_one_line(project: Project, sweep: dict[str, Any], message: str) -> None:
+    project.write(BASE, changed(CATALOGUE, ("models", "steered"), CATALOGUE["models"]["steered"] | {"sweep": sweep}))
+    (line,) = project.mistakes(STUDIED)
+    assert f": models.steered.{message}" in line
+
+
+def test_a_sweep_needs_an_intervention_and_names_that_are_free(project: Project) -> None:
+    project.write(BASE, changed(CATALOGUE, ("models", "plain", "sweep"), SWEEP))
+    (line,) = project.mistakes(STUDY)
+    assert line.endswith("models.plain: `sweep` changes an `intervention`, and this model has none")
+    project.write(BASE, changed(swept(SWEEP), ("models", "steered.scale1"), {"like": "plain"}))
+    (line,) = project.mistakes(STUDIED)
+    assert line.endswith("sweep: makes a model `steered.scale1`, which another entry has; choose another name")
+
+
+# ---------------------------------------------------------------- curves
+
+
+def model(**entry: Any) -> Model:
+    return Model.model_validate({"engine": "e", "sampling": {"max_tokens": 8}} | entry)
+
+
+def steered(scale: float | None, direction: str = "refusal", **changes: Any) -> Model:
+    return model(intervention={"direction": direction, "mode": "add", "layers": [3], "scale": scale} | changes)
+
+
+def test_models_that_differ_in_scale_only_are_a_curve_with_the_model_without_at_0() -> None:
+    models = {"up": steered(1), "plain": model(), "down": steered(-0.5), "alone": model(system_prompt="x")}
+    assert curves(models, {}) == {"refusal": {"down": -0.5, "plain": 0, "up": 1}}
+    assert curves({"plain": model()}, {}) == {}
+
+
+def test_a_curves_label_is_what_it_differs_in() -> None:
+    models = {"plain": model(), "a": steered(1), "b": steered(1, "chance"), "c": steered(1, layers=[3, 4, 5])}
+    assert list(curves(models, {})) == ["refusal, layers 3", "chance, layers 3", "refusal, layers 3\u20135"]
+    ablated = {"a": steered(1), "b": steered(None, mode="ablate")}
+    assert list(curves(ablated, {})) == ["add", "ablate"]
+    assert curves(ablated, {})["ablate"] == {"b": 1}
+
+
+def test_curves_of_two_plain_models_say_which() -> None:
+    other = {"system_prompt": "Be brief."}
+    asked = steered(1).intervention
+    models = {"plain": model(label="Plain"), "brief": model(**other), "a": steered(1)}
+    models["b"] = model(intervention=asked, **other)
+    assert curves(models, {}) == {"Plain": {"plain": 0, "a": 1}, "brief": {"brief": 0, "b": 1}}
