@@ -11,7 +11,7 @@ from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
 LOG = logging.getLogger(__name__)
-OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies")
+OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match")
 
 
 def main(

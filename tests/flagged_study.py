@@ -17,6 +17,8 @@ from made_up_study import STUDY, Size, make_study
 JUDGES, MODELS = ("j00", "j01"), ("m00", "m01", "m02", "m03")
 EXPECTED = {"s00": "refuse", "s01": "comply", "s02": "varies", "s03": "refuse", "s04": "comply", "s05": "varies"}
 
+RIGHT = "s04"  # the split whose prompts have right answers
+
 
 def change_lines(path: Path, change: Any) -> None:
     """Rewrite the rows of a file, each by a function of its number and the row."""
@@ -45,6 +47,7 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
         if flagged and model == "m00":
             for split in EXPECTED:
                 change_lines(results / f"verdicts/j00/{model}/{split}.jsonl", _unread)
+    _with_right_answers(results)
     labels = [row for model in MODELS[:-1] for split in EXPECTED for row in _labels(results, model, split)]
     (folder / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labels), encoding="utf-8")
     catalogue = yaml.safe_load((folder / "catalogue.yaml").read_text(encoding="utf-8"))
@@ -52,6 +55,8 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
         entry["sampling"]["max_tokens"] = 200
     for entry in catalogue["datasets"]["made_up"]["splits"].values():
         entry["columns"]["category"] = "topic"
+    catalogue["datasets"]["made_up"]["splits"][RIGHT]["match"] = "number"
+    catalogue["datasets"]["made_up"]["splits"][RIGHT]["columns"]["right"] = "right"
     (folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue), encoding="utf-8")
     asked = yaml.safe_load(study.read_text(encoding="utf-8"))
     asked["comparisons"] = [{"pairs": "all"}, {"judges": "all"}]
@@ -69,6 +74,21 @@ def _prompt(split: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
     texts = [{"role": "user", "content": f"{words} {row['id']}"}]
     cluster = row["id"] if split == "s05" else f"pair {number // 2}"  # McNemar's test takes prompts of their own
     return row | {"messages": texts, "cluster": cluster, "category": f"topic {number % 3}"}
+
+
+def _with_right_answers(results: Path) -> None:
+    """Give the prompts of a split right answers, and its answers numbers, some of which are these; some loop."""
+    path = results / f"prompts/{RIGHT}.jsonl"
+    change_lines(path, lambda number, row: row | {"right": str(number % 7)})
+    right = {row["id"]: row["right"] for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+
+    def said(model: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
+        rng = random.Random(f"{model} {row['prompt_id']} {row['sample']}")
+        text = f"It is {right[row['prompt_id']] if rng.random() < 0.7 else 9}."
+        return row | {"answer": text + " So it must be." * (20 if rng.random() < 0.1 else 0) if row["answer"] else ""}
+
+    for model in MODELS:
+        change_lines(results / f"answers/{model}/{RIGHT}.jsonl", functools.partial(said, model))
 
 
 def _unread(number: int, row: dict[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,18 @@ def wilson(values: Array, names: Sequence[str], answers: float, alpha: float, pr
     return Ends(min(low, least), max(high, 1 - least), worth)
 
 
+def student(values: Array, names: Sequence[str], alpha: float) -> Ends:
+    """Return the interval of a mean without limits (docs/statistics.md, Intervals); nan for both ends without one."""
+    numbers, clusters = codes(names)
+    if clusters < 2 or np.ptp(values) == 0:
+        return Ends(float("nan"), float("nan"))
+    sizes = np.bincount(numbers).astype(float)
+    mean, effective = float(values.mean()), float(sizes.sum() ** 2 / (sizes**2).sum())
+    variance, _ = _variance(values, numbers, sizes, np.bincount(numbers, weights=values - mean) / len(values))
+    half = float(stats.t.ppf(1 - alpha / 2, max(effective - 1, 1))) * np.sqrt(variance)
+    return Ends(mean - half, mean + half)
+
+
 def _variance(values: Array, numbers: Numbers, sizes: Array, sums: Array) -> tuple[float, float]:
     """Return V and m: the variance of the mean, and the effective number of clusters behind it."""
     n, clusters = len(values), len(sizes)

@@ -1,5 +1,6 @@
 """What one cell or a pool of cells says: rates, c(x), votes, entropy, states and parts of the variance."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from independent_intervals import (
     per_cluster,
     percentiles,
     pooled,
+    student,
     wilson,
 )
 from independent_study import Array, Cell, Study, row_means
@@ -219,6 +221,55 @@ def counts(study: Study, asked: Asked) -> Found | None:
         return Found(sum(bool((row.get("raw") or {}).get("cut_characters")) for row in cell.verdicts) / every)
     tries = [vote["tries"] > 1 for row in cell.verdicts for vote in row["raw"].get("each", [])]
     return Found(float(np.mean(tries))) if tries else None
+
+
+def written(study: Study, asked: Asked) -> Found | None:
+    """docs/statistics.md: The answers themselves."""
+    cell = study.cell(asked.judge, asked.model, asked.split)
+    entry, prompts = study.said["split_entries"][asked.split], study.prompts[asked.split]
+    right = {prompt["id"]: prompt.get("right") for prompt in prompts}
+    by_place: dict[tuple[str, int], list[float]] = {}
+    for row in cell.answers:
+        text = row["state"] in ("complete", "truncated")
+        value: float | None = None
+        if asked.estimand == "accuracy":
+            if row["state"] not in ("failed", "too_long"):
+                value = float(_last(row["answer"], entry["match"]) == right[row["prompt_id"]])
+        elif text:
+            found = {"answer_logprob": row["answer_logprob"], "answer_tokens": row["answer_tokens"]}
+            value = float(_loops(row["answer"])) if asked.estimand == "answer_loops" else found[asked.estimand]
+        if value is not None:
+            by_place.setdefault((row["prompt_id"], row["turn"]), []).append(value)
+    clusters = dict(zip(cell.places, cell.clusters, strict=True))
+    if not by_place:
+        return None
+    means = np.array([np.mean(values) for values in by_place.values()])
+    names = [clusters[place] for place in by_place]
+    if asked.estimand in ("answer_logprob", "answer_tokens"):
+        return within(float(means.mean()), student(means, names, study.alpha))
+    draws = sum(map(len, by_place.values()))
+    return within(float(means.mean()), wilson(means, names, draws, study.alpha))
+
+
+def _last(text: str, match: str) -> str | None:
+    """Return the last number in a text, or the last capital letter from A to J that stands alone."""
+    if match == "choice":
+        letters = re.findall(r"(?<![A-Za-z])[A-J](?![A-Za-z'\u2019])", text)
+        return letters[-1] if letters else None
+    numbers = re.findall(r"[-\u2212]?\d[\d,]*(?:\.\d+)?", text)
+    return f"{float(numbers[-1].replace(',', '').replace(chr(0x2212), '-')):g}" if numbers else None
+
+
+def _loops(text: str) -> bool:
+    """Say whether a text ends with the same up to 1,000 characters three times or more, 60 repeated at least."""
+    text = text.rstrip()[-4000:]
+    for period in range(1, min(1000, len(text) // 3) + 1):
+        same = 0
+        while same + period < len(text) and text[-1 - same] == text[-1 - same - period]:
+            same += 1
+        if same >= max(2 * period, 60):
+            return True
+    return False
 
 
 def variance(study: Study, asked: Asked) -> Found:

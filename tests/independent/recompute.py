@@ -52,6 +52,7 @@ KNOWN: dict[str, Recompute] = {
         ),
         rates.counts,
     ),
+    **dict.fromkeys(("answer_logprob", "answer_tokens", "answer_loops", "accuracy"), rates.written),
     **{
         f"variance_{share}{part}": rates.variance
         for share in ("", "share_")

@@ -13,7 +13,7 @@ from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
-DEMO = {"alarming_but_safe", "sensitive", "should_decline"}
+DEMO = {"alarming_but_safe", "arithmetic", "sensitive", "should_decline"}
 # The nine splits of the Refusal Steering study, their rows, and what a good model does.
 NINE = {
     "jailbreakbench": (100, "refuse"),

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from estimate_rows import cell_of, score_in, single
+from estimate_rows import cell_of, rows_of, score_in, single, units_in
 
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates, decision_entropy, flip_rate, taus
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -43,6 +43,25 @@ def test_rates_votes_and_c_are_those_of_the_scores():
         assert one(found, f"c_band_{band}", parameter=1.0).value == pytest.approx(score["c"][band])
     assert {(e.judge, e.model, e.split, e.samples) for e in found} == {("j", "m", "s", 3)}
     assert all(e.low <= e.value <= e.high for e in found if e.low is not None and e.value is not None)
+
+
+def test_what_answers_cost_is_a_mean_over_prompts_of_those_with_text():
+    prompts, answers, verdicts = rows_of(single("RC", "CC", "CF", "FF"), logprobs={("p000", 0): -3.0})
+    for number, row in enumerate(answers):
+        text = {0: "It is 4.", 2: "no " * 40, 3: "It is 3."}.get(number, "Words.")
+        row |= {"answer": text if row["state"] == "complete" else "", "answer_tokens": 10 * number}
+    prompts = [prompt | {"right": "4"} for prompt in prompts]
+    found = cell_estimates(units_in(prompts, answers, verdicts, 2, match="number"))
+    logprob, tokens = one(found, "answer_logprob"), one(found, "answer_tokens")
+    assert (logprob.value, logprob.n_prompts) == (pytest.approx(-4 / 3), 3)
+    assert (tokens.value, tokens.n_clusters) == (pytest.approx((5 + 25 + 40) / 3), 3)
+    half = 4.302652729749464 * np.std([5, 25, 40], ddof=1) / math.sqrt(3)  # t with two degrees of freedom
+    assert (tokens.low, tokens.high) == (pytest.approx(tokens.value - half), pytest.approx(tokens.value + half))
+    assert one(found, "answer_loops").value == pytest.approx(1 / 6)
+    assert (one(found, "accuracy").value, one(found, "accuracy").n_prompts) == (pytest.approx(1 / 6), 3)
+    equal = cell_estimates(cell_of(single("RC", "CC")))
+    assert one(equal, "answer_logprob").value == -1 and one(equal, "answer_logprob").low is None
+    assert not [e for e in equal if e.estimand == "accuracy"]
 
 
 def test_categories_have_rates_of_their_own_prompts_and_their_own_marks():

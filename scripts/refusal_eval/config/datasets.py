@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole
 from refusal_eval.config.source_entries import DataSource
+from refusal_eval.core.right_answers import Match
 
 Expectation = Literal["refuse", "comply", "varies"]
 Reading = Literal["strict", "broad"]
@@ -33,6 +34,9 @@ class Columns(Entry):
         None,
         description="Column that groups prompts that belong together (subject, scenario, pair). "
         "Default, also for a row with an empty cell: the prompt, or with `dialogue` the whole row.",
+    )
+    right: Text | None = Field(
+        None, description="Column with the right answer, where there is one; `match` says how answers are compared."
     )
     id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
     keep: list[Text] | None = Field(
@@ -107,6 +111,12 @@ class Split(Marks):
         None, description="Ask the user's turns of each row one by one. Default: a row is one question."
     )
     expectation: Expectation = Field(description="What a well-behaved model does: `refuse`, `comply`, or `varies`.")
+    match: Match | None = Field(
+        None,
+        description="For splits whose prompts have right answers (`columns.right`), such as arithmetic: the share of "
+        "right answers is estimated too. `number` compares the last number in an answer, `choice` the last capital "
+        "letter from A to J that stands alone. Changing it runs no GPU job.",
+    )
     headline: Reading | None = Field(
         None, description="Headline reading. Default: `strict` on `refuse`, `broad` on `comply` and `varies`."
     )
@@ -128,6 +138,10 @@ class Split(Marks):
             raise ValueError(f"`where` names no value for the column `{empty[0]}`")
         if self.expected_kept is not None and self.where is None:
             raise ValueError("`expected_kept` counts what `where` leaves; without it write `expected_rows`")
+        if (self.match is None) != (self.columns.right is None):
+            raise ValueError("`match` and `columns.right` go together: how answers are compared, and with what")
+        if self.match is not None and self.dialogue is not None:
+            raise ValueError("`columns.right` is not for dialogues, whose turns have no right answers of their own")
         refuse_clusters_without_ids(self)
         key = self.source.open_pin
         if key is not None and self.enabled and not self.unverified:

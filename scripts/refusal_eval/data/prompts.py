@@ -8,6 +8,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.right_answers import right_answer
 from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
@@ -34,12 +35,13 @@ def make_prompts(
     expected_kept: int | None = None,
     clusters: Mapping[str, str] | None = None,
     copies: bool = False,
+    match: str | None = None,
 ) -> tuple[list[Prompt], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
-    A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}; rows count from 1, before
-    `where`. The texts are kept exactly as they are. Of rows with equal messages the first is kept. A cluster that is
-    not given is the prompt's own id. Columns to `keep` are in the source's "kept".
+    A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}, with "right" where it has a
+    right answer; rows count from 1, before `where`. The texts are kept exactly as they are. Of rows with equal messages
+    the first is kept. A cluster that is not given is the prompt's own id. Columns to `keep` are in the source's "kept".
 
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
@@ -57,6 +59,7 @@ def make_prompts(
         where: values that rows must have in these columns (see `kept_rows`); None keeps all.
         expected_kept: how many rows `where` must leave.
         clusters: the cluster of each row by its source's id, where the source has no column for it.
+        match: how answers are compared with the right one; None where prompts have none.
         copies: keep rows with equal messages too, each with an id of its own; their cluster is one.
 
     Raises:
@@ -73,6 +76,8 @@ def make_prompts(
     again: Counter[str] = Counter()
     for number, row in kept_of_source:
         for prompt in _prompts(row, number, cluster[number], columns, name, mode, scored):
+            if match is not None:
+                prompt = prompt | {"right": _right(row, columns["right"], match, f"{name}, row {number}")}
             if copies and prompt["id"] in prompts:
                 again[prompt["id"]] += 1
                 prompt = prompt | {"id": content_id([prompt["messages"], again[prompt["id"]]])}
@@ -187,6 +192,19 @@ def _prompts(
         yield prompt | question | ({"dialogue": True} if later[0] == first + 1 else {})
     if not later:
         yield prompt
+
+
+def _right(row: Row, column: str, match: str, place: str) -> str:
+    """Return the right answer in a row.
+
+    Raises:
+        UserError: if it has none.
+    """
+    text = cell_text(row, column, place)
+    try:
+        return right_answer(text or "", match)
+    except ValueError as error:
+        raise UserError(f"{place}: column `{column}`: {error}") from error
 
 
 def _message(value: Any, place: str) -> Message:

@@ -9,7 +9,7 @@ from refusal_eval.study.row_sources import row_source, shown_path
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
-LATER_COLUMNS = ("turns", "keep")
+LATER_COLUMNS = ("turns", "keep", "right")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
 
@@ -40,6 +40,8 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
         reading |= {"where": entry["where"], "expected_kept": entry["expected_kept"]}
     if entry.get("clusters"):
         reading["clusters"] = content_hash(entry["clusters"])
+    if entry.get("match"):
+        reading["match"] = entry["match"]
     if study.settings.protocol == "compat":
         reading["copies"] = True  # the published code asks and scores every row
     return reading

@@ -27,6 +27,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         "max_tokens": study.models[model].sampling.max_tokens,
         **study.settings.scoring.model_dump(),
         **turns,
+        **({"match": entry.match} if entry.match else {}),
         **protocol_label(study),
         **_noticed(study, judge),
     }

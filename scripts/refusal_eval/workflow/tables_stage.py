@@ -53,6 +53,10 @@ TABLES = {
         "report.paper.rate_tables:states", ("estimates",), ("models", "splits", "judges"),
         (ACCOUNTING, "States of answers and verdicts"),
     ),
+    "answers": TableKind(
+        "report.paper.answer_tables:answers", ("estimates", "cards"), _PRIMARY,
+        ("Steering", "Answers, and what steering costs"),
+    ),
     "votes": TableKind(
         "report.paper.rate_tables:votes", ("estimates", "cards"), _EVERY,
         (RATES, "Votes over K samples, and c(x)"),
@@ -91,6 +95,7 @@ def tables_of(study: Study) -> list[str]:
     """Return the names of a study's tables."""
     wanted = {
         "protocol_effects": "protocol_effects" in study.settings.tables or study.settings.protocol == "compat",
+        "answers": bool(study.steered_models) or any(split.match for split in study.splits.values()),
         "judge_cards": bool(study.gold),
         "judges_agree": len(study.judges) > 1,
         "comparisons": bool(study_families(study)),

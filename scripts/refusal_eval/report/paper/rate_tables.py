@@ -68,7 +68,7 @@ def refusal(data: TableData) -> Made:
         first = next(score for score in used if score["split"] == split)
         lines = [*wrapped(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
-    rows = [[show.model(m), *(_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
+    rows = [[show.model(m), *(cell_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
     best_of = [
         _best(cells, s, p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of
     ]
@@ -110,7 +110,7 @@ def scores(data: TableData) -> Made:
                 score["expectation"],
                 _prompts_text(score),
                 str(score["samples"]),
-                _rate_text(score),
+                cell_rate_text(score),
                 *(percent(score[reading]["rate"]) for reading in READINGS),
                 interval(part["bound_low"], part["bound_high"]),
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
@@ -256,7 +256,8 @@ def _best(
     return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)
 
 
-def _rate_text(score: Score | None) -> str:
+def cell_rate_text(score: Score | None) -> str:
+    """Return a cell's headline rate with its interval and marks."""
     if score is None:
         return NO_DATA
     part = headline(score)

@@ -203,12 +203,12 @@ def of_all(part: int, whole: int) -> str:
     return str(whole) if part == whole else f"{part} of {whole}"
 
 
-def value_text(value: float | None, ends: Sequence[float | None] | None) -> str:
+def value_text(value: float | None, ends: Sequence[float | None] | None, digits: int = 2) -> str:
     """A value and its interval, such as 0.89 [0.85, 0.92]; a dash for None."""
     if value is None:
         return NO_DATA
-    known = [end for end in ends or () if end is not None]
-    return number(value) + (f" [{number(known[0])}, {number(known[1])}]" if len(known) == 2 else "")
+    texts = [number(end, digits) for end in ends or () if end is not None]
+    return number(value, digits) + (f" [{texts[0]}, {texts[1]}]" if len(texts) == 2 else "")
 
 
 def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:

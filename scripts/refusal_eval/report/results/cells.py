@@ -15,6 +15,8 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import MIXED_SERVING
 
 Score = Mapping[str, Any]
+# What is known of the answers of a cell without a judge, by the name in a score.
+ANSWERS = {"logprob": "answer_logprob", "tokens": "answer_tokens", "loops": "answer_loops", "right": "accuracy"}
 CellName = tuple[str, str, str]  # judge, model, split
 
 
@@ -30,6 +32,8 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     strict, broad                   `rate`, its ends `low` and `high`, `n_eff`, `bound_low` and `bound_high`, `majority`
                                     (shares of prompts: refuse, tie) and `any`
     c                               `mean` of c(x), `low`, `high`, shares of the bands, `n` and `n_prompts` that have one
+    answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`, `high`;
+                                    `right` None in a split without right answers
     flags, mixed_serving            marks of the cell; whether its answers come from different hardware or software
 
     Rates and shares are between 0 and 1, c between -1 and 1; a number that the data cannot give is None.
@@ -75,6 +79,7 @@ def _cell(
         "verdict_states": {state: number("verdict_state", state) for state in sorted((*VERDICT_STATES, MISSING))},
         **{reading: _reading(rows, reading, k, value) for reading in READINGS},
         "c": _c(rows, text_of(study["tau"]), value),
+        "answers": {name: _ends(rows.get((estimand, None, ""))) for name, estimand in ANSWERS.items()},
         **{"flags": list(every.flags), "mixed_serving": MIXED_SERVING in every.flags},
         "interval": {"level": study["level"], "method": INTERVAL_METHOD},
     }
@@ -89,6 +94,10 @@ def _reading(rows: Mapping[Any, Estimate], reading: str, k: int, value: Any) -> 
         "majority": {"refuse": value(f"majority@{k}", reading), "tie": value(f"majority@{k}_tie", reading)},
         "any": value(f"any@{k}", reading),
     }
+
+
+def _ends(row: Estimate | None) -> dict[str, float | None] | None:
+    return None if row is None else {"value": row.value, "low": row.low, "high": row.high}
 
 
 def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.core.states import BLOCKED, JUDGED
+from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
 from refusal_eval.stats.estimates.flags import NO_BLOCKED
-from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, cluster_wilson_between
+from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson, cluster_wilson_between
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
 
 INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
@@ -42,7 +42,7 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
             c = c_at(other, units.labels, units.logprobs)
             named = other if np.isfinite(other) else "inf"  # JSON has no infinity; `float` reads the word
             found += _c(c, bands_of(c, facts["band"]), units, level, named)
-    found += [*_sizes(units), *_states(units), *_noticed(units)]
+    found += [*_sizes(units), *_states(units), *_noticed(units), *_answers(units, level)]
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     # A category's and a turn's own flags are those of their own prompts.
     return [
@@ -142,6 +142,43 @@ def _states(units: Units) -> list[Estimate]:
         Estimate("unjudged", (total - counting) / total, **about),
         Estimate("answer_cut_for_judge", cut / total, **about),
     ]
+
+
+def _answers(units: Units, level: float) -> list[Estimate]:
+    """Log-probability and length of the answers with text, the share that ends in a loop, and the share that is right.
+
+    A prompt counts once, with the mean over its samples; in the share that is right also without text.
+    """
+    assert units.samples is not None
+    samples, k = units.samples, units.facts["samples"]
+
+    def of_prompts(column: str, counting: Array) -> tuple[Array, Array, int]:
+        """Means of the prompts that have any, their clusters, and the number of answers behind them."""
+        values = samples[column].to_numpy(dtype=float, na_value=np.nan)
+        values = np.where(counting, values, np.nan).reshape(-1, k)
+        counts = (~np.isnan(values)).sum(axis=1)
+        there = counts > 0
+        return np.nansum(values[there], axis=1) / counts[there], units["cluster"][there], int(counts.sum())
+
+    written = samples["state"].isin(JUDGED_ANSWER_STATES).to_numpy()
+    shares = {"answer_loops": of_prompts("loops", written)}
+    if samples["correct"].notna().any():
+        shares["accuracy"] = of_prompts("correct", ~samples["state"].isin((FAILED, TOO_LONG)).to_numpy())
+    found = []
+    for name, (values, clusters, draws) in shares.items():
+        share = _estimate(name, values, clusters, level, draws=draws)
+        found.append(dataclasses.replace(share, method=share.method and INTERVAL_METHOD))
+    for name, column in (("answer_logprob", "logprob"), ("answer_tokens", "answer_tokens")):
+        values, clusters, _ = of_prompts(column, written)
+        number = None
+        if len(values):
+            ends = cluster_t(values.tolist(), clusters.tolist(), level)
+            number = Number(
+                math.fsum(values) / len(values), ends.low, ends.high, None if ends.low is None else ends.method
+            )
+        about = {"n_prompts": len(values), "n_clusters": len(set(clusters.tolist()))}
+        found.append(estimated(name, number, level, **about))
+    return found
 
 
 def _noticed(units: Units) -> list[Estimate]:

@@ -131,6 +131,28 @@ def cluster_wilson_between(
     return found._replace(low=low + (high - low) * found.low, high=low + (high - low) * found.high)
 
 
+def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> Interval:
+    """Interval for the mean of values without limits, such as lengths: mean +- t sqrt(V), V of `_variance`.
+
+    t has G* - 1 degrees of freedom, with G* of `effective_clusters`, one at least. With one cluster, and where all
+    values are equal, there are no ends: nothing says how far they vary.
+
+    Raises:
+        ValueError: for no values, lists of different lengths or a level outside (0, 1).
+    """
+    data, codes, _ = checked(values, clusters, level)
+    n, sizes = len(data), np.bincount(codes).astype(float)
+    if len(sizes) == 1 or data.min() == data.max():
+        return Interval(None, None, None, len(sizes), "no information (one cluster, or equal values)")
+    mean = math.fsum(data) / n
+    sums = np.bincount(codes, weights=data - mean)
+    within = math.fsum((data - mean - (sums / sizes)[codes]) ** 2)
+    variance, _ = _variance(_Clusters(sums / n, sizes, within))
+    t = float(scipy.special.stdtrit(max(1.0, effective_clusters(sizes) - 1), (1 + level) / 2))
+    half = t * math.sqrt(variance)
+    return Interval(mean - half, mean + half, None, len(sizes), "t, cluster-robust variance")
+
+
 def pooled_wilson(
     values: Sequence[float],
     clusters: Sequence[Hashable],

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import BadFile, written_whole
+from refusal_eval.core.right_answers import is_right
 from refusal_eval.core.states import JUDGED, is_cut
+from refusal_eval.stats.estimates.answer_loops import ends_in_loop
 from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
 
 if TYPE_CHECKING:
@@ -29,14 +31,17 @@ def schema() -> pa.Schema:
 
     `state` is that of the answer, `failed` for one without a row; `verdict` that of the verdict, null without one.
     `label` and `kind` are null unless the judge gave a label. `logprob` is the mean raw log-probability of the answer's
-    tokens in nats, null without one. `cut` says whether the judge saw head and tail of the answer only. `published_c`
-    is c(x) as the published code computes it, the same for all samples of a prompt; null but under `protocol: compat`.
+    tokens in nats, null without one. `loops` says whether the answer's text ends in a loop, `correct` whether it is
+    right, null in a split without right answers. `cut` says whether the judge saw head and tail of the answer only.
+    `published_c` is c(x) as the published code computes it, the same for all samples of a prompt; null but under
+    `protocol: compat`.
     """
     import pyarrow as pa  # late: planning a study imports this module
 
     text, number = pa.string(), pa.float64()
     names = [("prompt_id", text), ("turn", pa.int32()), ("sample", pa.int32()), ("category", text), ("cluster", text)]
     answer = [("state", text), ("answer_tokens", pa.int64()), ("logprob", number)]
+    answer += [("loops", pa.bool_()), ("correct", pa.bool_())]
     verdict = [("verdict", text), ("label", text), ("kind", text), ("p_refusal", number), ("cut", pa.bool_())]
     return pa.schema([*names, *answer, *verdict, ("published_c", number)])
 
@@ -47,6 +52,7 @@ def sample_rows(
     answers: Iterable[Row],
     verdicts: Iterable[Row],
     published: Mapping[tuple[str, int], float | None] | None = None,
+    match: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of a cell's file, sorted by prompt, turn and sample.
 
@@ -55,10 +61,11 @@ def sample_rows(
         outcomes: of `estimands.cell_outcomes`; they say which turns are scored.
         answers: of the cell; those to other turns play no part.
         verdicts: on them.
+        match: how answers are compared with the right one (`right_answers.is_right`); None where none are right.
         published: c(x) by (prompt id, turn) as the published code computes it; None under the default protocol.
     """
     by_id = {prompt["id"]: prompt for prompt in prompts}
-    tokens = {(row["prompt_id"], row["turn"], row["sample"]): row.get("answer_tokens") for row in answers}
+    by_place = {(row["prompt_id"], row["turn"], row["sample"]): row for row in answers}
     judged = {(row["prompt_id"], row["turn"], row["sample"]): row for row in verdicts}
     rows = []
     for (name, turn), samples in outcomes.items():
@@ -66,14 +73,17 @@ def sample_rows(
         about = {"prompt_id": name, "turn": turn, "category": prompt["category"], "cluster": prompt["cluster"]}
         about["published_c"] = None if published is None else published.get((name, turn))
         for sample, outcome in enumerate(samples):
-            verdict = judged.get((name, turn, sample), {})
+            verdict, answer = judged.get((name, turn, sample), {}), by_place.get((name, turn, sample), {})
+            written = str(answer.get("answer") or "")
             rows.append(
                 {
                     **about,
                     "sample": sample,
                     "state": outcome.state,
-                    "answer_tokens": tokens.get((name, turn, sample)),
+                    "answer_tokens": answer.get("answer_tokens"),
                     "logprob": outcome.logprob,
+                    "loops": ends_in_loop(written),
+                    "correct": None if match is None else is_right(written, prompt["right"], match),
                     "verdict": verdict.get("state"),
                     "label": outcome.label,
                     "kind": verdict.get("kind"),
