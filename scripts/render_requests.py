@@ -39,7 +39,8 @@ def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, 
         raise UserError(
             f"{len(shared)} of these {len(rows)} prompts made the direction `{intervention['direction']['direction']}` "
             f"(the first: {shared[0]}), and what it does to them says little of others: evaluate "
-            f"`{intervention['model']}` on prompts that are in no split of the direction"
+            f"`{intervention['model']}` on prompts that are in no split of the direction, or say `allow_overlap: true` "
+            "in its `intervention`, which marks all its numbers"
         )
 
 
@@ -67,7 +68,7 @@ def main(
     greedy = sampling["temperature"] == 0
     asks = []
     rows = list(read_jsonl(prompts_path))
-    if intervention is not None:
+    if intervention is not None and not request.get("allow_overlap"):
         refuse_fitted(rows, intervention)
     for row in rows:
         turn = asked_turns(row)[0]

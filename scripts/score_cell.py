@@ -10,6 +10,7 @@ from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_r
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
+from refusal_eval.stats.estimates.flags import FITTED
 from refusal_eval.stats.estimates.samples import noticed, sample_rows, write_samples
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     facts: dict[str, Any] = {name: cell[name] for name in FACTS} | {"scored": scored}
     facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]
     facts["mixed_serving"] = len({answer["serving"] for answer in answers if answer["serving"] is not None}) > 1
+    facts |= {FITTED: True} if cell.get(FITTED) else {}
     facts |= noticed(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None
     if published is not None:

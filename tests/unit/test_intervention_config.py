@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import generation, scoring
+
 STEERED = ("models", "steered")
 ADD: dict[str, Any] = {"direction": "refusal", "mode": "add", "layers": [3], "scale": -0.5}
 OTHER = {"other_weights": True}
@@ -181,6 +184,17 @@ def test_a_split_that_is_a_whole_side_of_the_direction_is_not_evaluated(project:
         "models.steered.intervention.direction: `refusal` is made from all of split `file-rows`, which this study "
         "evaluates; evaluate other prompts, or make it from other ones"
     )
+
+
+def test_overlap_is_allowed_where_the_model_says_so_and_then_marked(project: Project) -> None:
+    study = STUDIED | {"splits": ["hub-rows", "file-rows"]}
+    overlap = {"negative": {"split": "file-rows"}}
+    assert with_direction(project, ADD | {"allow_overlap": True}, study, **overlap) == []
+    config = Study(project.load(study))
+    assert scoring.cell(config, "words", "steered", "hub-rows")["fitted_prompts"] is True
+    assert "fitted_prompts" not in scoring.cell(config, "words", "plain", "hub-rows")
+    assert generation.request_params(config, "steered", "hub-rows")["allow_overlap"] is True
+    assert "allow_overlap" not in generation.request_params(config, "plain", "hub-rows")
 
 
 def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project) -> None:

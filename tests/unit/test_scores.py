@@ -67,6 +67,14 @@ def score_of(*outcomes: str, samples: int | None = None, **more: Any) -> dict[st
     return score_of_rows(prompts, answers, verdicts, k, **(NAMES | more))
 
 
+def test_a_model_that_is_evaluated_on_the_prompts_of_its_direction_has_a_mark_on_every_number():
+    prompts, answers, verdicts = cell(*["RC"] * 40)
+    units = units_in(prompts, answers, verdicts, 2, **NAMES, fitted_prompts=True)
+    assert units.flags == ("fitted_prompts",)
+    assert all("fitted_prompts" in row.flags for row in cell_estimates(units))
+    assert units_in(prompts, answers, verdicts, 2, **NAMES).flags == ()
+
+
 def test_one_prompt_with_every_kind_of_sample() -> None:
     answers = [
         answer("p", 0, logprob=-1.0),

@@ -58,6 +58,11 @@ class Intervention(Entry):
         description="For `ablate`: where the component is removed to, 0 or that of the midpoint between both means.",
     )
     towards: Literal["negative", "positive"] = Field("negative", description="For `pull`: whose mean.")
+    allow_overlap: bool = Field(
+        False,
+        description="Evaluate the model on prompts that made its direction too, as some published results were. Every "
+        "number of the model then has the mark \u00b6.",
+    )
     other_weights: bool = Field(
         False,
         description="Take a direction of other weights than the model's, such as those of its base model. They must "

@@ -39,7 +39,8 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
                 yield (*here, *path), message
             for side in typed.sides.values():
                 if (
-                    side is not None
+                    not model.intervention.allow_overlap
+                    and side is not None
                     and side.category is None
                     and side.judge is None
                     and side.split in draft.names("splits")

@@ -27,6 +27,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
         params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
     # What an adapter or an intervention is comes from its file; that one was taken away is seen nowhere else.
     params |= {name: True for name in CHANGES if entry.get(name)}
+    if (entry.get("intervention") or {}).get("allow_overlap"):
+        params["allow_overlap"] = True
     if study.config["split_entries"][split].get("dialogue"):
         # Only the answer to a turn, without its reasoning, stands in the history of the next one.
         params["dialogue"] = {"reasoning": entry["reasoning"]}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.stats.estimates.flags import FITTED
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import scored_turns
 
@@ -15,7 +16,7 @@ def protocol_label(study: Study) -> dict[str, str]:
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.settings.split_entries[split]
-    scored = scored_turns(study, split)
+    scored, asked = scored_turns(study, split), study.models[model].intervention
     turns = {"scored": scored} if scored else {}
     return {
         "judge": judge,
@@ -28,6 +29,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         **study.settings.scoring.model_dump(),
         **turns,
         **({"match": entry.match} if entry.match else {}),
+        **({FITTED: True} if asked is not None and asked.allow_overlap else {}),
         **protocol_label(study),
         **_noticed(study, judge),
     }

@@ -16,6 +16,11 @@ MARKS = {
         "more than 5 % of the answers have no verdict, or enough to move the rate out of its interval",
     ),
     "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens, or more than half at any length"),
+    "fitted_prompts": (
+        "¶",
+        "prompts that made the model's direction may be among these (`allow_overlap`); what it does to them says little "
+        "of others",
+    ),
     "few_clusters": (
         "*",
         "fewer than 30 independent clusters of prompts (effective number), or fewer than 10 with the rarer outcome: "

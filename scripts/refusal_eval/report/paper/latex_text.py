@@ -29,6 +29,7 @@ _ESCAPES = {
     "†": r"\textdagger{}",
     "‡": r"\textdaggerdbl{}",
     "§": r"\S{}",
+    "¶": r"\P{}",
     "κ": r"$\kappa$",
     "τ": r"$\tau$",
     "λ": r"$\lambda$",

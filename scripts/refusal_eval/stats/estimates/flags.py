@@ -9,8 +9,10 @@ EARLY = 256  # tokens of the answer; one that is cut later has mostly shown whet
 MIN_CLUSTERS = 30  # effective ones (`intervals.effective_clusters`)
 MIN_RARER = 10  # clusters with the rarer outcome, where prompts share clusters
 UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING = "unjudged", "truncated", "few_clusters", "mixed_serving"
-CELL_FLAGS = (UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING)
-DOUBTFUL = frozenset((UNJUDGED, CUT))  # the rate itself may be another, not only its interval
+FITTED = "fitted_prompts"
+CELL_FLAGS = (UNJUDGED, CUT, FITTED, FEW_CLUSTERS, MIXED_SERVING)
+DOUBTFUL = frozenset((UNJUDGED, CUT, FITTED))  # the rate itself may be another, not only its interval
+WHOLE = (FITTED, MIXED_SERVING)  # what holds for all of a cell, and so for each part of it; facts have these names
 NO_BLOCKED = "blocked_left_out"  # of c(x), in which answers that a provider blocked have no part
 
 Ends = tuple[float | None, float | None]

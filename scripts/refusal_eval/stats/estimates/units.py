@@ -25,7 +25,7 @@ from refusal_eval.core.states import (
 )
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
 from refusal_eval.stats.estimates.estimate import mean
-from refusal_eval.stats.estimates.flags import EARLY, MIXED_SERVING, Ends, cut_flags, few_flags, unjudged_flags
+from refusal_eval.stats.estimates.flags import EARLY, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_clusters
 from refusal_eval.stats.estimates.samples import read_samples
 
@@ -59,8 +59,8 @@ class Units:
     frame: pd.DataFrame
     flags: tuple[str, ...] = ()  # of the cell, for the numbers that are made of it
     # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
-    # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, `mixed_serving`, and of the judge's
-    # verdicts `judge_flags` and `votes` where it has any
+    # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, the marks that `flags.WHOLE` names,
+    # and of the judge's verdicts `judge_flags` and `votes` where it has any
     facts: Mapping[str, Any] = field(default_factory=dict)
     labels: Labels | None = None
     logprobs: Floats | None = None  # units x K: mean log-probability of an answer's tokens in nats, NaN without one
@@ -104,7 +104,7 @@ class Units:
             *unjudged_flags(unjudged / answers, bounds, interval),
             *cut_flags(early / answers, cut / answers),
             *self.few(reading),
-            *({MIXED_SERVING} & set(self.flags)),
+            *(flag for flag in WHOLE if flag in self.flags),
         )
 
     def kept(self, keep: Flags) -> Units:
@@ -167,7 +167,8 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         },
         index=pd.MultiIndex.from_arrays([first["prompt_id"], first["turn"].astype("int64")], names=PLACE),
     )
-    units = Units(frame, (MIXED_SERVING,) if facts["mixed_serving"] else (), facts, labels, logprobs, samples)
+    whole = tuple(flag for flag in WHOLE if facts.get(flag))
+    units = Units(frame, whole, facts, labels, logprobs, samples)
     return replace(units, flags=units.own_flags(facts["headline"], _headline_ends(units)))
 
 
