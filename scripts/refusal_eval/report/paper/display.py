@@ -18,8 +18,8 @@ MARKS = {
     "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens, or more than half at any length"),
     "fitted_prompts": (
         "¶",
-        "prompts that made the model's direction may be among these (`allow_overlap`); what it does to them says little "
-        "of others",
+        "prompts that made the direction may be among these (`allow_overlap`); what it does to them says little of "
+        "others",
     ),
     "few_clusters": (
         "*",
