@@ -12,6 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # How text is split before byte-pair encoding, by the GGUF file's `tokenizer.ggml.pre`. Each entry must equal the
 # model's own tokenizer.json: a wrong one silently gives other tokens, so unknown names are refused.
 PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
@@ -20,6 +23,13 @@ PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
         "pretokenizers": [
             {"type": "Digits", "individual_digits": True},
             {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        ],
+    },
+    "qwen2": {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": QWEN2}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False},
         ],
     },
 }

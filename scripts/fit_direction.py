@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
 from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, fit, made_from
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SIDES, SidePrompts, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SIDES, SidePrompts, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json
@@ -48,9 +48,11 @@ def main(
     for side in SIDES:
         scores = confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None
         prompts = list(read_jsonl(files[side]["prompts"]))
-        sides[side] = side_prompts(side, entry[side], prompts, states[side], layers, scores, weighted)
-        if left_out := len(prompts) - len(set(states[side].metadata["prompts"])):
-            LOG.warning("%d prompts of split %s have no activations", left_out, entry[side]["split"])
+        sides[side] = side_prompts(
+            side, entry[side], prompts, states[side], layers, scores, weighted, left_out(files[side])
+        )
+        if lacking := len(prompts) - len(set(states[side].metadata["prompts"])):
+            LOG.warning("%d prompts of split %s have no activations", lacking, entry[side]["split"])
     positive, negative = (sides[side] for side in SIDES)
     refuse_shared(positive, negative)
     how = {"method": entry["method"], "layers": layers, "hold_out": entry["hold_out"], "seed": entry["seed"]}

@@ -10,7 +10,7 @@ import pandas as pd
 from refusal_eval.activations.directions import refuse_not_finite
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.separation import separation
-from refusal_eval.activations.sides import SIDES, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SIDES, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, written_whole
@@ -39,6 +39,7 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
             layers,
             confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None,
             weighted=False,
+            left_out=left_out(files[side]),
         )
         for side in SIDES
     }

@@ -28,6 +28,12 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ),
         ({"positive": {"split": "hub-rows", "above": 0.5}}, "positive", "so `judge` must say whose"),
         ({"positive": {"split": "hub-rows", "judge": "words"}}, "positive", "exactly one of `above` and `below`"),
+        (
+            {"positive": {"split": "hub-rows", "without": ["file-row"]}},
+            "positive.without",
+            "there is no split `file-row`",
+        ),
+        ({"positive": {"split": "hub-rows", "without": ["hub-rows"]}}, "positive.without", "leaves out all of split"),
         ({"method": "mdd"}, "method", "'mdd' is not allowed; did you mean `md`?"),
         ({"method": "wmd"}, "", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
         ({"method": "random", "of": "wrmd"}, "", "`wrmd` weights prompts by |c(x)|, so each side needs a `judge`"),
@@ -46,7 +52,10 @@ def test_a_mistake_of_a_direction_is_told_once_with_its_place(project, entry, pl
     ("changes", "message"),
     [
         ({"quantization": "fp8"}, "its engine `hub-engine` sets `quantization`, with which capture was never tried"),
-        ({"args": {"hf-overrides": "{}"}}, "its engine `hub-engine` sets `args`, with which capture was never tried"),
+        (
+            {"args": {"gdn-prefill-backend": "triton", "hf-overrides": "{}"}},
+            "its engine `hub-engine` sets `args`, with which capture was never tried",
+        ),
         ({"tensor_parallel": 2, "nodes": 2}, "its engine `hub-engine` takes 2 machines, and activations are captured"),
     ],
 )

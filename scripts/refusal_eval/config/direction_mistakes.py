@@ -13,6 +13,8 @@ from refusal_eval.core.hints import nearest
 
 # What of an engine's identity a capture obeys; anything else was never tried and could give other activations.
 CAPTURED = {"weights", "dtype", "trust_remote_code"}
+# Arguments that choose among kernels of vLLM for one and the same computation.
+KERNELS = {"gdn-prefill-backend"}
 # Fields of a model that change what it computes; captured is the model without any.
 CHANGES = {"lora": "a LoRA adapter", "intervention": "an intervention"}
 
@@ -71,7 +73,9 @@ def _wrong_with_engine(name: str, engine: Engine) -> Iterator[str]:
     if getattr(engine, "weights", None) is None:
         yield f"its engine `{name}` of kind `{engine.kind}` has no weights here, and activations are computed from them"
         return
-    more = sorted(set(_identity(engine)) - CAPTURED)
+    identity = _identity(engine)
+    kernels_only = set(identity.get("args", ())) <= KERNELS
+    more = sorted(set(identity) - CAPTURED - ({"args"} if kernels_only else set()))
     if more:
         yield f"its engine `{name}` sets {' and '.join(f'`{key}`' for key in more)}, with which capture was never tried"
     if engine.nodes_used() > 1:
@@ -93,6 +97,11 @@ def _wrong_with_side(draft: Draft, side: Any) -> Iterator[tuple[str, str]]:
         if draft.catalogue.complete:
             yield "split", f"there is no split `{side.split}` in the catalogue" + nearest(side.split, known)
         return
+    for name in side.without or ():
+        if name not in known and draft.catalogue.complete and isinstance(name, str):
+            yield "without", f"there is no split `{name}` in the catalogue" + nearest(name, known)
+        elif name == side.split:
+            yield "without", f"leaves out all of split `{name}`"
     split = draft.catalogue.valid["splits"][side.split]
     if split is not None and split.dialogue:
         yield "split", f"`{side.split}` asks several turns, and activations are those of one question"

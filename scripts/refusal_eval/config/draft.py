@@ -109,7 +109,8 @@ class Draft:
     def direction_splits(self) -> list[str]:
         """Return the splits of the catalogue that the study's directions and separations name, each once."""
         known = self.catalogue.written["splits"]
-        return list(dict.fromkeys(side.split for *_, side in self.sides() if side.split in known))
+        named = (name for *_, side in self.sides() for name in (side.split, *(side.without or ())))
+        return list(dict.fromkeys(name for name in named if name in known))
 
     def engine_users(self) -> Iterator[tuple[str, str, Any]]:
         """Yield section, name and entry of each model and judge of the study."""

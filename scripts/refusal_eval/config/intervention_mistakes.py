@@ -43,6 +43,7 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
                     and side is not None
                     and side.category is None
                     and side.judge is None
+                    and side.without is None
                     and side.split in draft.names("splits")
                 ):
                     message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"

@@ -129,6 +129,7 @@ WEIGHT_SOURCES = Registry(
         "hub": "refusal_eval.weights.weight_kinds:HubWeights",
         "folder": "refusal_eval.weights.weight_kinds:FolderWeights",
         "wheel": "refusal_eval.weights.weight_kinds:WheelWeights",
+        "wheel_parts": "refusal_eval.weights.weight_kinds:WheelPartsWeights",
     },
 )
 

@@ -28,6 +28,10 @@ FORMS = {
     (COMMIT := r"^[0-9a-f]{40}$"): "a full commit hash (40 hex digits); branches and tags can move",
     (SHA256 := r"^[0-9a-f]{64}$"): "a SHA-256 (64 hex digits in lower case)",
     (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
+    (
+        NUMBERED := r"^[A-Za-z0-9][A-Za-z0-9._-]*\{part\}[A-Za-z0-9._-]*$"
+    ): "the names of packages on PyPI, with `{part}` for the number in them",
+    (NUMBERED_FILE := r"\{part(:02)?\}"): "a path with `{part}` or `{part:02}` for the number in it",
     (VERSION := r"^[0-9][A-Za-z0-9.!+_-]*$"): "one exact version, such as `1.2.0`",
     (
         ROWS_URL := r"^(https://[^\s/?#@]+|http://127\.0\.0\.1(:\d+)?)/[^\s?#]+\.(jsonl?|csv|parquet)$"
@@ -75,6 +79,8 @@ RowsInWheel = Annotated[str, StringConstraints(pattern=ROWS), INNER]
 RowsInRepo = Annotated[str, StringConstraints(pattern=ROWS), INNER]
 RowsUrl = Annotated[str, StringConstraints(pattern=ROWS_URL)]
 Page = Annotated[str, StringConstraints(pattern=PAGE)]
+NumberedPackage = Annotated[str, StringConstraints(pattern=NUMBERED)]
+NumberedFile = Annotated[str, StringConstraints(pattern=NUMBERED_FILE), INNER]
 GgufInWheel = Annotated[str, StringConstraints(pattern=GGUF), INNER]
 ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]

