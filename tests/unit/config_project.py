@@ -25,7 +25,7 @@ engines:
     verified: {date: "2026-11-22", version: 0.32.0, device: cpu}
   parts-engine:
     weights:
-      {kind: wheel_parts, package: "p{part}", version: "1", part: "{part:02}.bin", parts: 2, file: m.gguf, sha256: SHA256}
+      {kind: wheel_parts, package: "p{part}", version: "1", part: "{part}.bin", parts: 2, file: m.gguf, sha256: SHA256}
     max_model_len: 2048
   classes-engine: {kind: transformers, weights: {kind: folder, path: ../../weights}, max_model_len: 512}
 models:

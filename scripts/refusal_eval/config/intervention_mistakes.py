@@ -82,7 +82,7 @@ def _is_control(other: Intervention | None, asked: Intervention, directions: Map
     if other is None or (other.mode, other.layers) != (asked.mode, asked.layers):
         return False
     control, direction = (directions.get(each.direction or "") for each in (other, asked))
-    if getattr(control, "method", None) != "random":
+    if control is None or direction is None or control.method != "random":
         return False
     same = all(getattr(control, key) == getattr(direction, key) for key in SAME_IN_CONTROL)
     return control is direction or (same and control.of == direction.method)

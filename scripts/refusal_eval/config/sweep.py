@@ -50,7 +50,9 @@ def swept(name: str, model: Model) -> Iterator[tuple[str, dict[str, Any]]]:
         model: the entry.
     """
     assert model.sweep is not None
-    for scale, layers in itertools.product(model.sweep.scale or [None], model.sweep.layers or [None]):
+    scales: Sequence[float | None] = model.sweep.scale or [None]
+    choices: Sequence[list[int] | BestLayers | None] = model.sweep.layers or [None]
+    for scale, layers in itertools.product(scales, choices):
         changes: dict[str, Any] = {}
         names, labels = [name], [model.label]
         if scale is not None:

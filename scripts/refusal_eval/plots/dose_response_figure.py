@@ -1,5 +1,6 @@
 """The figure of steering: refusal rate by the scale of an intervention."""
 
+import itertools
 from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
@@ -66,8 +67,8 @@ class DoseResponseFigure(OfModels):
             raise data.undrawable(": no models differ in the scale of their intervention only")
         rates = {(score["model"], score["split"]): score for score in data.scores}
         rows = []
-        for label, scales in found.items():
-            for (model, scale), split in ((point, split) for point in scales.items() for split in data.shown.splits):
+        for label, curve in found.items():
+            for (model, scale), split in itertools.product(curve.items(), data.shown.splits):
                 if (model, split) in rates:
                     score = rates[model, split]
                     rate = headline(score)

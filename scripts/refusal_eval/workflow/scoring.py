@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from refusal_eval.stats.estimates.flags import FITTED
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import scored_turns
 
@@ -29,7 +28,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         **study.settings.scoring.model_dump(),
         **turns,
         **({"match": entry.match} if entry.match else {}),
-        **({FITTED: True} if asked is not None and asked.allow_overlap else {}),
+        **({"fitted_prompts": True} if asked is not None and asked.allow_overlap else {}),
         **protocol_label(study),
         **_noticed(study, judge),
     }

@@ -154,8 +154,8 @@ def _answers(units: Units, level: float) -> list[Estimate]:
 
     def of_prompts(column: str, counting: Array) -> tuple[Array, Array, int]:
         """Means of the prompts that have any, their clusters, and the number of answers behind them."""
-        values = samples[column].to_numpy(dtype=float, na_value=np.nan)
-        values = np.where(counting, values, np.nan).reshape(-1, k)
+        every = samples[column].to_numpy(dtype=float, na_value=np.nan)
+        values = np.where(counting, every, np.nan).reshape(-1, k)
         counts = (~np.isnan(values)).sum(axis=1)
         there = counts > 0
         return np.nansum(values[there], axis=1) / counts[there], units["cluster"][there], int(counts.sum())
