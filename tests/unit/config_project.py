@@ -142,6 +142,7 @@ FIGURES = [
     {"name": "h", "kind": "judge_agreement"},
     {"name": "i", "kind": "calibration"},
     {"name": "j", "kind": "dose_response"},
+    {"name": "k", "kind": "separation", "separation": "far"},
 ]
 
 

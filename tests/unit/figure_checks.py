@@ -53,10 +53,12 @@ def draw(
     verdicts: Any = None,
     scoring: Any = None,
     curves: Any = None,
+    separation: Any = None,
     **entry: Any,
 ) -> Drawn:
     """A figure of that many models and splits, or of these; `entry` has further keys of its entry."""
-    figure: Any = FIGURES.get(kind).model_validate({"name": "figure", "kind": kind} | entry)
+    needs = {"separation": "far"} if kind == "separation" else {}
+    figure: Any = FIGURES.get(kind).model_validate({"name": "figure", "kind": kind} | needs | entry)
     listed = [f"model_{i:02d}" for i in range(models)] if isinstance(models, int) else models
     shown = Shown(
         list(judges), listed, [f"split_{i:02d}" for i in range(splits)] if isinstance(splits, int) else splits
@@ -66,6 +68,7 @@ def draw(
     vars(data)["given"] = {"scores": scores, "cards": cards}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
+    vars(data).update({} if separation is None else {"separation": separation})
     found: Drawn = figure.draw(data)
     return found
 

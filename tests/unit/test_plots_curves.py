@@ -1,8 +1,10 @@
 """Tau sweep and turns: legible for few and many, and true."""
 
 import inspect
+import itertools
 from typing import Any
 
+import pandas as pd
 import pytest
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
@@ -129,3 +131,35 @@ def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> 
 def test_models_that_make_no_curve_are_not_drawn() -> None:
     with pytest.raises(UserError, match="no models differ in the scale of their intervention only"):
         draw("dose_response", 1, 1, scores=[score("model_00", "split_00", 0.5)], curves={"refusal": {"model_00": 1.0}})
+
+
+# ---------------------------------------------------------------- separation
+
+ALL = ["auc", "silhouette", "davies_bouldin", "calinski_harabasz", "xie_beni", "dunn"]
+
+
+def separation(models: int, layers: int) -> pd.DataFrame:
+    """Indices of models by layer; `dunn` has no interval."""
+    rows = []
+    for i, layer, (k, index) in itertools.product(range(models), range(layers), enumerate(ALL)):
+        value = (k + 1) * (1 + 0.1 * i + (layer - layers / 2) ** 2 / 100)
+        ends = {"low": None, "high": None} if index == "dunn" else {"low": 0.9 * value, "high": 1.1 * value}
+        about = {"model": f"model_{i:02d}", "layer": layer, "index": index, "null": 0.5, "p": 0.01}
+        rows.append({**about, "value": value, **ends, "n_positive": 24, "n_negative": 30})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("models", "layers", "indices"), sizes((2, 28, ALL[:3]), full=[(1, 12, ["auc"]), (8, 80, ALL)])
+)
+def test_separation_is_legible(models: int, layers: int, indices: list[str]) -> None:
+    drawn = draw("separation", models, 0, separation=separation(models, layers), indices=indices)
+    assert problems(drawn.figure) == [] and drawn.figure.get_figheight() * 2.54 <= 22
+    assert len(drawn.figure.axes) == len(indices)
+    assert len(drawn.frame) == models * layers * len(indices)
+    assert "Groups of 24 and 30 prompts" in words(drawn)
+
+
+def test_separation_of_models_without_indices_is_not_drawn() -> None:
+    with pytest.raises(UserError, match="there are no indices of these models to draw"):
+        draw("separation", ["another"], 0, separation=separation(1, 2))

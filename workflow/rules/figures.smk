@@ -1,6 +1,6 @@
 """Figures: what a study names under `figures`, or what its models, splits and judges allow; one job draws one.
 
-Reads estimates/, scores/ and the judges' cards, only those that the figure shows; writes
+Reads estimates/, scores/, separation/ and the judges' cards, only those that the figure shows; writes
 figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs for all captions.
 """
 
@@ -20,6 +20,7 @@ rule figure:
         cells=figures_stage.files(study, "cells", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet"),
         tradeoff=figures_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
         agreement=figures_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),
+        separation=figures_stage.files(study, "separation", f"{RESULTS}/separation/{{separation}}.csv"),
         cards=figures_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
     output:
         report(

@@ -67,6 +67,7 @@ class Draft:
             splits={name: catalogue.valid["splits"][name] for name in listed},
             samples=study.samples,
             primary_judge=study.primary_judge or next(iter(self.names("judges")), ""),
+            separations={entry.name: entry.models or [] for entry in study.separation if entry and entry.name},
             steering=(self._valid("models"), self._valid("directions")),
         )
 

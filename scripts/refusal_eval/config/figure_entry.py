@@ -33,6 +33,7 @@ class Shown:
     splits: list[str] = field(default_factory=list)
     gold: list[str] = field(default_factory=list)
     curves: dict[str, dict[str, float]] = field(default_factory=dict)
+    separations: list[str] = field(default_factory=list)
 
 
 class FigureLabels(Entry):
@@ -53,7 +54,7 @@ class Figure(Entry):
         needs: what it is drawn from, some of `nouns` (workflow/rules/figures.smk has their files).
     """
 
-    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "tradeoff", "agreement", "cards")
+    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "tradeoff", "agreement", "cards", "separation")
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
 

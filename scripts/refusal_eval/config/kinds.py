@@ -178,6 +178,7 @@ FIGURES = Registry(
         "tau_sweep": "refusal_eval.plots.tau_sweep_figure:TauSweepFigure",
         "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
         "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
+        "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
         "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },

@@ -13,7 +13,8 @@ class StudyView:
     """A study's names in their order, and the entries of its judges and splits.
 
     While a study is checked, a judge or a split whose entry is wrong is None, and a model or a direction whose entry
-    is wrong is not among `steering`, the models' entries and those of the directions.
+    is wrong is not among `steering`, the models' entries and those of the directions. `separations` has the models of
+    each by its name.
     """
 
     judges: Mapping[str, Any]
@@ -23,6 +24,7 @@ class StudyView:
     splits: Mapping[str, Split] = field(default_factory=dict)
     samples: int = 1
     primary_judge: str = ""
+    separations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steering: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
 
     def curves(self, models: Sequence[str]) -> dict[str, dict[str, float]]:

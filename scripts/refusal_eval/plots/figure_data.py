@@ -113,6 +113,11 @@ class FigureData:
         return next(self._read("agreement"))
 
     @functools.cached_property
+    def separation(self) -> pd.DataFrame:
+        """The rows of the separation that it shows (docs/steering.md)."""
+        return pd.concat([pd.read_csv(path) for path in self.files.get("separation", ())], ignore_index=True)
+
+    @functools.cached_property
     def votes(self) -> dict[Cell, list[float]]:
         """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self._units.items()}

@@ -80,6 +80,7 @@ class Study:
             splits=self.splits,
             samples=self.settings.samples,
             primary_judge=self.primary_judge,
+            separations={entry.name: entry.models for entry in self.settings.separation},
             steering=(self.models, self.directions),
         )
 
