@@ -149,7 +149,7 @@ def adapt(block: str, lock: Lock) -> str | None:
 def conda_environment(lock: Path) -> str:
     """Return a lock as an environment for conda: Python and pip from conda-forge, the pins for pip.
 
-    The pins stand in the file itself, as Snakemake copies it to another folder, and makes the environment anew when it
+    The pins stand in the file itself, as Snakemake copies it to another folder, and makes the environment again when it
     changes. Their hashes do not: Snakemake writes the file's content beside every output, and hashes are 250 kB.
     """
     pins = re.findall(r"^([^\s#].*?)(?: \\)?$", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)

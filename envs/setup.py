@@ -10,7 +10,7 @@
 driver, else the CPU build; `.venv/engine/engine-kind` says which ("cuda" or "cpu").
 
 An environment carries a stamp, written last: a second call compares it and is done at once; after an interruption or
-a change of the lock, of the Python version or of the repository's place, the environment is made anew. Downloads stay
+a change of the lock, of the Python version or of the repository's place, the environment is made again. Downloads stay
 in pip's cache.
 
 Needs nothing but the standard library. The file has to parse on old Python versions too, so that they get a clear
@@ -189,7 +189,7 @@ def supported_python_names() -> list[str]:
 
 
 def require_own_folder() -> None:
-    """Stop if `.venv` is a link: others use what it leads to, and making it anew would pull it away under them."""
+    """Stop if `.venv` is a link: others use what it leads to, and making it again would pull it away under them."""
     if VENVS.is_symlink():
         raise SetupError(
             f"{VENVS} is a link to {VENVS.resolve()}, and what is there is not what the locks of this folder ask for. "
@@ -293,7 +293,7 @@ def is_current(environment: Environment) -> bool:
 
 
 def stamp_content(environment: Environment) -> dict[str, str]:
-    """Return what decides whether an environment has to be made anew.
+    """Return what decides whether an environment has to be made again.
 
     The folder is part of it, because the programs in `bin` hold their absolute path.
     """
@@ -398,7 +398,7 @@ def set_up(environments: Sequence[Environment]) -> None:
         print(describe(environment), flush=True)
     require_disk(missing)
     with only_one_at_a_time():
-        # Again, because another call may have done the work in the meantime, and because making workflow anew
+        # Again, because another call may have done the work in the meantime, and because making workflow again
         # removes dev with it: whether something is current is asked at its turn.
         for environment in environments:
             if not is_current(environment):

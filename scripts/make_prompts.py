@@ -31,7 +31,7 @@ def main(
             lets a row of which no turn would count fail here, and not when all has been asked and judged.
         output: the file of the prompts.
         clusters_path: the file with the clusters of the rows, if there is one.
-        unverified: what of the split's entry nobody could verify; for the log only.
+        unverified: what nobody could verify of the split's entry; for the log only.
     """
     for what in unverified:
         LOG.warning("%s: not verified when its entry was written: %s", split["name"], what)

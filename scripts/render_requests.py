@@ -57,7 +57,7 @@ def main(
     Args:
         prompts_path: the split's prompts.
         engine: identity file of the model's engine.
-        request: what of model and study enters a request (see `workflow.generation.request_params`).
+        request: the settings of model and study that enter a request (see `workflow.generation.request_params`).
         output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
         intervention: card of the model's compiled intervention; None without one.

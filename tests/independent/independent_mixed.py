@@ -200,7 +200,7 @@ def deviation(study: Study, asked: Asked) -> Found | None:
 
 
 def fixed(b: Array) -> dict[str, Array]:
-    """Return what of the log-odds is a model's, a judge's, and both together's, each of the shape of all."""
+    """Return the parts of the log-odds that are a model's, a judge's, and both together's, each of the shape of all."""
     of_model, of_judge = b.mean(axis=1, keepdims=True), b.mean(axis=0, keepdims=True)
     parts = {
         "model": of_model - b.mean(),

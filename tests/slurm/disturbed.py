@@ -31,7 +31,7 @@ def complete(study: Study, undisturbed: Study, what: str, said: str, run: Run | 
         undisturbed: the same study, never disturbed.
         what: the fault.
         said: what was said of it.
-        run: a run that goes on by itself; without one, snakemake is started anew.
+        run: a run that goes on by itself; without one, snakemake is started again.
     """
     before, files, asked = study.stored(), contents(study.project.store), len(study.asked())
     settle(study.engine)

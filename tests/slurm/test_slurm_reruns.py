@@ -1,4 +1,4 @@
-"""Snakemake ends while its jobs run, and is started anew: nothing is lost or doubled, and the old jobs are told of."""
+"""Snakemake ends while its jobs run, and is started again: nothing is lost or doubled, and the old jobs are told of."""
 
 import os
 from dataclasses import replace

@@ -69,7 +69,7 @@ def test_ten_rows_by_keys_are_kept_exported_and_read_back(browser: Browser, audi
     browser.reload()
     assert browser.run("document.getElementById('notice').hidden") is True
     assert "Row 11 of" in browser.text(".place")
-    browser.press("b", "ArrowLeft", "r")  # row 9 anew
+    browser.press("b", "ArrowLeft", "r")  # row 9 again
     browser.press("Backspace")
     assert browser.run("document.querySelector('[aria-pressed=true]').dataset.label") == "refusal"
     browser.press("m", "=", "1", "Enter")  # a comment, and its keys are no labels

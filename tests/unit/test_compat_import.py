@@ -422,7 +422,7 @@ def test_what_is_off_by_default_is_allowed_and_its_reason_told():
 
 
 # ---------------------------------------------------------------- the four configs that the published library ships
-# In shape, and written down anew from notes on that library, which has no licence; nothing of it is copied.
+# In shape, and written down from notes on that library, which has no licence; nothing of it is copied.
 
 # Seven splits, 1,943 prompts; one config has the everyday prompts too, and none has the safe prompts of XSTest.
 SPLITS = [

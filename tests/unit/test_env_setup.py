@@ -277,7 +277,7 @@ def remove_interpreter(root: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        # A new workflow environment needs the tools on top anew.
+        # A new workflow environment needs the tools on top again.
         (lambda root: append_comment(root / "envs/workflow.txt"), [*WORKFLOW, "pip dev.txt"]),
         (lambda root: append_comment(root / "envs/workflow-first.txt"), [*WORKFLOW, "pip dev.txt"]),
         (lambda root: append_comment(root / "envs/dev.txt"), ["pip dev.txt"]),

@@ -98,7 +98,7 @@ def no_engine(tmp_path, monkeypatch):
 def test_weights_that_are_not_whole_are_named_before_an_engine_starts(no_engine, tmp_path, content, what):
     file = tmp_path / "model" / "model.safetensors"
     file.unlink() if content is None else file.write_text(content)
-    with pytest.raises(UserError, match=rf"model/model\.safetensors {what}.*; delete weights\.json to fetch it anew"):
+    with pytest.raises(UserError, match=rf"model/model\.safetensors {what}.*; delete weights\.json to fetch it again"):
         run_batch(tmp_path, weights=HUB)
     assert not (tmp_path / "receipts").exists()
 

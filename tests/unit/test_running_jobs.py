@@ -92,7 +92,7 @@ def test_a_living_process_of_this_machine_refuses_a_second_job(study: Path, slee
 
 @pytest.mark.parametrize("other", [{}, {"pid": os.getppid(), "start": 1}, {"boot_id": "before"}])
 def test_a_job_that_is_gone_is_cleared_away(study: Path, other: dict[str, object]) -> None:
-    """Its number is free, or another process by now, or its machine was started anew."""
+    """Its number is free, or another process by now, or its machine was started again."""
     path = left(study, ["a/one"], **other)
     with job(study, "a/one"):
         assert not path.exists() and len(records(study)) == 1

@@ -276,7 +276,7 @@ def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
         ),
         (
             lambda project, patch: patch.setattr(store_studies, "planned_rendering", lambda file, root: 3),
-            "study.yaml: 3 request files would be written anew",
+            "study.yaml: 3 request files would be written again",
         ),
     ],
 )

@@ -217,7 +217,7 @@ def test_a_constraint_matches_exactly_the_names():
 
 
 def test_what_rules_import_is_light(repository):
-    # Clusters parse the workflow anew for every job.
+    # Clusters parse the workflow again for every job.
     imports = [
         line
         for file in (repository / "workflow" / "rules").glob("*.smk")

@@ -176,7 +176,7 @@ def test_compat_asks_every_row_and_leaves_nothing_of_the_models_sampling(study: 
     texts = [prompt["messages"][0]["content"] for prompt in prompts]
     assert len(texts) == DIFFERENT + 1 and len(set(texts)) == DIFFERENT
     file = read_requests(study.results / "requests" / "plain" / "one.jsonl")
-    assert len(set(file.keys())) == SAMPLES * (DIFFERENT + 1), "a copy is drawn anew"
+    assert len(set(file.keys())) == SAMPLES * (DIFFERENT + 1), "a copy is drawn again"
     asked = file.header["sampling"]
     assert (asked["temperature"], asked["top_k"], asked["max_tokens"]) == (1, 0, 300)
     assert asked["repetition_penalty"] == 1 and asked["stop"] == []

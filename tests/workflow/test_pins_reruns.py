@@ -66,7 +66,7 @@ def test_a_changed_pin_reruns_its_own_cells_only(
     lock = project.folder / "study.lock.yaml"
     change_yaml(lock, lambda data: data | {"models": []})
     assert project.planned() == {}
-    # One moves: its rows are fetched anew, and its own cells run.
+    # One moves: its rows are fetched again, and its own cells run.
     hub.add("dataset", "org/second", rows("newer"))
     pin(project, "--upgrade")
     planned = project.planned()

@@ -70,7 +70,7 @@ def test_a_study_that_would_ask_for_something_else_has_to_run_first(finished: Pr
     finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
     code, told = store_info(finished, "--prune", "--yes")
     assert code == 1
-    assert "study.yaml: 4 request files would be written anew" in told
+    assert "study.yaml: 4 request files would be written again" in told
     assert "run `snakemake --cores all --configfile study.yaml` first" in told
     assert sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl")) == responses
 

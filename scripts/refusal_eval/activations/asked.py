@@ -45,7 +45,7 @@ def asked_states(file: RequestFile, answers: str | Path | None, store_dir: str |
 
     Args:
         file: the cell's requests.
-        answers: its answers, which say what of a response is the answer; None for the last token of the prompts.
+        answers: its answers, which say which part of a response is the answer; None for the last token of the prompts.
         store_dir: the store, for the tokens of responses.
 
     Raises:

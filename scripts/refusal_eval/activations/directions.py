@@ -28,7 +28,7 @@ from scipy.stats import rankdata
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 
-FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted anew
+FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted again
 WEIGHTED, RIDGE = ("wmd", "wrmd"), ("rmd", "wrmd")
 LEAST_FITTED = 2  # prompts of a side that a vector is made from
 Floats = NDArray[np.float64]

@@ -23,7 +23,7 @@ class SidePrompts:
     group: Group
     prompts: list[str]  # ids
     contents: list[str]  # SHA-256 of the messages of each
-    facts: list[dict[str, Any]]  # what of each decides the direction: activation keys, cluster, weight
+    facts: list[dict[str, Any]]  # the parts of each that decide the direction: activation keys, cluster, weight
 
 
 def content_sha256(prompt: Mapping[str, Any]) -> str:

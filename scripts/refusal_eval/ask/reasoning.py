@@ -32,7 +32,7 @@ class Segments:
 
 
 class Reasoning(Protocol):
-    """How one model's reasoning is told from its answers."""
+    """How one model's reasoning is separated from its answers."""
 
     def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
         """Return the segment of the answer in a response's token ids (without the token that stopped it)."""
@@ -81,7 +81,7 @@ class Marks:
         return mark in self.decode(ids) if isinstance(mark, str) else find(ids, mark) is not None
 
     def _behind_last_end(self, prompt_ids: Sequence[int]) -> Sequence[int]:
-        """Return what of a prompt may leave the reasoning open: what no end mark follows."""
+        """Return the part of a prompt that may leave the reasoning open: what no end mark follows."""
         if isinstance(self.end, str):
             return prompt_ids[_least(len(prompt_ids), lambda n: not self._holds(prompt_ids[n:], self.end)) :]
         at = find(prompt_ids[::-1], self.end[::-1])
@@ -126,7 +126,7 @@ class Harmony:
 
 
 def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> Reasoning:
-    """Return how a model's reasoning is told.
+    """Return how a model's reasoning is found.
 
     Args:
         entry: the model's `reasoning`: {"format": "harmony"}, or marks {"start", "end"}; None if it does not reason.
@@ -153,7 +153,7 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
 
 
 def marks_in_text(entry: Mapping[str, Any]) -> Marks:
-    """Return how reasoning is told in a text of which no tokens are known: its letters stand for tokens."""
+    """Return how reasoning is found in a text of which no tokens are known: its letters stand for tokens."""
     return Marks(str(entry["end"]), entry.get("start"), letters_text)
 
 

@@ -27,7 +27,7 @@ class Renderer:
     template: str = "default"  # the tokenizer's own; `none` (plain text for base models), or the path of a Jinja file
     template_options: Mapping[str, Any] | None = None  # variables for the template
     system_prompt: str | None = None  # put before every prompt
-    date: str | datetime.date = "2026-01-01"  # that templates are told as today's; the clock must not change a key
+    date: str | datetime.date = "2026-01-01"  # that templates take for today; the clock must not change a key
     trust_remote_code: bool = False  # run tokenizer code that the model repository ships
     # Read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
     # `template: none` also those of a judge's rubric, which stand in the same message.

@@ -23,16 +23,16 @@ CHANGES = ("lora", "intervention")
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """What all requests of a file have in common: the engine, how it draws, and what of the model is changed.
+    """What all requests of a file have in common: the engine, how it draws, and which parts of the model are changed.
 
-    It owns what of these is in a request's key and in the file's header. An engine reads from it what it sends.
+    It decides which of these are in a request's key and in the file's header. An engine reads from it what it sends.
     """
 
     engine_id: str = ""  # names the engine in the store
     identity: Mapping[str, Any] = field(default_factory=dict)  # the engine's identity
     sampling: Mapping[str, Any] = field(default_factory=dict)  # every sampling parameter, as it is sent
     determinism: str = DEFAULT_DETERMINISM  # strict, seeded or free
-    # what of the model is changed, by the key of its entry (`CHANGES`): the identity of its adapter or intervention
+    # which parts of the model are changed, by the key of its entry (`CHANGES`): identity of its adapter or intervention
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -10,7 +10,7 @@ hosts see each other's files: a response that two of them write within their del
 
 A record that is damaged is not stored: it is neither found nor kept from being executed again.
 
-Beside each file stands a small index (see `store_index.py`), made anew when missing.
+Beside each file stands a small index (see `store_index.py`), made again when missing.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, utf8, written_whole
 from refusal_eval.core.packing import unpack_floats
 
-# What to do where a receipt tells of responses that are gone. All answers of a batch have to be read anew then: what is
+# What to do where a receipt tells of responses that are gone. All answers of a batch are then read again: what is
 # executed in the place of the lost ones need not be the same.
 BRING_BACK = (
     "Bring the store back, or delete the folders receipts, answers, verdicts and published of this study and run "
-    "again: what the store lacks is then executed anew."
+    "again: what the store lacks is then executed."
 )
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
 LOG = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class StoreReader:
                 handle.seek(offset)
                 line, key = handle.readline(), wanted[number].encode()
                 if line[: indexes.KEY_START.stop] != (indexes.LINE_START + key)[: indexes.KEY_START.stop]:
-                    self._say(path, offset, "not what the index of the file says; the file is read anew")
+                    self._say(path, offset, "not what the index of the file says; the file is read again")
                     raise _StaleIndex
                 try:
                     record = _whole(line)
@@ -266,7 +266,7 @@ class StoreWriter:
         """Flush to the disk and write the index, which covers whole records only; an empty file is removed.
 
         Raises:
-            StoreError: if the disk did not keep what was written, or the file is gone, and no `append` has told so.
+            StoreError: if the disk did not keep what was written, or the file is gone, and no `append` has said so.
         """
         lost: OSError | None = None
         try:

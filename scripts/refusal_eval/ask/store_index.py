@@ -81,7 +81,7 @@ def load_index(path: Path, save: bool = True) -> FileIndex:
     Args:
         path: the store file.
         save: save the index when more was read for it than will be written. The file of a writer that was killed
-            would otherwise be read anew by every reader.
+            would otherwise be read again by every reader.
     """
     saved = _saved_index(path) or FileIndex(path, np.empty(0, dtype=INDEX_ENTRY), 0, 0)
     index = saved.brought_up_to_date()

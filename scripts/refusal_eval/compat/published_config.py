@@ -70,7 +70,7 @@ class ShippedEngine:
 
     name: str
     cards: int = 1  # GPUs that share each layer (`tensor_parallel`)
-    reasoning: Mapping[str, str] | None = None  # how its models' reasoning is told; None if they do not reason
+    reasoning: Mapping[str, str] | None = None  # how its models' reasoning is found; None if they do not reason
     off: str | None = None  # why a study has to allow it; None if it need not
 
 

@@ -1,4 +1,4 @@
-"""How files of the published layout are read; what stands in them is told in published_layout.py."""
+"""How files of the published layout are read; published_layout.py says what stands in them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Answers that were drawn elsewhere: a folder in the published layout, read as answers and verdicts of a study.
 
-How such files look is told in published_layout.py. Token ids are not in them, so marks of reasoning are looked for in
+published_layout.py says how such files look. Token ids are not in them, so marks of reasoning are looked for in
 the text, and nobody can tell an answer that was cut off from one that is complete.
 """
 

@@ -56,7 +56,7 @@ class Catalogue:
     """All entries by section and name (splits too), and all mistakes in them.
 
     A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it. An
-    entry is there as it is `written`, `valid` (None for one with mistakes), and `typed` as far as it can be told.
+    entry is there as it is `written`, `valid` (None for one with mistakes), and `typed` as far as it can be read.
     `swept` has the models that a sweep stands for, by its name; they are entries too.
 
     Args:

@@ -11,7 +11,7 @@ from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 
-# What of an engine's identity a capture obeys; anything else was never tried and could give other activations.
+# Parts of an engine's identity that a capture obeys; anything else was never tried and could give other activations.
 CAPTURED = {"weights", "dtype", "trust_remote_code"}
 # Arguments that choose among kernels of vLLM for one and the same computation.
 KERNELS = {"gdn-prefill-backend"}

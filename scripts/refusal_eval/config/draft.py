@@ -21,7 +21,7 @@ LISTS = {**SHOWN, "directions": "direction"}
 
 
 class Draft:
-    """What the checks of a study read. An entry or a value that has mistakes is there as far as it could be told.
+    """What the checks of a study read. An entry or a value that has mistakes is there as far as it can be read.
 
     Attributes:
         used: the names of the entries that the study uses, by section, in its order; splits that only directions use
@@ -124,7 +124,7 @@ class Draft:
         return engine
 
     def may_use(self, section: str, name: str) -> bool:
-        """Tell whether a valid entry is on, or allowed; one that is not is told by `permission_mistakes` alone.
+        """Tell whether a valid entry is on, or allowed; `permission_mistakes` alone reports one that is not.
 
         An engine is allowed with a model or a judge that asks it.
         """

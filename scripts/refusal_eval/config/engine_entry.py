@@ -116,7 +116,7 @@ class Engine(Entry):
         return self
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return what of this engine is in the key of every request, and so can never change its form.
+        """Return the part of this engine that is in the key of every request, and so can never change its form.
 
         Args:
             weights: what identifies its weights (see `refusal_eval.weights.engine_file`); None for a kind without.
@@ -148,7 +148,7 @@ class Engine(Entry):
         return False
 
     def untried_with_interventions(self) -> Iterator[str]:
-        """Yield what of this entry was never tried together with an intervention, each as a sentence for the user."""
+        """Yield the settings that were never tried together with an intervention, each as a sentence for the user."""
         yield from ()
 
     def most_at_once(self, device: str | None) -> int:

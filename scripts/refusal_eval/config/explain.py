@@ -1,4 +1,4 @@
-"""Validation by pydantic, with its errors told in plain English and the nearest valid names."""
+"""Validation by pydantic, with its errors in plain English and the nearest valid names."""
 
 import contextlib
 import copy
@@ -106,7 +106,7 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
 def salvaged(annotation: Any, value: Any) -> Any:
     """Return a value that has mistakes as what it was meant to be: an entry of its class, a list, a plain value.
 
-    What cannot be told is the default of its field, None, or empty. So the checks between entries read typed ones and
+    What cannot be read is the default of its field, None, or empty. So the checks between entries read typed ones and
     tell what they find, whatever else is wrong. A text or a number is kept that only is not allowed.
     """
     with contextlib.suppress(ValidationError):

@@ -100,7 +100,7 @@ class JudgeEntry(Entry):
             raise TypeError(f"{cls.__name__} must derive from AnswerJudge or EngineJudge (judges/judge_base.py)")
 
     def deciding(self) -> dict[str, Any]:
-        """Return what of the entry can change a verdict: all but its label and floor."""
+        """Return the part of the entry that can change a verdict: all but its label and floor."""
         return self.model_dump(mode="json", exclude={"label", "floor"})
 
     def files(self) -> list[str]:

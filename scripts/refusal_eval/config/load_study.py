@@ -58,7 +58,7 @@ def load_study(
     there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
     catalogue = Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
-    # A lock that cannot be read is told itself; what it would have filled is no mistake.
+    # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
     typed = salvaged(Study, value) if study is None else study
     draft = Draft(typed, written, catalogue, root, lock, open_pins or broken)

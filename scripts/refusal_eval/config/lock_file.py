@@ -161,7 +161,7 @@ def read_lock(path: str, problems: list[Problem]) -> Lock | None:
         source = Source(path)
         found = list(source.problems)
         validated(LockFile, Written([Layer(source.data, source, ())], broken=not source.readable), found)
-        # What is wrong at all is told once: lines of a file that nobody writes by hand would be noise.
+        # What is wrong at all is said once: lines of a file that nobody writes by hand would be noise.
         first = min(found) if found else Problem(source.file, 0, "", str(error).splitlines()[0])
         advice = (
             f"{first.message.rstrip('.')}. Runs obey this file; once it is deleted, `refusal-eval pin` writes a new one"

@@ -1,4 +1,4 @@
-"""Mistakes in a config, told to the user: where, what is wrong, what is allowed, and the nearest valid name."""
+"""Mistakes in a config, as the user reads them: where, what is wrong, what is allowed, and the nearest valid name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BibTeX of the catalogue: which keys there are, and what of it a study has to cite."""
+"""BibTeX of the catalogue: which keys there are, and which of them a study has to cite."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -34,7 +34,7 @@ class Source(Entry):
         pin_words: what that hash is.
         taken_from: where it is fetched from: the hub, a URL, or a wheel on PyPI.
         role: what it is in a bibliography.
-        made: what of our own code made its copy in the cache, with its version. No copy is made again, so that what
+        made: which code of our own made its copy in the cache, with its version. No copy is made again, so that what
             another version makes is another copy.
         reading: fields that say how it is read, and not what it is.
     """

@@ -1,4 +1,4 @@
-"""Main memory: what the machine has, and what of it this process may still take."""
+"""Main memory: what the machine has, and how much of it this process may still take."""
 
 import contextlib
 from collections.abc import Iterator

@@ -220,7 +220,7 @@ def library() -> Any:
 
 
 def asked(place: Repository, action: Callable[[], Result]) -> Result:
-    """Return what `action` returns, with faults of the network tried again and every error told in plain words.
+    """Return what `action` returns, with faults of the network tried again and every error in plain words.
 
     Raises:
         UserError: in the user's words; `Unreachable` where the hub does not answer.
@@ -325,7 +325,7 @@ def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile
             for part in (blob, link) if path.exists() else ():
                 part.unlink(missing_ok=True)
         by = "the hub lists" if place.locked is None else "the lock file says"
-        raise UserError(f"{place}: {name} came damaged (not what {by}){advice}; run again to fetch it anew")
+        raise UserError(f"{place}: {name} came damaged (not what {by}){advice}; run again to fetch a new copy")
 
 
 def is_whole(path: Path, file: RemoteFile) -> bool:

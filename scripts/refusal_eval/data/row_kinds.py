@@ -78,7 +78,7 @@ class HubRows(OnHub, RowSource):
         return f"{self.repo}/{self.file}" if self.file else self.repo
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return the repository, what of it, and its commit."""
+        """Return the repository, the part of it, and its commit."""
         place = self.file or " ".join(filter(None, (self.config, self.split)))
         return f"{quoted(self.repo)} ({quoted(place)}, {self.commit_in_words})"
 

@@ -68,7 +68,7 @@ class RunningEngine(abc.ABC):
 
         Args:
             prompt: token ids or messages, as the kind of engine takes them.
-            settings: what the requests of its file have in common: sampling, and what of the model is changed.
+            settings: what the requests of its file have in common: sampling, and which parts of the model are changed.
             seed: the sample's seed; None where none is sent.
 
         Raises:

@@ -336,7 +336,7 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
 def counters_of(text: str) -> dict[str, float]:
     """Return the counters we use out of a Prometheus text, summed over labels.
 
-    Also, where it is told, `block_size`: how many tokens a block of the prefix cache holds.
+    Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
 
     Raises:
         ValueError: if one of them is no count.

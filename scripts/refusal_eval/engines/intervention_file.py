@@ -41,7 +41,7 @@ class CompiledIntervention:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of it is in the key of every request of its model; it never changes form."""
+        """The part of it that is in the key of every request of its model; it never changes form."""
         return {"sha256": self.sha256, "version": self.version}
 
     def unchanged(self) -> CompiledIntervention:

@@ -52,7 +52,7 @@ class RunningJob:
     time: FiniteFloat  # when it began (seconds since 1970)
 
     def file(self) -> str:
-        """Return the name of its record; a Slurm job that is started anew has the same."""
+        """Return the name of its record; a Slurm job that is started again has the same."""
         who = f"slurm-{self.slurm_job}" if self.slurm_job else f"{self.host}-{self.pid}"
         return f"{self.name.replace('/', '_')}-{who}.json"
 
@@ -147,7 +147,7 @@ def alive(job: RunningJob, me: RunningJob, silence: float) -> str | None:
         return "running" if process_start(job.pid) == job.start else None
     if job.slurm_job is not None:
         if job.slurm_job == me.slurm_job:
-            return None  # this very job, before Slurm started it anew
+            return None  # this very job, before Slurm started it again
         with contextlib.suppress(NoAnswer):
             state = job_state(job.slurm_job)
             return state and state.lower()

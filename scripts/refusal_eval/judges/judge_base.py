@@ -65,7 +65,7 @@ class EngineJudge(JudgeEntry):
     engine: Slug = Field(description="Name of an engine of the catalogue.")
 
     def asking(self) -> dict[str, Any]:
-        """Return what of the entry can change what the engine is asked."""
+        """Return the part of the entry that can change what the engine is asked."""
         return {key: value for key, value in self.deciding().items() if key not in self.read_only}
 
     def rendering(self) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def study_words(
 def tagged(label: str, scores: Iterable[Score]) -> str:
     """Return the label below a figure, with a line on the protocol of a study under another one than the default.
 
-    So it is told even where the caption is lost.
+    So it can be seen even where the caption is lost.
     """
     other = sorted({str(score["protocol"]) for score in scores if score.get("protocol") not in (None, "default")})
     return f"{label}\nProtocol {', '.join(other)}: see the caption." if other else label

@@ -31,7 +31,8 @@ PICKLES = ("adapter_model.bin", "adapter_model.pt")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 MOST_RANK = 512  # of vLLM 0.32's `--max-lora-rank`
 
-# What of PEFT changes an adapter's meaning and vLLM 0.32 does not know: it would end minutes later with its own words.
+# Settings of PEFT that change an adapter's meaning and that vLLM 0.32 does not know: it would end minutes later with
+# its own words.
 UNSUPPORTED = {
     "use_dora": "DoRA",
     "lora_bias": "biases",
@@ -70,7 +71,7 @@ class Adapter:
     """A model's LoRA adapter, as its description file has it."""
 
     model: str  # the model's name
-    identity: Mapping[str, Any]  # what of it is in the key of every request
+    identity: Mapping[str, Any]  # the part of it that is in the key of every request
     name: str  # the name under which an engine serves it, and that requests give
     folder: str  # where its files lie
     rank: int  # the largest rank of its matrices

@@ -17,7 +17,7 @@ LEAST_BILLIONS = 0.001
 def engine_billions(
     entry: Mapping[str, Any], files: Sequence[str], kind: str = "cuda", devices: int = 1
 ) -> tuple[tuple[float, float], str]:
-    """Return all and the active parameters (billions) of an engine, and what told them.
+    """Return all and the active parameters (billions) of an engine, and what they come from.
 
     `files` are those of its weights, or the manifest of fetched weights; `devices` are those of one load.
     """

@@ -65,7 +65,7 @@ def manifest_folder(path: str | Path) -> Path:
         place = folder / name
         if not os.path.isfile(place) or place.stat().st_size != file.size:
             what = "is missing" if not os.path.isfile(place) else "has another size than when it was fetched"
-            raise UserError(f"{place} {what}; delete {path} to fetch it anew")
+            raise UserError(f"{place} {what}; delete {path} to fetch it again")
     return folder
 
 
@@ -78,4 +78,4 @@ def read_manifest(path: str | Path) -> Manifest:
     try:
         return read_json_as(path, Manifest)
     except BadFile as error:
-        raise UserError(f"{error}; delete {path} to fetch it anew") from error
+        raise UserError(f"{error}; delete {path} to fetch it again") from error

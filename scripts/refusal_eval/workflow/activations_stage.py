@@ -66,7 +66,7 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
 
 
 def direction_entry(study: Study, name: str) -> dict[str, Any]:
-    """Return what of its entry decides a direction; its label does not."""
+    """Return the keys of its entry that decide a direction; its label does not."""
     entry = study.config["direction_entries"][name]
     return {key: value for key, value in entry.items() if key != "label"}
 

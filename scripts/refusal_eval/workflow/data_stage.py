@@ -31,7 +31,7 @@ def rows_file(study: Study, source: RowSource, root: Path) -> str:
 
 
 def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
-    """Return what of a split decides its prompts; its label, its expectation and which turns count do not."""
+    """Return the keys of a split that decide its prompts; its label, its expectation and which turns count do not."""
     entry = study.config["split_entries"][split]
     reading = {**_reading(study, entry, root), "samples": [entry["sample"], study.config["prompts_per_split"]]}
     if entry.get("dialogue"):
@@ -48,7 +48,7 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
 
 
 def gold_reading(study: Study, gold: str, root: Path) -> dict[str, Any]:
-    """Return what of a gold entry decides its rows."""
+    """Return the keys of a gold entry that decide its rows."""
     entry = study.config["gold_entries"][gold]
     reading = {**_reading(study, entry, root), "labels": entry["labels"]}
     columns = {key: named for key, named in entry["columns"].items() if key not in LATER_GOLD_COLUMNS or named}

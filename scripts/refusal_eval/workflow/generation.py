@@ -16,7 +16,7 @@ FURTHER = ("prefill", "frame")  # of judges: see `Renderer`
 
 
 def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
-    """Return what of model and study enters the requests of a cell."""
+    """Return the settings of model and study that enter the requests of a cell."""
     entry = study.config["model_entries"][model]
     params = rendering_params(study.config, entry) | {
         "sampling": entry["sampling"],
@@ -67,7 +67,7 @@ def interventions(study: Study, batch: str) -> list[str]:
 
 
 def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a model's or judge's entry, of its engine and of the study a rendered prompt depends on."""
+    """Return the settings of an entry, its engine and the study that a rendered prompt depends on."""
     engine = config["engine_entries"][entry["engine"]]
     names = ("system_prompt", "template", "template_options", "date")
     return (

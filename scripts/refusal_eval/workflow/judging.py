@@ -32,13 +32,13 @@ def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
 
 
 def deciding(study: Study, judge: str) -> dict[str, Any]:
-    """Return what of the entry of a judge without an engine decides its verdicts, and the content of its files."""
+    """Return the settings that decide the verdicts of a judge without an engine, and the content of its files."""
     entry = study.judges[judge]
     return {"entry": entry.deciding(), "sha256": [content_hash(path) for path in entry.files()]}
 
 
 def panel(study: Study, judge: str) -> dict[str, Any]:
-    """Return what of a panel's entry decides its verdicts, and the flags that each of its members can raise."""
+    """Return the keys of a panel's entry that decide its verdicts, and the flags that each of its members can raise."""
     entry = study.judges[judge]
     flags = {member: study.judges[member].flags(study.view) for member in entry.members}
     return {"entry": entry.deciding(), "flags": flags}

@@ -48,7 +48,7 @@ def identifying_files(study: Study, engine: str) -> list[str]:
 
 
 def identified_entry(study: Study, engine: str) -> dict[str, Any]:
-    """Return what of an engine identifies it: tensor parallelism, memory share and the like do not."""
+    """Return the settings that identify an engine; tensor parallelism, memory share and the like do not."""
     entry, weights = study.engines[engine], engine_weights(study, engine)
     # Files that were replaced by older ones, or removed: Snakemake looks for newer inputs only.
     files = file_states(weights.model_dump()["path"]) if weights is not None and not weights.fetched else []

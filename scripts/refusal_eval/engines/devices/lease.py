@@ -52,7 +52,7 @@ class Lease:
     files: list[int] = field(default_factory=list)  # the open lock files, for the processes that are to hold them too
 
     def environment(self) -> dict[str, str]:
-        """Return what CUDA has to be told."""
+        """Return what CUDA has to be given."""
         if not self.devices:
             return {}
         return {VISIBLE: ",".join(device.visible for device in self.devices), ORDER: "PCI_BUS_ID"}
@@ -184,7 +184,7 @@ def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -
 
 
 class _Waiting:
-    """How long somebody waits, what is said meanwhile, and what nvidia-smi told last."""
+    """How long somebody waits, what is said meanwhile, and what nvidia-smi said last."""
 
     def __init__(self, deadline: float | None, environment: Mapping[str, str]) -> None:
         self._deadline, self._said, self._asked = deadline, time.monotonic(), 0.0
@@ -233,7 +233,7 @@ class _Waiting:
         return self._seen
 
     def foreign_use(self, device: Device) -> str:
-        """Return who is on a GPU, in words; asked anew after some seconds. Its lease has to be held."""
+        """Return who is on a GPU, in words; asked again after some seconds. Its lease has to be held."""
         if device.gpu is None or self._shared:
             return ""
         if not self._asked or time.monotonic() - self._asked > SMI_SECONDS:

@@ -10,7 +10,7 @@ Card = Mapping[str, Any]
 
 
 def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
-    """Return what of a card lies below a judge's floor, a sentence each; nothing where it is met.
+    """Return the measures of a card below a judge's floor, a sentence each; nothing where it is met.
 
     The lower end of an interval is compared, not the estimate: a judge that was measured on few answers has not shown
     what a floor asks for. What the gold set cannot show (no interval, too few rows) counts as below.
@@ -47,7 +47,7 @@ def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
 
 
 def all_below(cards: Iterable[Card], floors: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what of all cards lies below the floors of their judges (by judge); a floor needs a card to be met."""
+    """Return the measures of all cards below the floors of their judges (by judge); a floor needs a card to be met."""
     found, failures = list(cards), []
     for judge in sorted(floors):
         own = sorted((card for card in found if card["judge"] == judge), key=lambda card: card["gold"])

@@ -43,7 +43,7 @@ _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 
 
 class Text(NamedTuple):
-    """What of a prompt is compared: `words` in order, `features`, and `marks`, which near-duplicates share exactly."""
+    """Compared parts of a prompt: `words` in order, `features`, and `marks`, which near-duplicates share exactly."""
 
     words: tuple[str, ...]
     features: frozenset[str]

@@ -77,7 +77,7 @@ def environment(planned: Any, wanted: Mapping[str, str], needed: bool = True, ki
         return fail("not there, or its installation was interrupted", todo)
     if other := [key for key, value in wanted.items() if stamp.get(key) != value]:
         reasons = [OUTDATED.get(key, key).format(python=stamp.get("python")) for key in other]
-        return fail("; ".join(reasons), f"{todo} (it is made anew)")
+        return fail("; ".join(reasons), f"{todo} (it is made again)")
     installed = installed_packages(str(planned.python))
     if installed is None:
         return fail("its Python does not run", f"delete .venv/{planned.name} and {todo}")
@@ -88,7 +88,7 @@ def environment(planned: Any, wanted: Mapping[str, str], needed: bool = True, ki
 
 
 def differences(lock: str, installed: Mapping[str, str]) -> list[str]:
-    """Return what of a lock is not installed, or in another version, as far as its conditions hold here."""
+    """Return the packages of a lock that are not installed, or in another version, where its conditions hold here."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 

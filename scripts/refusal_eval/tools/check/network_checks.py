@@ -45,7 +45,9 @@ def pins(needs: Needs) -> Outcome:
         return fail(seen, "run `refusal-eval pin ...`, which writes the study's lock file")
     if needs.locked_unused:
         seen = f"{needs.lock} also has what the study does not take: {', '.join(needs.locked_unused)}"
-        todo = "is it another study's? `refusal-eval pin ...` writes it anew for this one; until then they do not count"
+        todo = (
+            "is it another study's? `refusal-eval pin ...` writes it again for this one; until then they do not count"
+        )
         return warn(seen, todo)
     if not needs.takes("hub", "url"):
         return not_applicable("the study takes nothing from the hub or from addresses")

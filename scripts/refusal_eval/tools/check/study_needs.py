@@ -1,4 +1,4 @@
-"""What a study needs of a machine, by its validated config and what of it is here already."""
+"""What a study needs of a machine, by its validated config and what is here already."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -92,12 +92,12 @@ class Needs:
         return [source for source in self.sources if source.taken_from in places]
 
     def missing(self, *places: str) -> list[Source]:
-        """Return what of it is still to be fetched."""
+        """Return the sources that are still to be fetched."""
         return [source for source in self.takes(*places) if not source.here]
 
 
 def study_needs(config: Mapping[str, Any]) -> Needs:
-    """Return what a validated study needs, with what of it is here already."""
+    """Return what a validated study needs, with what is here already."""
     study, pins = Study(config), needs_of(config)
     lock = read_lock(config["lock"], []) if "lock" in config else None
     engines = {name: _here(study, name) for name, one in study.engines.items() if isinstance(one, LocalEngine)}

@@ -72,7 +72,7 @@ def together(entries: Mapping[str, Any], text: Callable[[Any], str]) -> list[tup
 
 
 def weights_text(engine: LocalEngine) -> str:
-    """Return what an engine's weights are, and what of it nobody verified."""
+    """Return what an engine's weights are, and what nobody verified."""
     size = f", {engine.weights_gb:,.3g} GB" if engine.weights_gb else ""
     off = "" if engine.enabled else f" Off: {engine.reason}."
     return f"{engine.weights.told()}{size}.{off}{_not_verified(engine.unverified)}"

@@ -200,7 +200,7 @@ def _reachable(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str,
 
 
 def with_reference(readme: str) -> str:
-    """Return the README's text with the tables between its two markers written anew.
+    """Return the README's text with the tables between its two markers written again.
 
     Raises:
         ValueError: if the markers are not there.

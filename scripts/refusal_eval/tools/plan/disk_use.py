@@ -28,7 +28,7 @@ NEED = ["what", "folder", "key", "expected", "most", "detail"]
 
 
 def disk_needs(plan: Plan) -> pd.DataFrame:
-    """Return what of a study takes disk, as far as it is not there yet: a row of `NEED` each."""
+    """Return the parts of a study that take disk and are not there yet: a row of `NEED` each."""
     paths, stages = plan.study.paths, plan.stages
     answers, verdicts = stages.to_dict("index").values()
     stored, made = [], []

@@ -1,4 +1,4 @@
-"""What a study will cost, on which terms its models and data may be used, and what of it nobody has verified."""
+"""What a study will cost, on which terms its models and data may be used, and what nobody has verified."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Show what a study will cost before anything runs or is fetched.
 
-    Requests, tokens, device-hours and disk; on which terms its models and data may be used; and what of it nobody has
+    Requests, tokens, device-hours and disk; on which terms its models and data may be used; and what nobody has
     verified. Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page
     says what they rest on. Requests that the store has already are left out where request files of an earlier run are
     there that the next run would leave as they are. Where the study, or a file that it reads, has changed since,

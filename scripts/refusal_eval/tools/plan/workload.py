@@ -47,7 +47,7 @@ class CellWork:
 
     requests: int  # how many requests
     prompts: int  # how many different prompts they have; samples that share a prompt share its reading
-    tokens_per_prompt: float  # mean tokens of a prompt that are read anew, without what all prompts begin with
+    tokens_per_prompt: float  # mean tokens of a prompt that are not in the cache, without what all prompts begin with
     answer_tokens: float  # mean tokens of an answer
     most_tokens: int  # the most tokens of an answer
     known: str = COUNTED  # how the number of requests is known: MISSING, COUNTED or ASSUMED

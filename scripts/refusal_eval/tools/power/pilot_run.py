@@ -21,7 +21,7 @@ Numbers = dict[str, float | None]  # of a design, by the names in `comparison_de
 def read_pilot(
     study: FinishedStudy, judge: str | None, split: str | None, models: Sequence[str]
 ) -> tuple[Numbers, str]:
-    """Return what a finished study says, and what of it was used, in words.
+    """Return what a finished study says, and which of it was used, in words.
 
     Raises:
         UserError: if it has no such cells.

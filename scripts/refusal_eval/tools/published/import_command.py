@@ -20,7 +20,7 @@ from refusal_eval.tools.study_file import ROOT
 
 
 def shipped_names(root: Path) -> Shipped:
-    """Return what of config/catalogue/ an import asks."""
+    """Return the parts of config/catalogue/ that an import asks."""
     entries: dict[str, dict[str, Any]] = {"datasets": {}, "judges": {}, "engines": {}, "models": {}}
     for file in shipped_files(str(root)):
         data = read_yaml(file) or {}

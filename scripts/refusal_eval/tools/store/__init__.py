@@ -1,1 +1,1 @@
-"""What lies in the store, and what of it no study asks for."""
+"""What lies in the store, and which of it no study asks for."""

@@ -145,7 +145,7 @@ def show_store(store: str, usage: Sequence[Usage], names: Mapping[str, str]) -> 
 def studies_told(
     studies: Sequence[StudyFile], asks: Mapping[str, Asks], waiting: Sequence[StudyFile]
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is said of each study, and what of its requests is not known and what to do; empty if all is."""
+    """Yield what is said of each study, and which of its requests are not known and what to do; empty if all are."""
     for study in [*studies, *waiting]:
         what, gap = f"skipped, its store is another one ({study.store})", ""
         if study in waiting:
@@ -163,9 +163,9 @@ def studies_told(
 
 
 def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
-    """Return the studies whose request files Snakemake would write anew, and what to do. It takes seconds for each."""
+    """Return the studies whose request files Snakemake would write again, and what to do. It takes seconds for each."""
     counts = {path: store_studies.planned_rendering(path, ROOT) for path in asks}
-    why = "request files would be written anew, for what they are made from has changed"
+    why = "request files would be written again, for what they are made from has changed"
     return [f"{path}: {count:,} {why}; run `{snakemake(path)}` first" for path, count in counts.items() if count]
 
 

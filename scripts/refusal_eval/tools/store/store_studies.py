@@ -158,7 +158,7 @@ def described_engines(studies: Iterable[StudyFile], asks: Iterable[Asks]) -> dic
 
 
 def planned_rendering(study_file: str, root: Path) -> int:
-    """Return how many request files Snakemake would write anew: those that the study asks by now are then not known.
+    """Return how many request files Snakemake would write again: those that the study asks by now are then not known.
 
     Raises:
         UserError: if Snakemake cannot plan the study.

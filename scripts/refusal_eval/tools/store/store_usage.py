@@ -116,7 +116,7 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
     The file is replaced in one step. What its killed writer left behind the last whole record goes, too.
 
     Raises:
-        UserError: if the file has changed since its index was made, or cannot be written anew; it is then as it was.
+        UserError: if the file has changed since its index was made, or cannot be rewritten; it is then as it was.
     """
     path = index.path
     if path.stat().st_size != index.size:
@@ -135,7 +135,7 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
                 target.write(line)
                 end += len(line)
     except OSError as error:
-        raise UserError(f"{path} cannot be written anew, nothing of it was removed: {error}") from error
+        raise UserError(f"{path} cannot be rewritten, nothing of it was removed: {error}") from error
     if len(kept):  # until this is done the old index does not fit, for the file is shorter than what it covers
         store_index.save_index(FileIndex(path, kept.entries(), end, end, closed=True))
     else:

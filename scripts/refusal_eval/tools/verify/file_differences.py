@@ -12,7 +12,7 @@ _TEXTS = (".csv", ".md", ".tex", ".jsonl")
 
 
 def differences(stored: Path, made: Path) -> list[str]:
-    """Return how a stored file differs from one that was made anew; nothing where their bytes agree."""
+    """Return how a stored file differs from one that was made again; nothing where their bytes agree."""
     if not made.is_file() or (stored.is_file() and stored.read_bytes() == made.read_bytes()):
         return []
     if not stored.is_file():
