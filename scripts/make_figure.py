@@ -4,7 +4,7 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
@@ -15,9 +15,6 @@ from refusal_eval.plots.captions import caption_latex, caption_markdown
 from refusal_eval.plots.figure_data import FigureData, not_drawn
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.markup import csv_text
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +51,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
             handle.write(text)
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
         asked=snakemake.params.asked,

@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.plots.judge_card_figure import card_figure
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 
 def main(path: str, labels: Mapping[str, Any], threshold: float | None, stem: str) -> None:
@@ -26,7 +23,7 @@ def main(path: str, labels: Mapping[str, Any], threshold: float | None, stem: st
     save_figure(card_figure(read_json(path), Labels(**labels), threshold), stem)
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
         path=str(snakemake.input[0]),

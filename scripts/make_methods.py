@@ -2,16 +2,12 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import read_json, written_whole
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_section import as_latex, as_markdown, cited_keys, paragraphs
 from refusal_eval.report.results.results_files import read_results
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +39,7 @@ def main(
     LOG.info("%d paragraphs, %d references", len(text), len(keys))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
         manifest_path=str(snakemake.input.manifest),

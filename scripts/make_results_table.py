@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import read_json, written_whole
 from refusal_eval.core.logs import start_log
@@ -13,9 +13,6 @@ from refusal_eval.report.results.from_agreement import agreement_estimates
 from refusal_eval.report.results.from_cards import card_estimates
 from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
 from refusal_eval.stats.estimates.estimate import Estimate
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 LOG = logging.getLogger(__name__)
 PEOPLE_SOURCE = "audit/agreement.json"
@@ -63,7 +60,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], folder: s
     LOG.info("%d estimates", len(rows))
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
         paths={noun: [str(path) for path in paths] for noun, paths in snakemake.input.items() if noun != "dictionary"},

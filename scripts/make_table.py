@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import start_log
@@ -11,9 +11,6 @@ from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import PROTOCOL_NOTE
-
-if TYPE_CHECKING:
-    snakemake: Any
 
 
 def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: Sequence[str]) -> None:
@@ -40,7 +37,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: 
             handle.write(text)
 
 
-if "snakemake" in globals():
+if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
         asked=snakemake.params.asked,

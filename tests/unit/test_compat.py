@@ -1,4 +1,4 @@
-"""The published code's behaviour, written from scratch: verdicts, probabilities, scores, and what each of its choices does."""
+"""The published code's behaviour, from notes: verdicts, probabilities, scores, and what each of its choices does."""
 
 import json
 import math

@@ -26,7 +26,7 @@ from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import (
     CompiledIntervention,
-    content_sha256,
+    intervention_sha256,
     proven,
     read_compiled,
     refusal,
@@ -122,7 +122,7 @@ def test_the_hash_is_over_what_is_done_and_not_over_the_file(file: Path, tmp_pat
     assert card["sha256"] == digest.hexdigest()
     spec, _ = read_compiled(tmp_path / "m.safetensors")
     save_file(tensors, tmp_path / "n.safetensors", metadata={"refusal_eval": canonical_json(spec | {"more": "x"})})
-    assert content_sha256(*read_compiled(tmp_path / "n.safetensors")) == card["sha256"]
+    assert intervention_sha256(*read_compiled(tmp_path / "n.safetensors")) == card["sha256"]
     again = write_intervention(tmp_path / "m.safetensors", "other", FittedDirection.of_file(file), asked)
     assert again["sha256"] == card["sha256"]
 
@@ -132,9 +132,9 @@ def test_whatever_changes_answers_changes_the_hash(file: Path, tmp_path: Path) -
     changes: list[dict[str, Any]] = [{}, {"scale": 1.5}, {"gate": 0.2}, {"layers": [3]}, {"layers": [2, 3]}]
     changes += [{"mode": "add"}, {"mode": "pull"}, {"mode": "pull", "towards": "positive"}]
     changes += [{"mode": "ablate"}, {"mode": "ablate", "offset": "midpoint"}, {"mode": "ablate", "scale": 0.5}]
-    found = {content_sha256(*compiled(FittedDirection.of_file(file), base | change)) for change in changes}
+    found = {intervention_sha256(*compiled(FittedDirection.of_file(file), base | change)) for change in changes}
     random_direction(tmp_path / "other.safetensors", LAYERS, seed=1, **SMALL)
-    found.add(content_sha256(*compiled(FittedDirection.of_file(tmp_path / "other.safetensors"), base)))
+    found.add(intervention_sha256(*compiled(FittedDirection.of_file(tmp_path / "other.safetensors"), base)))
     assert len(found) == len(changes) + 1
 
 
@@ -142,7 +142,7 @@ def test_the_hash_of_a_known_intervention_is_frozen() -> None:
     # If this fails, every response of a steered model has become unreachable. Do not adapt the test.
     spec = {"version": 1, "mode": "add", "layers": [0, 2], "gate": None}
     tensors = {"0.add": np.arange(4, dtype=np.float32), "2.add": np.full(4, -0.5, dtype=np.float32)}
-    assert content_sha256(spec, tensors) == "49035fd5d4b59315d5f6d6d824c9607feab9ba5b5f0e277b1749ee5620908811"
+    assert intervention_sha256(spec, tensors) == "49035fd5d4b59315d5f6d6d824c9607feab9ba5b5f0e277b1749ee5620908811"
 
 
 # ---------------------------------------------------------------- what is refused

@@ -28,7 +28,7 @@ from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
-from refusal_eval.engines.intervention_file import METADATA, VERSION, content_sha256
+from refusal_eval.engines.intervention_file import METADATA, VERSION, intervention_sha256
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def write_intervention(
         handle.write(save(tensors, metadata={METADATA: canonical_json(spec)}))
     return {
         "model": model,
-        "sha256": content_sha256(spec, tensors),
+        "sha256": intervention_sha256(spec, tensors),
         **{key: spec[key] for key in ("version", "mode", "layers", "gate")},
         "asked": dict(asked),
         "direction": {key: direction.card[key] for key in ("direction", "method", "model", "positions", "dtype")},

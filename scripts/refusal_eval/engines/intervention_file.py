@@ -28,7 +28,7 @@ class CompiledIntervention:
     """A model's compiled intervention, as its card has it."""
 
     model: str  # the model's name
-    sha256: str  # of its content, see `content_sha256`
+    sha256: str  # of its content, see `intervention_sha256`
     version: int
     mode: str  # add, ablate, gated or pull
     layers: tuple[int, ...]  # 0-based decoder layers, ascending
@@ -51,7 +51,7 @@ class CompiledIntervention:
             UserError: for a file whose content is not the card's: it has another key.
         """
         spec, tensors = read_compiled(self.file)
-        if content_sha256(spec, tensors) != self.sha256:
+        if intervention_sha256(spec, tensors) != self.sha256:
             raise UserError(f"{self.file} has changed since its requests were planned; delete it and run again")
         return replace(self, file=os.path.abspath(self.file))
 
@@ -61,7 +61,7 @@ class CompiledIntervention:
         return {"worker-cls": WORKER, "additional-config": canonical_json(asked)}
 
 
-def content_sha256(spec: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
+def intervention_sha256(spec: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 (64 hex digits) that identifies an intervention.
 
     It is taken over canonical JSON of mode, layers, gate and version, and the bytes of the tensors in the order of
