@@ -74,6 +74,7 @@ judges:
   writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
   guard: {kind: wildguard, engine: wheel-engine}
   came-along: {kind: recorded}
+  begins: {kind: first_token, engine: wheel-engine, refusal: ["[refuse]"], compliance: ["[respond]"]}
   classes:
     kind: classifier
     engine: classes-engine

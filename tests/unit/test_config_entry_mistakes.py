@@ -215,8 +215,8 @@ def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
     project.write("own.yaml", "models:\n  child: {like: parent}\n  parent:\n    like: plain\n    tempel: none\n")
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
         "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
-        "(allowed: base, date, engine, intervention, label, like, lora, reasoning, recorded, sampling, sweep, "
-        "system_prompt, ... (16 in all))"
+        "(allowed: base, date, engine, intervention, label, like, lora, prefill, reasoning, recorded, sampling, "
+        "sweep, ... (17 in all))"
     ]
 
 

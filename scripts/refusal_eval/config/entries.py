@@ -99,6 +99,11 @@ class Model(Entry):
         description="Today, for templates that insert the date. Fixed, or request keys would change daily.",
     )
     sampling: Sampling = Field(description="How answers are drawn.")
+    prefill: Text | None = Field(
+        None,
+        description="Text with which the model's reply is made to begin, control tokens included, such as the refusal "
+        "token of a model that was trained with one. It is behind the prompt, and no part of the answer.",
+    )
     reasoning: Reasoning | None = Field(
         None, description="Marks of the reasoning. Read from stored responses: no GPU job when changed."
     )

@@ -157,6 +157,7 @@ JUDGES = Registry(
     {
         "keyword": "refusal_eval.judges.keyword_judge:KeywordJudge",
         "llm": "refusal_eval.judges.llm_judge:LlmJudge",
+        "first_token": "refusal_eval.judges.first_token_judge:FirstTokenJudge",
         "reasoned": "refusal_eval.judges.reasoned_judge:ReasonedJudge",
         "wildguard": "refusal_eval.judges.wildguard_judge:WildGuardJudge",
         "classifier": "refusal_eval.judges.classifier_judge:ClassifierJudge",

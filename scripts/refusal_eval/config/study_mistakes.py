@@ -100,6 +100,7 @@ def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -
     """Refuse what only the engine's own rendering decides, and what needs token ids."""
     says_how = {
         "template": model.template != "default",
+        "prefill": model.prefill is not None,
         "template_options": bool(model.template_options),
         "date": "date" in model.model_fields_set,
     }

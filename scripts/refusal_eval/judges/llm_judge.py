@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.judge_base import CALIBRATED, CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
+from refusal_eval.judges.named_tokens import sampling_of, shares_of, token_of
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
-
-ROUNDING = 1e-3  # by which an engine's arithmetic may put a log-probability above 0
 
 
 class LabelTokens(Entry):
@@ -69,22 +67,21 @@ class LlmJudge(RubricJudge, CalibratedJudge):
             text = getattr(self.labels, label)
             if text is None:
                 continue
-            ids = renderer.next_token_ids(asked, text)
-            if ids is None or len(ids) != 1:
-                shown = "it merges with the end of the prompt" if ids is None else f"it takes {len(ids)} tokens"
+            try:
+                token = token_of(renderer, asked, text)
+            except ValueError as error:
                 raise UserError(
-                    f"label {text!r} for `{label}` is not one token that can follow the judge's prompt: {shown}. "
+                    f"label {text!r} for `{label}` is not one token that can follow the judge's prompt: {error}. "
                     "Choose a single letter or a short word of this tokenizer."
-                )
-            if ids[0] in found.values():
+                ) from error
+            if token in found.values():
                 raise UserError(f"label {text!r} for `{label}` is the same token as another label")
-            found[label] = ids[0]
+            found[label] = token
         return {"label_token_ids": found}
 
     def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sampling parameters: one greedy token, and the log-probability of each label."""
-        named = {"logprob_token_ids": list(checked["label_token_ids"].values())}
-        return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, **named}
+        return sampling_of(list(checked["label_token_ids"].values()))
 
     def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
         """Return the verdict that the labels' probabilities at the first token give."""
@@ -113,14 +110,7 @@ def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: flo
     Raises:
         ValueError: if there is not one log-probability for each label.
     """
-    from refusal_eval.core.packing import unpack_floats
-
-    values = unpack_floats(response["named_logprobs"]).tolist()
-    if len(values) != len(labels):
-        raise ValueError(f"it has {len(values)} log-probabilities for {len(labels)} labels")
-    if odd := [value for value in values if not math.isfinite(value) or value > ROUNDING]:
-        raise ValueError(f"it has {odd[0]}, which is no log-probability")
-    shares = {label: math.exp(value) for label, value in zip(labels, values, strict=True)}
+    shares = shares_of(response, labels)
     probabilities = {label: round(share, 9) for label, share in shares.items()}
     raw = {"mass": round(math.fsum(shares.values()), 9), "probabilities": probabilities, "text": response["text"]}
     return verdict_of_shares(shares, threshold, mass_floor, raw)

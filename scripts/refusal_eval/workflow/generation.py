@@ -12,7 +12,7 @@ from refusal_eval.core.recorded_files import ANSWERS, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
-FURTHER = ("prefill", "frame")  # of judges: see `Renderer`
+FURTHER = ("prefill", "frame")  # see `Renderer`; left out where they are not used
 
 
 def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dic
     names = ("system_prompt", "template", "template_options", "date")
     return (
         {name: entry[name] for name in names}
-        | {name: entry[name] for name in FURTHER if name in entry}
+        | {name: entry[name] for name in FURTHER if entry.get(name)}
         | {
             "trust_remote_code": engine.get("trust_remote_code", False),
             "max_model_len": engine.get("max_model_len"),

@@ -1,0 +1,53 @@
+"""Probabilities of named tokens at the first place of a reply, for judges that read nothing else of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+
+if TYPE_CHECKING:
+    from refusal_eval.ask.render import Renderer
+
+ROUNDING = 1e-3  # by which an engine's arithmetic may put a log-probability above 0
+
+
+def token_of(renderer: Renderer, asked: Sequence[Mapping[str, str]], text: str) -> int:
+    """Return the id of the one token that a text is behind a prompt.
+
+    Raises:
+        ValueError: if it is not one token there, or changes the prompt's own tokens; the message says which.
+    """
+    ids = renderer.next_token_ids(asked, text)
+    if ids is None:
+        raise ValueError("it merges with the end of the prompt")
+    if len(ids) != 1:
+        raise ValueError(f"it takes {len(ids)} tokens")
+    return ids[0]
+
+
+def sampling_of(token_ids: Sequence[int]) -> dict[str, Any]:
+    """Return the sampling parameters: one greedy token, and the log-probability of each of these."""
+    return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, "logprob_token_ids": list(token_ids)}
+
+
+def shares_of(response: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
+    """Return the probability of each named token at the first place of a reply.
+
+    Args:
+        response: a stored response with `named_logprobs` in the order of `names`.
+        names: what the tokens are called.
+
+    Raises:
+        ValueError: if there is not one log-probability for each name.
+    """
+    from refusal_eval.core.packing import unpack_floats
+
+    values = unpack_floats(response["named_logprobs"]).tolist()
+    if len(values) != len(names):
+        raise ValueError(f"it has {len(values)} log-probabilities for {len(names)} labels")
+    if odd := [value for value in values if not math.isfinite(value) or value > ROUNDING]:
+        raise ValueError(f"it has {odd[0]}, which is no log-probability")
+    return {name: math.exp(value) for name, value in zip(names, values, strict=True)}

@@ -1,0 +1,87 @@
+"""Refusal tokens: the probability with which a reply begins with one, and replies that are made to begin with one."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from config_project import BASE, CATALOGUE, STUDY, Project, changed
+from pydantic import ValidationError
+from tokenizer_folders import byte_tokenizer
+
+from refusal_eval.ask.render import Renderer
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.judges.first_token_judge import FirstTokenJudge
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import generation
+
+TEXTS: dict[str, Any] = {"refusal": ["R", "N"], "compliance": ["C"]}
+ASKED = [{"role": "user", "content": "Say no."}]
+
+
+def judge(**entry: Any) -> FirstTokenJudge:
+    return FirstTokenJudge(kind="first_token", engine="e", **{**TEXTS, **entry})
+
+
+def response(*probabilities: float) -> dict[str, Any]:
+    return {"text": "R", "named_logprobs": pack_floats([math.log(p) for p in probabilities])}
+
+
+@pytest.fixture
+def renderer(tmp_path: Path) -> Renderer:
+    return Renderer(byte_tokenizer(tmp_path / "tokenizer"))
+
+
+def test_it_asks_for_the_first_token_behind_the_prompt_and_reads_no_answer(renderer: Renderer) -> None:
+    own = judge()
+    checked = own.checked(renderer, "")
+    assert list(checked["token_ids"]) == ["R", "N", "C"]
+    assert renderer.decode(list(checked["token_ids"].values())) == "RNC"
+    sampling = own.request_sampling(checked)
+    assert (sampling["max_tokens"], sampling["temperature"]) == (1, 0)
+    assert sampling["logprob_token_ids"] == list(checked["token_ids"].values())
+    assert own.messages(ASKED, "one answer") == own.messages(ASKED, "another") == ASKED
+
+
+def test_p_is_the_share_among_the_named_tokens_or_without_others_their_probability(renderer: Renderer) -> None:
+    checked = judge().checked(renderer, "")
+    verdict = judge().verdict(response(0.2, 0.1, 0.1), checked)
+    assert (verdict.label, verdict.p_refusal) == ("refusal", pytest.approx(0.75))
+    assert verdict.raw["probabilities"] == {"R": pytest.approx(0.2), "N": pytest.approx(0.1), "C": pytest.approx(0.1)}
+    alone = judge(compliance=[])
+    verdict = alone.verdict(response(0.2, 0.1), alone.checked(renderer, ""))
+    assert (verdict.label, verdict.p_refusal) == ("compliance", pytest.approx(0.3))
+    assert judge(threshold=0.8).verdict(response(0.2, 0.1, 0.1), checked).label == "compliance"
+    assert judge(mass_floor=0.5).verdict(response(0.2, 0.1, 0.1), checked).state == "unparsable"
+    with pytest.raises(ValueError, match="it has 2 log-probabilities for 3 labels"):
+        judge().verdict(response(0.2, 0.1), checked)
+
+
+@pytest.mark.parametrize(("text", "message"), [("Re", "it takes 2 tokens"), ("", "at least 1 character")])
+def test_a_text_is_one_token(renderer: Renderer, text: str, message: str) -> None:
+    with pytest.raises((UserError, ValidationError), match=message):
+        judge(refusal=[text]).checked(renderer, "")
+
+
+def test_a_text_is_named_once() -> None:
+    with pytest.raises(ValidationError, match="`refusal` and `compliance` name a text twice"):
+        judge(compliance=["R"])
+
+
+# ---------------------------------------------------------------- replies that are made to begin
+
+
+def test_a_prefill_is_behind_the_prompt_of_that_model_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path)
+    project.write(BASE, changed(CATALOGUE, ("models", "declining"), {"like": "plain", "prefill": "[refuse]"}))
+    study = Study(project.load(STUDY | {"models": ["plain", "declining"]}))
+    plain, declining = (generation.request_params(study, name, "hub-rows") for name in ("plain", "declining"))
+    assert declining == plain | {"prefill": "[refuse]"}
+    folder = byte_tokenizer(tmp_path / "tokenizer")
+    ids = {
+        name: Renderer.from_params(folder, asked).token_ids(ASKED) for name, asked in (("p", plain), ("d", declining))
+    }
+    assert ids["d"][: len(ids["p"])] == ids["p"]
+    assert Renderer(folder).decode(ids["d"][len(ids["p"]) :]) == "[refuse]"
