@@ -144,6 +144,7 @@ FIGURES = [
     {"name": "i", "kind": "calibration"},
     {"name": "j", "kind": "dose_response"},
     {"name": "k", "kind": "separation", "separation": "far"},
+    {"name": "l", "kind": "threshold", "judge": "reader"},
 ]
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from estimate_rows import rows_of, single, units_in
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots import turns_figure
+from refusal_eval.plots.threshold_figure import shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates import cell_estimates
 
@@ -163,3 +165,19 @@ def test_separation_is_legible(models: int, layers: int, indices: list[str]) -> 
 def test_separation_of_models_without_indices_is_not_drawn() -> None:
     with pytest.raises(UserError, match="there are no indices of these models to draw"):
         draw("separation", ["another"], 0, separation=separation(1, 2))
+
+
+# ---------------------------------------------------------------- thresholds
+
+
+def test_the_share_of_answers_that_reach_each_threshold() -> None:
+    names = {"judge": "rules", "model": "m", "split": "s", "expectation": "comply", "max_tokens": 64}
+    prompts, answers, verdicts = rows_of(single("RC", "CC", "CF"))
+    for row, p in zip(verdicts, (0.9, 0.2, 0.5, 0.1, 0.3), strict=True):
+        row["p_refusal"] = p
+    found = {row["threshold"]: row for row in shares(units_in(prompts, answers, verdicts, 2, **names))}
+    assert [found[t]["value"] for t in (0.0, 0.25, 0.5, 0.95)] == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    assert found[0.25]["n_prompts"] == 3 and found[0.25]["low"] < 2 / 3 < found[0.25]["high"]
+    for row in verdicts:
+        row["p_refusal"] = None
+    assert shares(units_in(prompts, answers, verdicts, 2, **names)) == []

@@ -181,6 +181,7 @@ FIGURES = Registry(
         "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
         "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
         "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
+        "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },
 )

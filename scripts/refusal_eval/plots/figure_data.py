@@ -120,20 +120,21 @@ class FigureData:
     @functools.cached_property
     def votes(self) -> dict[Cell, list[float]]:
         """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
-        return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self._units.items()}
+        return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property
     def verdicts(self) -> dict[Cell, Counter[tuple[str | None, str | None]]]:
         """How many answers have which label and kind of refusal, by (model, split); those to scored turns only."""
         found = {}
-        for cell, units in self._units.items():
+        for cell, units in self.units.items():
             assert units.samples is not None
             read = units.samples.loc[units.samples["verdict"].notna(), ["label", "kind"]].astype(object)
             found[cell] = Counter(read.where(read.notna(), None).itertuples(index=False, name=None))
         return found
 
     @functools.cached_property
-    def _units(self) -> dict[Cell, Units]:
+    def units(self) -> dict[Cell, Units]:
+        """The scored cells, by (model, split)."""
         cells = (read_units(path) for path in self.files.get("cells", ()))
         return {(units.facts["model"], units.facts["split"]): units for units in cells}
 
