@@ -106,6 +106,7 @@ TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titl
 PATTERN_WORDS = {
     **{shapes.COMMIT: "commit hash", shapes.SHA256: "SHA-256", shapes.REPO: "`owner/name`"},
     **{shapes.PACKAGE: "package name", shapes.VERSION: "exact version"},
+    **{shapes.NUMBERED: "package name", shapes.NUMBERED_FILE: "file name"},
     **dict.fromkeys((shapes.SLUG, shapes.ARGUMENT), "name"),
     **dict.fromkeys((shapes.ROWS_URL, shapes.PAGE), "address"),
     **dict.fromkeys((shapes.ROWS, shapes.BUNDLED, shapes.CSV, shapes.GGUF), "file name"),
