@@ -13,6 +13,7 @@ from refusal_eval.config.study_entry import StudyConfig
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "0123456789abcdef" * 4
 BASE = "config/catalogue/base.yaml"
+LOADER, DUMPER = yaml.CSafeLoader, yaml.CSafeDumper  # these tests write and read thousands of files
 
 CATALOGUE = yaml.safe_load(
     """
@@ -209,7 +210,8 @@ class Project:
         """Write a file: YAML of a value, or a text without its common indentation."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = textwrap.dedent(content) if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        written = isinstance(content, str)
+        text = textwrap.dedent(content) if written else yaml.dump(content, Dumper=DUMPER, sort_keys=False)
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -217,7 +219,7 @@ class Project:
         """Write a study (a mapping or YAML text), read it as Snakemake would, and validate it."""
         path = self.write(file, study)
         try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+            raw = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
         except (yaml.YAMLError, ValueError):
             raw = {}
         raw = raw if isinstance(raw, dict) else {}
