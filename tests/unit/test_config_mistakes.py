@@ -89,16 +89,31 @@ def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
     holder = whole
     for part in path:
         holder = holder[part]
-    for name in fields_of(entry):
-        for typo in typos(name):
-            misspelt = {key: value for key, value in holder.items() if key != name} | {typo: holder.get(name, 1)}
-            broken = changed(whole, path, misspelt)
-            project.write(BASE, CATALOGUE if file == "study.yaml" else broken)
-            found = project.mistakes(broken if file == "study.yaml" else WHOLE_STUDY)
+    # All keys in one way at a time, but for `kind`, which says which keys there are.
+    ways = [dict(zip(names, way, strict=True)) for names in grouped(entry) for way in ways_of(names)]
+    for typo_of in ways:
+        misspelt = {key: value for key, value in holder.items() if key not in typo_of}
+        misspelt |= {typo: holder.get(name, 1) for name, typo in typo_of.items()}
+        broken = changed(whole, path, misspelt)
+        project.write(BASE, CATALOGUE if file == "study.yaml" else broken)
+        found = project.mistakes(broken if file == "study.yaml" else WHOLE_STUDY)
+        for name, typo in typo_of.items():
             told = [line for line in found if f"unknown key `{typo}`; did you mean `{name}`?" in line]
             assert len(told) == 1, (typo, found)
             assert told[0].startswith(f"{file}:") and f"{dotted((*path, typo))}: unknown key" in told[0]
-            assert not any("missing" in line for line in found), (typo, found)
+        assert not any("missing" in line for line in found), (typo_of, found)
+
+
+def grouped(entry):
+    """Return the keys of a class that can be misspelt together."""
+    names = list(fields_of(entry))
+    return [[name for name in names if name != "kind"], *([["kind"]] if "kind" in names else [])]
+
+
+def ways_of(names):
+    """Return ways to misspell these keys, each of them in each of its own ways at least once."""
+    own = [list(typos(name)) for name in names]
+    return [[each[way % len(each)] for each in own] for way in range(max(map(len, own), default=0))]
 
 
 ODD = (None, float("nan"), [["two\nlines"]], {"kind": {}}, {1: 2, "kidn": "hub"})
