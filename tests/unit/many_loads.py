@@ -42,8 +42,9 @@ from refusal_eval.engines.server import Server
 from refusal_eval.engines.vllm_engine import VllmEngine
 
 PACKAGES = (
-    *("aiohappyeyeballs", "aiohttp", "aiosignal", "annotated-types", "attrs", "frozenlist", "idna", "multidict"),
-    *("numpy", "propcache", "pydantic", "pydantic-core", "tqdm", "typing-extensions", "typing-inspection", "yarl"),
+    *("aiohappyeyeballs", "aiohttp", "aiosignal", "annotated-types", "attrs", "frozenlist", "idna", "jinja2"),
+    *("markupsafe", "multidict", "numpy", "propcache", "pydantic", "pydantic-core", "tqdm", "typing-extensions"),
+    *("pyyaml", "typing-inspection", "yarl"),
 )
 BEAT = 0.002
 MOST_BEATS = 4  # of delay

@@ -1,6 +1,7 @@
 """Many loads of a stand-in engine, whose replies often come together: none hangs (see `many_loads.py`)."""
 
 import json
+import os
 import platform
 import re
 import shutil
@@ -49,6 +50,23 @@ def environment(version: str, folder: Path) -> Path:
 
 def test_of_some_dozens_of_loads_none_hangs() -> None:
     none_hangs(sys.executable, 60)
+
+
+def test_the_program_needs_no_other_packages_than_it_names() -> None:
+    """Other Pythons have these alone, and only the soak asks them."""
+    asked = (
+        "import importlib.metadata, json, sys\n"
+        "before, found = set(sys.modules), importlib.metadata.packages_distributions()\n"
+        "import many_loads\n"
+        "modules = {module.partition('.')[0] for module in set(sys.modules) - before}\n"
+        "print(json.dumps([name for module in modules for name in found.get(module, ())]))"
+    )
+    paths = os.pathsep.join([str(PROGRAM.parents[2] / "scripts"), str(PROGRAM.parent)])
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    needed = {re.sub("[-_.]+", "-", name).lower() for name in json.loads(done.stdout)}
+    assert needed and needed <= set(PACKAGES)
 
 
 @pytest.mark.soak

@@ -20,7 +20,6 @@ from refusal_eval.config.source_entries import AdapterSource
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file
-from refusal_eval.data import hub
 from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import files_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
@@ -90,17 +89,6 @@ class Adapter:
         return replace(self, folder=os.path.abspath(self.folder))
 
 
-def fetched_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
-    """Return the files of an adapter's repository that are wanted: two. Offline (None) the copy in the cache tells.
-
-    Raises:
-        UserError: if one of them is not there.
-    """
-    names = [path.name for path in hub.snapshot(place, FILES, None).iterdir()] if files is None else list(files)
-    _check_names(names, str(place), place.log)
-    return list(FILES)
-
-
 def describe_adapter(
     model: str, source: Mapping[str, Any], manifest: str | None, cache: str, log: logging.Logger
 ) -> Adapter:
@@ -113,7 +101,7 @@ def describe_adapter(
     if manifest is None:
         folder = shown_path(source["path"])
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        _check_names(names, str(folder), log)
+        check_names(names, str(folder), log)
         identity = kind.identity(files_sha256(folder, FILES, cache))
     else:
         folder = manifest_folder(manifest)
@@ -212,7 +200,12 @@ def _refuse_unsupported(config: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"{path}: the adapter uses {what}; vLLM cannot serve it. Merge it into the weights instead")
 
 
-def _check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
+def check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
+    """Check that a folder or a repository has the files of an adapter.
+
+    Raises:
+        UserError: if not.
+    """
     if WEIGHTS not in names:
         pickles = [name for name in PICKLES if name in names]
         hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""

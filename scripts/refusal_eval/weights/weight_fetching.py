@@ -81,7 +81,7 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
     log = fetching.log
     place = hub.Repository("model", source["repo"], source["revision"], fetching.cache, log, fetching.locked)
     files = hub.list_files(place)
-    names = adapter.fetched_names(place, files) if part == "adapter" else _model_names(part, place, files)
+    names = _adapter_names(place, files) if part == "adapter" else _model_names(part, place, files)
     folder = hub.snapshot(place, names, files)
     for index in (name for name in names if part == "weights" and name.endswith(".safetensors.index.json")):
         missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
@@ -90,6 +90,17 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
     known = {name: file.sha256 for name, file in (files or {}).items()}
     write_manifest(fetching.manifest, folder, names, source, known)
     log.info("%s: %d files in %s", place, len(names), folder)
+
+
+def _adapter_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
+    """Return the files of an adapter's repository that are wanted: two. Offline (None) the copy in the cache tells.
+
+    Raises:
+        UserError: if one of them is not there.
+    """
+    names = [path.name for path in hub.snapshot(place, adapter.FILES, None).iterdir()] if files is None else list(files)
+    adapter.check_names(names, str(place), place.log)
+    return list(adapter.FILES)
 
 
 def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
