@@ -26,8 +26,7 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return how the later turns of this cell's dialogues are rendered (see `turns.Turns`); None without dialogues."""
     if request.get("dialogue") is None:
         return None
-    names = ["template", "template_options", "system_prompt", "date", "trust_remote_code"]
-    names += ["prefill"] if "prefill" in request else []
+    names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
     seed = None if request["sampling"]["temperature"] == 0 else request["seed"]
     rendering = {name: request[name] for name in names}
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}

@@ -226,7 +226,7 @@ def counts(study: Study, asked: Asked) -> Found | None:
 def written(study: Study, asked: Asked) -> Found | None:
     """docs/statistics.md: The answers themselves."""
     cell = study.cell(asked.judge, asked.model, asked.split)
-    entry, prompts = study.said["split_entries"][asked.split], study.prompts[asked.split]
+    prompts = study.prompts[asked.split]
     right = {prompt["id"]: prompt.get("right") for prompt in prompts}
     by_place: dict[tuple[str, int], list[float]] = {}
     for row in cell.answers:
@@ -234,7 +234,8 @@ def written(study: Study, asked: Asked) -> Found | None:
         value: float | None = None
         if asked.estimand == "accuracy":
             if row["state"] not in ("failed", "too_long"):
-                value = float(_last(row["answer"], entry["match"]) == right[row["prompt_id"]])
+                said = _last(row["answer"]) if row["state"] == "complete" else None
+                value = float(said == right[row["prompt_id"]])
         elif text:
             found = {"answer_logprob": row["answer_logprob"], "answer_tokens": row["answer_tokens"]}
             value = float(_loops(row["answer"])) if asked.estimand == "answer_loops" else found[asked.estimand]
@@ -251,13 +252,10 @@ def written(study: Study, asked: Asked) -> Found | None:
     return within(float(means.mean()), wilson(means, names, draws, study.alpha))
 
 
-def _last(text: str, match: str) -> str | None:
-    """Return the last number in a text, or the last capital letter from A to J that stands alone."""
-    if match == "choice":
-        letters = re.findall(r"(?<![A-Za-z])[A-J](?![A-Za-z'\u2019])", text)
-        return letters[-1] if letters else None
-    numbers = re.findall(r"[-\u2212]?\d[\d,]*(?:\.\d+)?", text)
-    return f"{float(numbers[-1].replace(',', '').replace(chr(0x2212), '-')):g}" if numbers else None
+def _last(text: str) -> str | None:
+    """Return the last number in a text, as far as the made-up study has them: whole ones."""
+    numbers = re.findall(r"\d+", text)
+    return numbers[-1] if numbers else None
 
 
 def _loops(text: str) -> bool:

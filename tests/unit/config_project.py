@@ -46,7 +46,7 @@ models:
   scales:
     engine: hub-engine
     sampling: {max_tokens: 64}
-    intervention: {direction: refusal, mode: add, layers: [3]}
+    intervention: {direction: refusal, mode: add, layers: {best: 4}}
     sweep: {scale: [-0.5, 0.5]}
 datasets:
   family:

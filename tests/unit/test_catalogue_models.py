@@ -17,7 +17,7 @@ from refusal_eval.weights.engine_file import engine_id, weight_source
 
 CARD_GB = 80
 ROOM_GB = 5  # on each card beside the weights: for the cache of the texts that are worked on
-DEMO = {"smollm2-plain", "smollm2-declining"}
+DEMO = {"smollm2-plain", "smollm2-declining", "qwen2.5-coder-1.5b"}
 THINKING = {
     *("qwen3-4b-thinking", "qwen3-next-80b-thinking", "qwen3-next-80b-uncensored", "gpt-oss-20b", "gpt-oss-120b"),
     *("r1-distill-qwen-7b", "r1-distill-llama-8b", "r1-distill-qwen-32b", "r1-distill-llama-70b"),
@@ -47,7 +47,9 @@ def engines(shipped, models):
 def test_each_model_has_an_engine_and_each_engine_a_user(shipped, models, engines):
     judging = {entry.engine for entry in shipped.valid["judges"].values() if hasattr(entry, "engine")}
     assert {model.engine for model in models.values()} == set(engines)
-    assert set(shipped.valid["engines"]) == set(engines) | judging | {"smollm2-135m"}, "no engine that nobody uses"
+    assert set(shipped.valid["engines"]) == set(engines) | judging | {"smollm2-135m", "qwen2.5-coder-1.5b"}, (
+        "no engine that nobody uses"
+    )
 
 
 def test_each_engine_fits_on_the_cards_that_it_names_and_leaves_room(engines):

@@ -205,7 +205,7 @@ def test_no_mark_is_in_a_param(project):
     """A corrected licence or address must run nothing again."""
     names = sorted(Marks.model_fields)
     values = {"enabled": False, "gated": True, "citation": ["@x"], "unverified": ["y"]}
-    before = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"]), "directions": ["refusal"]})
+    before = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"]), "directions": ["refusal", "chance"]})
     after = copy.deepcopy(before)
     for entry in after["split_entries"].values():
         assert set(names) <= set(entry)

@@ -98,7 +98,7 @@ def test_duplicates_are_kept_once_and_told():
     assert notes == [
         "f: 4 rows, 2 different prompts",
         "f: 2 duplicate rows dropped, the first of each kept: row 3 = row 1, row 4 = row 2",
-        "f: of these, 1 had another category or cluster than the row kept: rows 3",
+        "f: of these, 1 had another category, cluster or right answer than the row kept: rows 3",
     ]
 
 

@@ -64,7 +64,24 @@ def test_a_text_is_one_token(renderer: Renderer, text: str, message: str) -> Non
         judge(refusal=[text]).checked(renderer, "")
 
 
-def test_a_text_is_named_once() -> None:
+def test_it_is_a_judge_of_its_own_model_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path)
+    own = {"kind": "first_token", "engine": "hub-engine", "refusal": ["R"]}
+    catalogue = changed(CATALOGUE, ("judges", "own-first"), own)
+    catalogue = changed(catalogue, ("models", "declining"), {"like": "plain", "prefill": "[refuse]"})
+    project.write(BASE, catalogue)
+    study = STUDY | {"judges": ["words", "own-first"]}
+    assert project.mistakes(study) == []
+    for model, key in (("thinker", "engine"), ("declining", "prefill"), ("tuned", "lora")):
+        (line,) = project.mistakes(study | {"models": ["plain", model]})
+        assert f"judges.own-first.engine: it looks into one model, and `{model}` of the study is another" in line
+        assert line.endswith(f"it differs in `{key}`")
+
+
+def test_a_floor_needs_other_tokens_and_a_text_is_named_once() -> None:
+    with pytest.raises(ValidationError, match="`mass_floor` is for judges with `compliance`"):
+        judge(compliance=[], mass_floor=0.5)
     with pytest.raises(ValidationError, match="`refusal` and `compliance` name a text twice"):
         judge(compliance=["R"])
 

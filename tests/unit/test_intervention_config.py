@@ -209,23 +209,38 @@ def test_a_steered_model_stands_beside_its_control_and_harmless_prompts(project:
     project.write(BASE, CATALOGUE)
     (line,) = without_lines(project.mistakes(STUDIED | {"models": ["plain", "steered"]}))
     assert line.startswith(
-        "models.steered.intervention: the study has no control of it: a model with the same `mode` and `layers` along "
-        "a direction with the same sides, `method: random` and `of: rmd`."
+        "models.steered.intervention: the study has no control of it: the same model with the same `mode`, `layers` and "
+        "`offset`, at no smaller `scale`, along a direction that differs only in `method: random` and `of`, here `of: rmd`"
     )
     found = without_lines(project.mistakes(STUDIED | {"splits": ["wheel-rows"]}))
     assert [line.split(": ")[0] for line in found] == [f"models.{name}.intervention" for name in ("steered", "control")]
     assert "the study has no split of harmless prompts (`expectation: comply`)" in found[0]
 
 
-@pytest.mark.parametrize("change", [{"layers": [3]}, {"mode": "ablate"}, {"direction": "refusal"}])
-def test_a_control_has_the_mode_and_the_layers_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"layers": [3]}, {"mode": "ablate"}, {"direction": "refusal"}, {"scale": 0.25}, {"layers": {"best": 3}}]
+)
+def test_a_control_does_the_same_with_another_vector(project: Project, change: dict[str, Any]) -> None:
     project.write(
         BASE, changed(CATALOGUE, ("models", "control", "intervention"), ADD | {"layers": {"best": 4}} | change)
     )
     assert any("models.steered.intervention: the study has no control" in line for line in project.mistakes(STUDIED))
 
 
-@pytest.mark.parametrize("change", [{"of": "md"}, {"positive": {"split": "url-rows"}}, {"positions": "answer_mean"}])
+def test_a_control_is_the_same_model(project: Project) -> None:
+    project.write(BASE, changed(CATALOGUE, ("models", "control", "system_prompt"), "Be brief."))
+    assert any("models.steered.intervention: the study has no control" in line for line in project.mistakes(STUDIED))
+
+
+def test_layers_in_another_order_are_the_same(project: Project) -> None:
+    catalogue = changed(CATALOGUE, ("models", "steered", "intervention", "layers"), [3, 4])
+    project.write(BASE, changed(catalogue, ("models", "control", "intervention", "layers"), [4, 3]))
+    assert project.mistakes(STUDIED) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"of": "md"}, {"positive": {"split": "url-rows"}}, {"positions": "answer_mean"}, {"seed": 1}]
+)
 def test_a_control_is_of_the_method_and_the_prompts_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
     project.write(BASE, changed(CATALOGUE, ("directions", "chance"), CATALOGUE["directions"]["chance"] | change))
     (line,) = project.mistakes(STUDIED)

@@ -127,12 +127,12 @@ def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> 
     assert frame["model"].tolist()[3] == "model_plain"
     (ax,) = drawn.figure.axes
     assert ax.get_xticks().tolist() == list(SCALES)
-    assert "Scale 0, at the dashed line, is the model without an intervention." in words(drawn)
+    assert "at the dashed line nothing is changed." in words(drawn)
 
 
 def test_models_that_make_no_curve_are_not_drawn() -> None:
     with pytest.raises(UserError, match="no models differ in the scale of their intervention only"):
-        draw("dose_response", 1, 1, scores=[score("model_00", "split_00", 0.5)], curves={"refusal": {"model_00": 1.0}})
+        draw("dose_response", 1, 1, scores=[score("model_00", "split_00", 0.5)], curves={})
 
 
 # ---------------------------------------------------------------- separation

@@ -27,6 +27,10 @@ COLUMNS = {"prompt": "prompt", "messages": None, "category": None, "cluster": No
         ("", False),
         ("-12", False),
         ("1,200", False),
+        ("24-12 is half, so 12", True),
+        ("24-12", True),
+        ("(3)-12", True),
+        ("12 or 1, 2, 3", False),
     ],
 )
 def test_the_last_number_in_an_answer_counts(answer: str, right: bool) -> None:
@@ -49,9 +53,15 @@ def test_numbers_are_compared_as_numbers() -> None:
         ("Because", False),
         ("I don't know", False),
         ("b", False),
+        ("The answer is B. I hope this helps!", True),
+        ("The answer is B because A dog barks.", True),
+        ("It must be B. A dog cannot fly.", True),
+        ("It must be B. I am sure.", True),
+        ("Answer: **B**\nOption C is wrong", False),
+        ("answer: b", True),
     ],
 )
-def test_the_last_letter_that_stands_alone_counts(answer: str, right: bool) -> None:
+def test_the_last_letter_that_is_named_counts(answer: str, right: bool) -> None:
     assert is_right(answer, right_answer("b)", "choice"), "choice") is right
 
 

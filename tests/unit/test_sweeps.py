@@ -12,6 +12,7 @@ from refusal_eval.config.sweep import curves
 
 STUDIED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
 SWEEP: dict[str, Any] = {"scale": [-0.5, 1]}
+OFF = {"enabled": False, "reason": "Read its terms.", "terms": "https://example.org/terms"}
 
 
 def swept(sweep: Any, **model: Any) -> dict[str, Any]:
@@ -109,6 +110,15 @@ def test_a_curves_label_is_what_it_differs_in() -> None:
     ablated = {"a": steered(1), "b": steered(None, mode="ablate")}
     assert list(curves(ablated, {})) == ["add", "ablate"]
     assert curves(ablated, {})["ablate"] == {"b": 1}
+    offsets = {"a": steered(None, mode="ablate"), "b": steered(None, mode="ablate", offset="midpoint")}
+    assert list(curves(offsets, {})) == ["offset none", "offset midpoint"]
+
+
+def test_one_place_of_a_curve_has_one_model_and_the_order_of_layers_says_nothing() -> None:
+    models = {"plain": model(), "none": steered(0), "a": steered(1, layers=[3, 4]), "b": steered(2, layers=[4, 3])}
+    assert curves(models, {}) == {"layers 3": {"none": 0}, "layers 3\u20134": {"plain": 0, "a": 1, "b": 2}}
+    again = {"a": steered(None, mode="ablate"), "b": steered(1, mode="ablate")}
+    assert curves(again, {}) == {"refusal": {"a": 1}}
 
 
 def test_curves_of_two_plain_models_say_which() -> None:
@@ -117,3 +127,10 @@ def test_curves_of_two_plain_models_say_which() -> None:
     models = {"plain": model(label="Plain"), "brief": model(**other), "a": steered(1)}
     models["b"] = model(intervention=asked, **other)
     assert curves(models, {}) == {"Plain": {"plain": 0, "a": 1}, "brief": {"brief": 0, "b": 1}}
+
+
+def test_a_sweep_that_is_off_is_allowed_by_its_name(project: Project) -> None:
+    catalogue = changed(swept(SWEEP), ("engines", "hub-engine"), CATALOGUE["engines"]["hub-engine"] | OFF)
+    project.write(BASE, catalogue)
+    assert len(project.mistakes(STUDIED)) > 0
+    assert project.mistakes(STUDIED | {"allow": ["plain", "steered", "control"]}) == []

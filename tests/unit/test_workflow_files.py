@@ -99,7 +99,9 @@ def test_of_a_local_folder_its_files_are_the_inputs(load):
 def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
     models = list(CATALOGUE["models"])
     checked = [f"results/large/adapters/checked/{model}.json" for model in ("tuned", "tuned-here")]
-    together, apart = (load(models=models, directions=["refusal"], batch=batch) for batch in ("engine", "model"))
+    together, apart = (
+        load(models=models, directions=["refusal", "chance"], batch=batch) for batch in ("engine", "model")
+    )
     cells = together.generation_batches["engine/hub-engine"]
     assert {cell.model for cell in cells} == {"plain", "tuned", "tuned-here"}
     assert generation.checked_adapters(together, "engine/hub-engine") == checked
@@ -109,7 +111,7 @@ def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
 
 
 def test_an_adapter_of_the_hub_has_a_manifest_and_one_in_a_folder_its_files(load):
-    study = load(models=list(CATALOGUE["models"]), directions=["refusal"])
+    study = load(models=list(CATALOGUE["models"]), directions=["refusal", "chance"])
     (manifest,) = weights_stage.adapter_files(study, "tuned")
     assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)
     assert study.fetched("models")[manifest.split("/")[2]].known_as == "owner/adapter"
@@ -189,9 +191,15 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     def tables_of(**changes):
         return tables_stage.tables_of(Study(config | changes))
 
-    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects"}
+    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects", "answers"}
     alone = tables_of(judges=["words"], gold=[], corrected=None)
-    assert set(tables_stage.TABLES) - set(alone) == {"protocol_effects", "judges_agree", "judge_cards", "corrected"}
+    assert set(tables_stage.TABLES) - set(alone) == {
+        "protocol_effects",
+        "answers",
+        "judges_agree",
+        "judge_cards",
+        "corrected",
+    }
     assert "protocol_effects" in tables_of(protocol="compat")
     assert tables_of(tables=["protocol_effects"])[: len(tables_stage.ALWAYS)] == [*tables_stage.ALWAYS]
 

@@ -47,7 +47,7 @@ def of_tables(*names):
 
 @pytest.fixture
 def config(project):
-    config = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"]), "directions": ["refusal"]})
+    config = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"]), "directions": ["refusal", "chance"]})
     for name in ("hub-engine", "folder-engine", "wheel-engine"):  # what `nodes`, `gated`, `active_parameters` need
         config["engine_entries"][name] |= {"tensor_parallel": 4, "terms": "https://example.org/terms", "parameters": 7}
     return config

@@ -28,6 +28,7 @@ from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
+from refusal_eval.core.texts import ranges
 from refusal_eval.engines.intervention_file import METADATA, VERSION, intervention_sha256
 
 
@@ -70,7 +71,7 @@ def chosen_layers(direction: FittedDirection, asked: Sequence[int] | Mapping[str
         return sorted(ranking[:best])
     missing = sorted(set(asked) - set(direction.layers))
     if missing:
-        has = f"layers {_ranges(direction.layers)}"
+        has = f"layers {ranges(direction.layers)}"
         raise UserError(f"{direction.file} has no vector for layer {missing[0]}; it has those of {has}, counted from 0")
     return sorted(asked)
 
@@ -189,14 +190,3 @@ def _length(v: Vector) -> float:
 def _unit(v: Vector) -> Vector | None:
     length = _length(v)
     return None if length == 0 else v / length
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as people write them: 0-3, 7."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -114,8 +114,8 @@ class Split(Marks):
     match: Match | None = Field(
         None,
         description="For splits whose prompts have right answers (`columns.right`), such as arithmetic: the share of "
-        "right answers is estimated too. `number` compares the last number in an answer, `choice` the last capital "
-        "letter from A to J that stands alone. Changing it runs no GPU job.",
+        "right answers is estimated too. `number` compares the last number in an answer, `choice` the last letter "
+        "from A to J that it names. Changing it runs no GPU job.",
     )
     headline: Reading | None = Field(
         None, description="Headline reading. Default: `strict` on `refuse`, `broad` on `comply` and `varies`."

@@ -77,7 +77,7 @@ class Draft:
         A sweep stands for its models.
         """
         found = [(place, name) for place, name in enumerate(getattr(self.study, section)) if isinstance(name, str)]
-        swept = self.catalogue.swept if section == "models" else {}
+        swept = self.catalogue.swept if section in ("models", "allow") else {}
         return [(place, member) for place, name in found for member in swept.get(name, [name])]
 
     def names(self, section: str) -> list[str]:

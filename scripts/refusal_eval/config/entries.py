@@ -102,7 +102,8 @@ class Model(Entry):
     prefill: Text | None = Field(
         None,
         description="Text with which the model's reply is made to begin, control tokens included, such as the refusal "
-        "token of a model that was trained with one. It is behind the prompt, and no part of the answer.",
+        "token of a model that was trained with one. It is behind the prompt and no part "
+        "of the answer, so that judges do not see it. Not for dialogues.",
     )
     reasoning: Reasoning | None = Field(
         None, description="Marks of the reasoning. Read from stored responses: no GPU job when changed."

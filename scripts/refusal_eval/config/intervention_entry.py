@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -68,6 +68,16 @@ class Intervention(Entry):
         description="Take a direction of other weights than the model's, such as those of its base model. They must "
         "agree in architecture, depth and width.",
     )
+
+    def key(self, without: Collection[str]) -> dict[str, Any]:
+        """Return what it does, but for these keys; the order of layers says nothing."""
+        layers = sorted(self.layers) if isinstance(self.layers, list) else self.layers
+        return {**self.model_dump(exclude=set(without)), "layers": layers}
+
+    @property
+    def strength(self) -> float:
+        """How far it goes, whatever the way."""
+        return 1.0 if self.scale is None else abs(self.scale)
 
 
 def of_text(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,9 +1,8 @@
 """Mistakes of interventions: keys that do not go together, and what a steered model needs of the study around it."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.draft import Draft
@@ -11,12 +10,15 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, BestLayers, Intervention, of_text
 from refusal_eval.config.problems import Mistake
+from refusal_eval.config.sweep import OWN_OF_MODEL
 from refusal_eval.core.hints import nearest
 
 # Which modes each key belongs to; in others it would say something that is not done.
 KEYS_OF = {"gate": ("gated",), "offset": ("ablate",), "towards": ("pull",)}
 CONTROLLED = ("add", "ablate")  # modes for which a random direction is a control
-SAME_IN_CONTROL = ("model", "positive", "negative", "positions")  # the length of its vectors is then the same too
+# What an intervention, and a random direction, may have otherwise than those that they are the control of.
+OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
+OWN_OF_CONTROL = {"label", "method", "of", "ridge"}
 SCALED = ("add", "gated", "pull")  # modes without a scale that goes without saying
 
 
@@ -57,35 +59,45 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
 
 def _without_company(draft: Draft, model: Model) -> Iterator[str]:
     """Yield what must stand beside a steered model's rates: harmless prompts, and the effect of a random direction."""
-    splits = draft.splits.values()
+    splits = [split for split in draft.splits.values() if split.match is None]
     if splits and all(split.expectation is not None and split.expectation != "comply" for split in splits):
         yield (
             "the study has no split of harmless prompts (`expectation: comply`), and a rate under steering says "
             "little without what it does to them; add one"
         )
     asked = model.intervention
-    assert asked is not None
-    directions = draft.catalogue.typed["directions"]
-    if asked.mode not in CONTROLLED or directions.get(asked.direction or "") is None or not draft.all_known("models"):
+    entries = [draft.catalogue.valid["models"].get(name) for name in draft.names("models")]
+    direction = draft.catalogue.valid["directions"].get(getattr(asked, "direction", None) or "")
+    models = [entry for entry in entries if entry is not None]
+    if model not in models or len(models) < len(entries):
+        return  # what is wrong with an entry comes first
+    if asked is None or asked.mode not in CONTROLLED or direction is None:
         return
-    if not any(_is_control(other.intervention, asked, directions) for other in draft.models.values()):
-        fitted = getattr(directions[asked.direction], "method", None)
+    if not any(_is_control(other, model, draft) for other in models):
         yield (
-            "the study has no control of it: a model with the same `mode` and `layers` along a direction with the same "
-            f"sides, `method: random` and `of: {fitted}`. Without one, any vector of that length might do the same; "
-            "add one (docs/interventions.md)"
+            "the study has no control of it: the same model with the same `mode`, `layers` and `offset`, at no smaller "
+            "`scale`, along a direction that differs only in `method: random` and `of`, here "
+            f"`of: {direction.method}`. Without one, any vector of that length might do the same; add one "
+            "(docs/interventions.md)"
         )
 
 
-def _is_control(other: Intervention | None, asked: Intervention, directions: Mapping[str, Any]) -> bool:
-    """Tell whether one intervention is the control of another, or is the same and a control itself."""
-    if other is None or (other.mode, other.layers) != (asked.mode, asked.layers):
+def _is_control(other: Model, model: Model, draft: Draft) -> bool:
+    """Tell whether one model is the control of another, or the other is a control itself."""
+    asked, control = model.intervention, other.intervention
+    if asked is None or control is None or control.strength < asked.strength:
         return False
-    control, direction = (directions.get(each.direction or "") for each in (other, asked))
-    if control is None or direction is None or control.method != "random":
+    if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
         return False
-    same = all(getattr(control, key) == getattr(direction, key) for key in SAME_IN_CONTROL)
-    return control is direction or (same and control.of == direction.method)
+    directions = draft.catalogue.valid["directions"]
+    own, random = (directions.get(each.direction) for each in (asked, control))
+    if own is None or random is None or random.method != "random":
+        return False
+    if random is own:
+        return True
+    same_model = other.model_dump(exclude=OWN_OF_MODEL) == model.model_dump(exclude=OWN_OF_MODEL)
+    same_sides = random.model_dump(exclude=OWN_OF_CONTROL) == own.model_dump(exclude=OWN_OF_CONTROL)
+    return bool(same_model and same_sides and random.of == own.method)
 
 
 def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[str] | None) -> Iterator[Mistake]:

@@ -37,8 +37,10 @@ def _used(draft: Draft) -> Iterator[tuple[KeyPath, str, str]]:
         for place, name in draft.named(section):
             yield (section, place), section, name
     for where, side in draft.sides():
-        if side.split not in draft.names("splits"):
-            yield (*where, "split"), "splits", side.split
+        for key, names in (("split", [side.split]), ("without", side.without or [])):
+            for name in names:
+                if name in draft.catalogue.written["splits"] and name not in draft.names("splits"):
+                    yield (*where, key), "splits", name
 
 
 def citation_mistakes(draft: Draft) -> Iterator[Mistake]:

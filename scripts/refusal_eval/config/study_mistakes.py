@@ -96,6 +96,14 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
             yield ("determinism",), message
 
 
+def _prefills(draft: Draft) -> Iterator[Mistake]:
+    """Refuse a reply that is made to begin, where it would stand in a history without its beginning."""
+    talks = [name for name, split in draft.splits.items() if split.dialogue]
+    for name, model in draft.models.items():
+        if model.prefill is not None and talks:
+            yield ("models", name, "prefill"), f"is not for dialogues, which `{talks[0]}` has; leave one of them out"
+
+
 def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
     """Refuse what only the engine's own rendering decides, and what needs token ids."""
     says_how = {
@@ -253,6 +261,7 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _labels,
     _engine_kinds,
     steering_mistakes,
+    _prefills,
     _sampling,
     _dialogues,
     _judges,

@@ -10,13 +10,14 @@ from pydantic import AfterValidator, Field, model_validator
 
 from refusal_eval.config.intervention_entry import BestLayers, Intervention, Layers
 from refusal_eval.config.shapes import Entry, Number
+from refusal_eval.core.texts import ranges
 
 if TYPE_CHECKING:
     from refusal_eval.config.entries import Model
 
 MINUS = "\u2212"
-# Fields of a model that two points of one curve may differ in.
-OWN = {"label", "sweep", "unverified"}
+# Fields of a model that points of one curve may have otherwise.
+OWN_OF_MODEL = {"label", "sweep", "unverified", "intervention"}
 
 
 def _different(values: list[Any]) -> list[Any]:
@@ -68,16 +69,8 @@ def swept(name: str, model: Model) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _layers_text(layers: Sequence[int] | BestLayers, to: str = "\u2013", between: str = ", ") -> str:
-    """Return layers in few characters: neighbours as a range."""
-    if isinstance(layers, BestLayers):
-        return f"best {layers.best}"
-    runs: list[list[int]] = []
-    for layer in sorted(layers):
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    return between.join(str(run[0]) if len(run) == 1 else f"{run[0]}{to}{run[-1]}" for run in runs)
+    """Return layers in few characters."""
+    return f"best {layers.best}" if isinstance(layers, BestLayers) else ranges(sorted(layers), to, between)
 
 
 # ---------------------------------------------------------------- curves
@@ -93,37 +86,39 @@ def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[s
         models: in order.
         directions: entries of the directions that their interventions name.
     """
-    groups: dict[str, dict[str, float]] = {}
     plain: dict[str, str] = {}
+    groups: dict[str, dict[float, str]] = {}
     parts: dict[str, list[str]] = {}
+    steered = [(name, model) for name, model in models.items() if model.intervention is not None]
     for name, model in models.items():
-        rest = repr(model.model_dump(exclude={*OWN, "intervention"}))
         if model.intervention is None:
-            plain.setdefault(rest, name)
-            continue
+            plain.setdefault(_rest(model), name)
+    for name, model in steered:
         asked = model.intervention
-        key = rest + repr(asked.model_dump(exclude={"scale"}))
-        groups.setdefault(key, {})[name] = 1.0 if asked.scale is None else asked.scale
-        parts.setdefault(key, [rest, *_words(asked, directions)])
-    base = {key: plain.get(rest) for key, (rest, *_) in parts.items()}
-    labels = {name: models[name].label or name for name in plain.values()}
-    told = {key: [labels.get(base[key] or "", ""), *words] for key, (_, *words) in parts.items()}
-    differing = [place for place, column in enumerate(zip(*told.values(), strict=True)) if len(set(column)) > 1]
+        assert asked is not None
+        key = _rest(model) + repr(asked.key(without=("scale",)))
+        groups.setdefault(key, {}).setdefault(1.0 if asked.scale is None else asked.scale, name)
+        base = plain.get(_rest(model))
+        parts.setdefault(key, [(models[base].label or base) if base else model.engine, *_words(asked, directions)])
+        if base is not None:
+            groups[key].setdefault(0.0, base)
+    differing = [place for place, column in enumerate(zip(*parts.values(), strict=True)) if len(set(column)) > 1]
     found: dict[str, dict[str, float]] = {}
-    for key, scales in groups.items():
-        label = ", ".join(told[key][place] for place in differing or [1] if told[key][place])
+    for key, points in groups.items():
+        label = ", ".join(parts[key][place] for place in differing or [1])
         if label in found:
-            label = f"{label} ({next(iter(scales))})"
-        unsteered = base[key]
-        points = scales if unsteered is None else {unsteered: 0.0, **scales}
-        found[label] = dict(sorted(points.items(), key=lambda item: item[1]))
+            label = f"{label} ({next(iter(points.values()))})"
+        found[label] = {name: scale for scale, name in sorted(points.items())}
     return found
+
+
+def _rest(model: Model) -> str:
+    return repr(model.model_dump(exclude=OWN_OF_MODEL))
 
 
 def _words(asked: Intervention, directions: Mapping[str, Any]) -> list[str]:
     """What tells an intervention from others, but for its scale."""
-    direction = directions.get(asked.direction)
-    more = [f"gate {asked.gate:g}" if asked.gate is not None else "", asked.offset if asked.offset != "none" else ""]
-    more += [f"towards {asked.towards}"] if asked.mode == "pull" else [""]
-    label = getattr(direction, "label", None) or asked.direction
-    return [label, asked.mode, f"layers {_layers_text(asked.layers)}", *more]
+    label = getattr(directions.get(asked.direction), "label", None) or asked.direction
+    gate = "no gate" if asked.gate is None else f"gate {asked.gate:g}"
+    where = f"layers {_layers_text(asked.layers)}"
+    return [label, asked.mode, where, gate, f"offset {asked.offset}", f"towards {asked.towards}"]

@@ -6,8 +6,13 @@ from typing import Literal
 
 Match = Literal["number", "choice"]
 
-_NUMBER = re.compile(r"[-\u2212]?\d[\d,\u202f\u00a0]*(?:\.\d+)?")
-_CHOICE = re.compile(r"(?<![A-Za-z])([A-J])(?![A-Za-z'\u2019])")
+# A sign counts where nothing is before it that it could subtract from; marks of thousands stand before three digits.
+_NUMBER = re.compile(
+    r"(?:(?<![\w.)\]])[-\u2212])?(?:(?<![\d.,])\d{1,3}(?:[,\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+)
+_SAID = re.compile(r"(?:answer|choice|option)(?:\s+is|\s*:)?[\s*_(\"'`]*([A-J])(?![A-Za-z'\u2019])", re.IGNORECASE)
+# A letter that stands alone, but for the pronoun and the article.
+_LETTER = re.compile(r"(?<![A-Za-z])([A-J])(?![A-Za-z'\u2019])(?!(?<=[AI])\s+[a-z])")
 
 
 def right_answer(text: str, match: str) -> str:
@@ -32,7 +37,10 @@ def right_answer(text: str, match: str) -> str:
 
 
 def is_right(answer: str, right: str, match: str) -> bool:
-    """Tell whether the last number in an answer, or the last capital letter that stands alone, is the right one.
+    """Tell whether an answer is the right one.
+
+    `number`: the last number in it. `choice`: the last letter from A to J behind "answer", "choice" or "option"; else
+    the last capital one that stands alone, but not `I` and `A` before a word in small letters.
 
     Args:
         answer: its text.
@@ -40,7 +48,7 @@ def is_right(answer: str, right: str, match: str) -> bool:
         match: `number` or `choice`.
     """
     if match == "choice":
-        letters = _CHOICE.findall(answer)
+        letters = [found.upper() for found in _SAID.findall(answer)] or _LETTER.findall(answer)
         return bool(letters) and bool(letters[-1] == right)
     numbers = _NUMBER.findall(answer)
     return bool(numbers) and _decimal(numbers[-1]) == Decimal(right)
@@ -48,7 +56,7 @@ def is_right(answer: str, right: str, match: str) -> bool:
 
 def _decimal(text: str) -> Decimal:
     """Return a number without marks of thousands; finite, as its pattern has no letters."""
-    number = Decimal(re.sub(r"[,\s\u202f\u00a0]", "", text).replace("\u2212", "-"))
+    number = Decimal(re.sub(r"[,\s\u00a0\u2009\u202f]", "", text).replace("\u2212", "-"))
     if not number.is_finite():
         raise InvalidOperation
     return number

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from refusal_eval.core.errors import UserError
 
@@ -72,3 +72,14 @@ def csv_line(cells: Iterable[object]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerow(cells)  # quotes what holds either
     return out.getvalue().removesuffix("\r\n") + "\n"
+
+
+def ranges(numbers: Sequence[int], to: str = "-", between: str = ", ") -> str:
+    """Return ascending numbers as people write them: 0-3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return between.join(str(first) if first == last else f"{first}{to}{last}" for first, last in runs)

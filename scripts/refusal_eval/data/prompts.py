@@ -84,7 +84,7 @@ def make_prompts(
             first = prompts.setdefault(prompt["id"], prompt)
             if first is not prompt:
                 duplicates.append(f"row {_told(prompt)} = row {_told(first)}")
-                if (first["category"], first["cluster"]) != (prompt["category"], prompt["cluster"]):
+                if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
                     unlike.append(_told(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
     if again:
@@ -93,9 +93,8 @@ def make_prompts(
         what = "rows" if mode is None else "prompts"
         notes.append(f"{name}: {len(duplicates)} duplicate {what} dropped, the first of each kept: {some(duplicates)}")
     if unlike:
-        notes.append(
-            f"{name}: of these, {len(unlike)} had another category or cluster than the row kept: rows {some(unlike)}"
-        )
+        what = f"{name}: of these, {len(unlike)} had another category, cluster or right answer than the row kept: rows "
+        notes.append(what + some(unlike))
     kept = list(prompts.values())
     if clusters is not None or columns.get("cluster") is not None:
         notes.append(f"{name}: {len({prompt['cluster'] for prompt in kept})} clusters in {len(kept)} prompts")

@@ -135,25 +135,30 @@ class VotesAsked(NamedTuple):
     reasoning: Mapping[str, Any] | None = None  # how that reasoning is marked; None for a judge that does not reason
 
 
-class RubricJudge(EngineJudge):
+class TemplatedJudge(EngineJudge):
+    """What judges have in common that choose how messages are rendered."""
+
+    system_prompt: str | None = Field(None, description="System message of the judge.")
+    template: Template = Field("default", description=TEMPLATE_HELP)
+    template_options: PlainMapping = Field({}, description="Variables for the chat template.")
+    date: Day = Field(datetime.date(2026, 1, 1), description="Today, for templates that insert the date.")
+
+    def rendering(self) -> dict[str, Any]:
+        """Return how messages become token ids."""
+        return self.model_dump(mode="json", include=set(super().rendering()))
+
+
+class RubricJudge(TemplatedJudge):
     """What judges have in common that give a language model a rubric."""
 
     rubric: FilePath = Field(
         description="Jinja file with the rubric, relative to the YAML file that names it. `{{ nonce }}`, a code that "
         "no answer can write, must stand before and after `{{ answer }}`; docs/judges has a skeleton."
     )
-    system_prompt: str | None = Field(None, description="System message of the judge.")
-    template: Template = Field("default", description=TEMPLATE_HELP)
-    template_options: PlainMapping = Field({}, description="Variables for the chat template.")
-    date: Day = Field(datetime.date(2026, 1, 1), description="Today, for templates that insert the date.")
 
     def files(self) -> list[str]:
         """Return the rubric."""
         return [self.rubric]
-
-    def rendering(self) -> dict[str, Any]:
-        """Return how messages become token ids."""
-        return self.model_dump(mode="json", include=set(super().rendering()))
 
     def rubric_may_be_open(self) -> bool:
         """Tell whether an answer may be able to close its own block, as prompts of other people let it."""

@@ -10,10 +10,9 @@ from pydantic import Field, model_validator
 
 from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Text
-from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.judge_base import CALIBRATED, CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
-from refusal_eval.judges.named_tokens import sampling_of, shares_of, token_of
+from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -62,22 +61,9 @@ class LlmJudge(RubricJudge, CalibratedJudge):
             UserError: if a label is not exactly one token there, changes the prompt's own tokens, or equals another's.
         """
         asked = self.messages([{"role": "user", "content": "Hello"}], "Hello!")
-        found: dict[str, int] = {}
-        for label in LABELS:
-            text = getattr(self.labels, label)
-            if text is None:
-                continue
-            try:
-                token = token_of(renderer, asked, text)
-            except ValueError as error:
-                raise UserError(
-                    f"label {text!r} for `{label}` is not one token that can follow the judge's prompt: {error}. "
-                    "Choose a single letter or a short word of this tokenizer."
-                ) from error
-            if token in found.values():
-                raise UserError(f"label {text!r} for `{label}` is the same token as another label")
-            found[label] = token
-        return {"label_token_ids": found}
+        texts = {label: text for label in LABELS if (text := getattr(self.labels, label)) is not None}
+        hint = " Choose a single letter or a short word of this tokenizer."
+        return {"label_token_ids": tokens_of(renderer, asked, texts, hint)}
 
     def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sampling parameters: one greedy token, and the log-probability of each label."""

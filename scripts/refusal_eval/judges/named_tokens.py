@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+from refusal_eval.core.errors import UserError
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -14,18 +15,31 @@ if TYPE_CHECKING:
 ROUNDING = 1e-3  # by which an engine's arithmetic may put a log-probability above 0
 
 
-def token_of(renderer: Renderer, asked: Sequence[Mapping[str, str]], text: str) -> int:
-    """Return the id of the one token that a text is behind a prompt.
+def tokens_of(
+    renderer: Renderer, asked: Sequence[Mapping[str, str]], texts: Mapping[str, str], hint: str = ""
+) -> dict[str, int]:
+    """Return the id of the one token that each text is behind a prompt, by its name.
+
+    Args:
+        renderer: makes token ids of messages.
+        asked: the prompt.
+        texts: the texts, by what they are called.
+        hint: ends a message.
 
     Raises:
-        ValueError: if it is not one token there, or changes the prompt's own tokens; the message says which.
+        UserError: if a text is not exactly one token there, changes the prompt's own tokens, or equals another's.
     """
-    ids = renderer.next_token_ids(asked, text)
-    if ids is None:
-        raise ValueError("it merges with the end of the prompt")
-    if len(ids) != 1:
-        raise ValueError(f"it takes {len(ids)} tokens")
-    return ids[0]
+    found: dict[str, int] = {}
+    for name, text in texts.items():
+        called = repr(text) if name == text else f"label {text!r} for `{name}`"
+        ids = renderer.next_token_ids(asked, text)
+        if ids is None or len(ids) != 1:
+            why = "it merges with the end of the prompt" if ids is None else f"it takes {len(ids)} tokens"
+            raise UserError(f"{called} is not one token that can follow the judge's prompt: {why}.{hint}")
+        if ids[0] in found.values():
+            raise UserError(f"{called} is the same token as another label")
+        found[name] = ids[0]
+    return found
 
 
 def sampling_of(token_ids: Sequence[int]) -> dict[str, Any]:

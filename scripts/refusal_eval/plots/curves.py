@@ -125,10 +125,24 @@ def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None
 
 
 def _label_places(axes: Sequence[Axes], chart: Chart) -> None:
-    """Label as many places as there is room for, the same number of them left out between any two."""
+    """Label as many places as there is room for, the marked one first and then from left to right."""
     places, positions = chart.places, chart.positions
-    step = width_of(axes[0]) * chart.gap / (positions[-1] - positions[0] + chart.gap)
-    fitting = (n for n in range(1, len(places)) if all(text_width(text) + 3 <= n * step for text in places[::n]))
-    every = next(fitting, len(places))
+    step = width_of(axes[0]) / (positions[-1] - positions[0] + chart.gap)
+    ends: list[tuple[float, float]] = []
+    shown = set()
+    order = sorted(range(len(places)), key=lambda i: (i != chart.mark, i)) if chart.at else every_nth(chart, step)
+    for i in order:
+        half = text_width(places[i]) / 2 + 1.5
+        left, right = step * positions[i] - half, step * positions[i] + half
+        if all(right <= low or left >= high for low, high in ends):
+            ends.append((left, right))
+            shown.add(i)
     for ax in axes:
-        ax.set_xticks(positions, [text if i % every == 0 else "" for i, text in enumerate(places)])
+        ax.set_xticks(positions, [text if i in shown else "" for i, text in enumerate(places)])
+
+
+def every_nth(chart: Chart, step: float) -> range:
+    """Return the places that have labels, the same number of them left out between any two."""
+    places = chart.places
+    fitting = (n for n in range(1, len(places)) if all(text_width(text) + 3 <= n * step for text in places[::n]))
+    return range(0, len(places), next(fitting, len(places)))

@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfModels
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfModels, Shown
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
@@ -16,7 +17,15 @@ from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import MINUS, headline
 
-_FEWEST = 2  # points of a curve
+Mode = Literal["add", "gated", "pull", "ablate"]
+MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate")
+# What a scale of each mode is.
+UNITS = {
+    "add": "1: the difference of the two sides' means",
+    "gated": "1: the difference of the two sides' means, added to tokens that are similar to it",
+    "pull": "1: the whole way to the mean of one side",
+    "ablate": "1: the whole component along the direction",
+}
 
 
 class DoseResponseFigure(OfModels):
@@ -32,6 +41,9 @@ class DoseResponseFigure(OfModels):
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["dose_response"]
+    mode: Mode = Field(
+        "add", description="Mode of the interventions that it shows; scales of different modes have different units."
+    )
     splits: list[Slug] | None = SPLITS
     reading: Literal["strict", "broad"] | None = READING
     models: list[Slug] | None = Field(
@@ -40,18 +52,27 @@ class DoseResponseFigure(OfModels):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of a study in which a curve has two points at least, unless there are too many to tell apart."""
-        found = _drawn(study.curves(study.models))
-        return [cls(name="dose_response", kind="dose_response")] if 0 < len(found) <= MOST_CURVES else []
+        """Return one for each mode whose scale is swept, unless its curves are too many to tell apart."""
+        figures = [cls(name=f"dose_response_{mode}", kind="dose_response", mode=mode) for mode in MODES]
+        swept = [figure for figure in figures if any(len(curve) > 2 for curve in figure.shown(study).curves.values())]
+        return [figure for figure in swept if len(figure.shown(study).curves) <= MOST_CURVES]
+
+    def shown(self, study: StudyView) -> Shown:
+        """Return what it shows: of steered models those of its mode, whose scales have one unit."""
+        entries, _ = study.steering
+        steered = {name: entry.intervention for name, entry in entries.items() if entry.intervention is not None}
+        others = {name for name, asked in steered.items() if asked.mode != self.mode}
+        models = [name for name in self.models or study.models if name not in others]
+        whole = super().shown(study)
+        curves = {label: scales for label, scales in study.curves(models).items() if len(scales) > 1}
+        return replace(whole, models=models, curves=curves)
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that there are no curves, or too many to be told apart."""
-        found = _drawn(study.curves(self.shown(study).models))
+        found = self.shown(study).curves
         if not found:
-            message = (
-                "`dose_response` needs models that differ in the `scale` of their intervention and in nothing else"
-            )
-            yield ("kind",), f"{message}, or one and the same model without it (docs/interventions.md)"
+            message = f"`dose_response` needs models of mode `{self.mode}` that differ in `scale` and in nothing else"
+            yield ("kind",), f"{message}, or one of them and the same without its intervention (docs/interventions.md)"
         elif len(found) > MOST_CURVES:
             message = f"a panel shows at most {MOST_CURVES} curves, and there are {len(found)}"
             yield ("kind",), f"{message}: name fewer under `models`"
@@ -62,7 +83,7 @@ class DoseResponseFigure(OfModels):
         Raises:
             UserError: if no curve has two points, or no page is high enough.
         """
-        found = _drawn(data.shown.curves)
+        found = data.shown.curves
         if not found:
             raise data.undrawable(": no models differ in the scale of their intervention only")
         rates = {(score["model"], score["split"]): score for score in data.scores}
@@ -86,9 +107,7 @@ class DoseResponseFigure(OfModels):
             mark=scales.index(0.0) if 0.0 in scales else None,
         )
         words = [
-            "Scale 0, at the dashed line, is the model without an intervention."
-            if 0.0 in scales
-            else "The model without an intervention is not shown.",
+            f"Scale of {UNITS[self.mode]}" + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
             *rates_words(data.scores),
             *study_words(data),
         ]
@@ -96,8 +115,3 @@ class DoseResponseFigure(OfModels):
         return Drawn(
             draw_curves(rows, chart, data, list(found)), pd.DataFrame(rows, dtype=object), Caption(title, words)
         )
-
-
-def _drawn(curves: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """The curves with two points at least."""
-    return {label: scales for label, scales in curves.items() if len(scales) >= _FEWEST}

@@ -98,9 +98,10 @@ class SeparationFigure(Figure):
         ways = joined([f"{name} {way}" for name, way in (INDICES[index] for index in self.indices)])
         words = [
             f"Of groups further apart: {ways}.",
-            f"Groups of {sizes} prompts, in the residual stream after each decoder layer; the first layer is 0.",
-            "Bands: 95 % bootstrap intervals over clusters. Dotted: the median of the index where labels are permuted, "
-            "clusters whole. Values of models with different widths are not comparable.",
+            f"Groups of {sizes} prompts, in the residual stream after each decoder layer; the first one is 0.",
+            f"Bands: 95 % bootstrap intervals over clusters{' (none of Dunn)' if 'dunn' in self.indices else ''}.",
+            "Dotted: the median of the index where labels are permuted, of whole clusters or, where a cluster has "
+            "both groups, within it. Values of models with different widths are not comparable.",
         ]
         return Drawn(
             fig, found.sort_values(["index", "model", "layer"]), Caption(self.title or "Separation by layer.", words)
@@ -135,7 +136,7 @@ def _draw(found: pd.DataFrame, indices: Sequence[str], data: FigureData) -> Draw
 def _curve(ax: Axes, rows: pd.DataFrame, look: Look) -> None:
     colour = look.colour
     ax.plot(rows["layer"], rows["null"], color=colour, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)
-    if rows["low"].notna().all() and len(rows):
+    if rows["low"].notna().any():
         ax.fill_between(rows["layer"], rows["low"], rows["high"], color=colour, alpha=0.15, linewidth=0, zorder=1)
     style = {**look.line(), **look.point(), "markersize": 2.2}
     ax.plot(rows["layer"], rows["value"], **style, zorder=2)

@@ -77,7 +77,8 @@ class ThresholdFigure(Ordered):
         level = data.scoring.get("level", 0.95)
         words = [
             f"Mean over prompts of the share of K = {k_text(data.scores)} answers whose probability of (partial) "
-            "refusal reaches the threshold, whatever the judge's own threshold is.",
+            "refusal reaches the threshold, whatever the judge's own is. Answers without a probability are left out, "
+            "blocked ones too.",
             *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
             *study_words(data),
         ]

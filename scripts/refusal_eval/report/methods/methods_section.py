@@ -278,6 +278,8 @@ def how_asked(entry: Mapping[str, Any], card: Mapping[str, Any] | None = None) -
         parts.append(f"the chat template's options {quoted(options)}")
     if entry.get("template") not in (None, "default"):
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
+    if entry.get("prefill"):
+        parts.append(f"replies that begin with \u201c{quoted(entry['prefill'])}\u201d, which is no part of the answer")
     if lora := entry.get("lora"):
         parts.append(f"a LoRA adapter ({adapter_text(lora)})")
     if intervention := entry.get("intervention"):

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.states import EMPTY, TRUNCATED, TRUNCATED_REASONING
-from refusal_eval.report.paper.display import NO_DATA, Score, by_cell, ordered, percent
+from refusal_eval.report.paper.display import NO_DATA, Score, by_cell, marked, ordered, percent
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.rate_tables import cell_rate_text
@@ -31,9 +31,10 @@ def answers(data: TableData) -> Made:
     for score in found:
         shares, of = state_shares(score), score["answers"]
         row = [data.labels.split(score["split"]), data.labels.model(score["model"]), cell_rate_text(score)]
-        row += [_mean(of["logprob"], 2), _mean(of["tokens"], 0)]
-        row += [percent(sum(shares[state] for state in _CUT)), percent(shares[EMPTY]), rate_text(of["loops"])]
-        rows.append([*row, *([rate_text(of["right"])] if with_right else [])])
+        more = [_mean(of["logprob"], 2), _mean(of["tokens"], 0)]
+        more += [percent(sum(shares[state] for state in _CUT)), percent(shares[EMPTY]), rate_text(of["loops"])]
+        more += [rate_text(of["right"])] if with_right else []
+        rows.append([*row, *(marked(text, score["flags"]) for text in more)])
     notes = filled_notes("answers/answers", data.labels, scores=found, with_right=with_right)
     header += ["Right"] if with_right else []
     align = "ll" + "r" * (len(header) - 2)

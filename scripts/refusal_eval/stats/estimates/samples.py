@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import BadFile, written_whole
 from refusal_eval.core.right_answers import is_right
-from refusal_eval.core.states import JUDGED, is_cut
+from refusal_eval.core.states import COMPLETE, JUDGED, is_cut
 from refusal_eval.stats.estimates.answer_loops import ends_in_loop
 from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
 
@@ -83,7 +83,10 @@ def sample_rows(
                     "answer_tokens": answer.get("answer_tokens"),
                     "logprob": outcome.logprob,
                     "loops": ends_in_loop(written),
-                    "correct": None if match is None else is_right(written, prompt["right"], match),
+                    # What a cut answer would have ended with nobody knows.
+                    "correct": None
+                    if match is None
+                    else outcome.state == COMPLETE and is_right(written, prompt["right"], match),
                     "verdict": verdict.get("state"),
                     "label": outcome.label,
                     "kind": verdict.get("kind"),

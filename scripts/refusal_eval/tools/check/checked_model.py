@@ -36,6 +36,7 @@ SPLITS = {
 MOST_TOKENS = 64
 MOST_REASONING_TOKENS = 2048  # or a reasoning model would not come to its end mark
 LAST_LINES = 40
+PLAIN = {"intervention": None, "sweep": None}
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     }
     return {
         # Without its intervention: the direction is made from answers of a study. Its own load shows that it works.
-        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, "intervention": None}},
+        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **PLAIN}},
         "datasets": {"gpu-check": {"splits": splits}},
     }
 

@@ -48,7 +48,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Comparison family": comparison_entries.ComparisonFamily,
         "Corrected rates": Corrected,
         "Prompt sample": datasets.PromptSample,
-        "Separation": direction_entry.Separation,
+        "Separation of activations": direction_entry.Separation,
     },
     "Figures": {
         **{kind.replace("_", " ").capitalize(): FIGURES.get(kind) for kind in FIGURES.names()},
