@@ -209,8 +209,9 @@ def test_a_steered_model_stands_beside_its_control_and_harmless_prompts(project:
     project.write(BASE, CATALOGUE)
     (line,) = without_lines(project.mistakes(STUDIED | {"models": ["plain", "steered"]}))
     assert line.startswith(
-        "models.steered.intervention: the study has no control of it: the same model with the same `mode`, `layers` and "
-        "`offset`, at no smaller `scale`, along a direction that differs only in `method: random` and `of`, here `of: rmd`"
+        "models.steered.intervention: the study has no control of it: the same model with the same `mode`, `layers` "
+        "and `offset`, at no smaller `scale`, along a direction that differs only in `method: random` and `of`, here "
+        "`of: rmd`."
     )
     found = without_lines(project.mistakes(STUDIED | {"splits": ["wheel-rows"]}))
     assert [line.split(": ")[0] for line in found] == [f"models.{name}.intervention" for name in ("steered", "control")]

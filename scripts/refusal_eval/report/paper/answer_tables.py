@@ -35,7 +35,7 @@ def answers(data: TableData) -> Made:
         more += [percent(sum(shares[state] for state in _CUT)), percent(shares[EMPTY]), rate_text(of["loops"])]
         more += [rate_text(of["right"])] if with_right else []
         rows.append([*row, *(marked(text, score["flags"]) for text in more)])
-    notes = filled_notes("answers/answers", data.labels, scores=found, with_right=with_right)
+    notes = filled_notes("answers/answers", data.labels, scores=found, cards=data.cards, with_right=with_right)
     header += ["Right"] if with_right else []
     align = "ll" + "r" * (len(header) - 2)
     table = Table("answers", "Answers, and what steering costs.", header, rows, notes, 2, per_block=7, align=align)
