@@ -9,6 +9,7 @@ from real import SHORT, real_project
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.stats.estimates.units import read_units
 
 pytestmark = pytest.mark.full
 
@@ -94,11 +95,14 @@ def reply(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
+def scored(project: Project) -> list[tuple[str, int]]:
+    """Return the prompt and the turn of each scored turn."""
+    (path,) = (project.results / "scores").rglob("talks.parquet")
+    return list(read_units(path).frame.index)
+
+
 def test_only_the_turns_that_count_are_scored(project: Project) -> None:
-    (path,) = (project.results / "scores").rglob("talks.csv")
-    lines = path.read_text().splitlines()
-    column = lines[0].split(",").index("turn")
-    assert sorted(line.split(",")[column] for line in lines[1:]) == ["2", "2", "3", "3"]
+    assert sorted(turn for _, turn in scored(project)) == [2, 2, 3, 3]
 
 
 def test_a_conversation_is_resumed_in_the_middle(project: Project) -> None:
@@ -140,5 +144,4 @@ def test_questions_asked_each_alone_follow_the_scene_and_the_models_reply_to_it(
     assert len(answers(project)) == 2 * len(questions) * 2
     counters = receipt(project)["engine"]["counters"]
     assert (counters["requests"], counters["prompt_tokens"]) == (len(tokens), sum(tokens.values()))
-    (path,) = (project.results / "scores").rglob("talks.csv")
-    assert len(path.read_text().splitlines()) == 1 + len(questions), "the question counts, and the scene does not"
+    assert len(scored(project)) == len(questions), "the question counts, and the scene does not"

@@ -76,8 +76,8 @@ def check_receipts(project: Project, engine_starts: dict[str, int]) -> None:
 def numbers(project: Project) -> dict[str, bytes]:
     """Return the bytes of answers, verdicts and scores by path."""
     files = [path for kind in ("answers", "verdicts", "scores") for path in (project.results / kind).rglob("*.*")]
-    # A cell has its answers; and of each judge verdicts, and scores in three forms.
-    assert len(files) == len(MODELS) * len(SPLITS) * (1 + len(JUDGES) + 3 * len(JUDGES))
+    # A cell has its answers; and of each judge verdicts and scores.
+    assert len(files) == len(MODELS) * len(SPLITS) * (1 + 2 * len(JUDGES))
     return {str(path.relative_to(project.results)): path.read_bytes() for path in files}
 
 

@@ -38,7 +38,8 @@ def _loaded(folder: Path, study: bytes, catalogue: bytes) -> dict[str, Any]:
     return config
 
 
-FITTING = [figure for figure in FIGURES if figure["kind"] not in ("categories", "turns")]
+NOT_FITTING = ("categories", "turns", "dose_response", "separation")  # the study has nothing for them
+FITTING = [figure for figure in FIGURES if figure["kind"] not in NOT_FITTING]
 
 
 @target("study", [STUDY, WHOLE_STUDY | {"figures": FITTING}], as_yaml)

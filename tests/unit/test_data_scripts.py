@@ -69,7 +69,7 @@ def test_the_same_question_of_two_scripts_is_kept_once_and_told():
     assert notes == [
         "f: 2 rows, 2 different prompts",
         "f: 1 duplicate prompts dropped, the first of each kept: row 2 turn 1 = row 1 turn 2",
-        "f: of these, 1 had another category or cluster than the row kept: rows 2 turn 1",
+        "f: of these, 1 had another category, cluster or right answer than the row kept: rows 2 turn 1",
     ]
 
 

@@ -183,9 +183,9 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
     assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == TABLES | {"analyses.card_figure"}
 
 
-OF_PRIMARY = ("refusal", "categories", "tradeoff", "corrected")
+OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected")
 WITHOUT_GOLD = ("states", "protocol_effects", "judges_agree")
-OF_CELLS = of_tables("refusal", "categories", "scores", "states", "votes", "tradeoff")
+OF_CELLS = of_tables("refusal", "categories", "scores", "states", "answers", "votes", "tradeoff")
 CHANGED_BY_COMPAT = {
     "data.split_reading",
     "analyses.estimates",
@@ -301,7 +301,7 @@ def test_what_has_no_label_is_shown_by_its_name(config):
     def labels():
         return tables_stage.params(Study(config), of(table="scores"))["labels"]
 
-    assert labels()["models"] == {name: name for name in CATALOGUE["models"]}
+    assert labels()["models"] == {name: name for name in config["models"]}
     config["model_entries"]["plain"]["label"] = "Plain"
     assert labels()["models"]["plain"] == "Plain"
 

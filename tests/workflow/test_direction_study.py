@@ -63,7 +63,7 @@ def test_the_layers_of_several_directions_are_captured_together(tmp_path: Path) 
 
 def test_a_separation_adds_its_own_jobs_and_shares_activations_with_directions(finished: Project) -> None:
     finished.study(separation=[FAR])
-    jobs = {"prompts": 2, "requests": 2, "activations": 2, "separation": 1}
+    jobs = {"prompts": 2, "requests": 2, "activations": 2, "separation": 1, "figure": 1}
     assert finished.planned() == jobs
     finished.study(separation=[FAR], directions=["refusal"])
     assert finished.planned() == jobs | {"direction": 1}
