@@ -26,7 +26,7 @@ def entry(**changes: Any) -> dict[str, Any]:
 def steered_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a finished study of a model, two steered ones and their control; do not change it."""
     project = direction_study(tmp_path_factory.mktemp("study") / "project")
-    models = {"down": entry(), "up": entry(scale=0.5), "control": entry(direction="chance")}
+    models = {"down": entry(), "up": entry(scale=0.5), "control": entry(direction="chance", scale=1.0)}
     change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"models": data["models"] | models})
     project.study(models=["plain", *models])
     project.snakemake(*REQUESTS)
@@ -87,10 +87,10 @@ def test_another_direction_asks_all_steered_models_again_and_the_same_one_nothin
     assert steered.missing("requests") == set()
     change_yaml(
         steered.folder / "catalogue.yaml",
-        lambda d: d | {"directions": d["directions"] | {"refusal": SIDES | {"seed": 1}}},
+        lambda d: d | {"directions": {name: entry | {"seed": 1} for name, entry in d["directions"].items()}},
     )
     steered.snakemake(*REQUESTS)
-    files = [file for file in steered.request_files("requests") if file.path.parent.name in ("down", "up")]
+    files = [file for file in steered.request_files("requests") if file.path.parent.name != "plain"]
     assert steered.missing("requests") == {key for file in files for key in list(file.keys())}
 
 
@@ -106,12 +106,16 @@ def test_a_direction_of_another_model_fails_before_any_batch(steered: Project) -
     config = steered.folder / "deeper" / "config.json"
     config.write_text(config.read_text().replace('"num_hidden_layers": ', '"num_hidden_layers": 1'))
     deeper = {"like": "tiny", "weights": {"kind": "folder", "path": "deeper"}}
-    more = {"engines": {"deeper": deeper}, "models": {"elsewhere": entry(other_weights=True) | {"engine": "deeper"}}}
+    models = {"elsewhere": entry(other_weights=True), "its-control": entry(other_weights=True, direction="chance")}
+    more = {
+        "engines": {"deeper": deeper},
+        "models": {name: model | {"engine": "deeper"} for name, model in models.items()},
+    }
     change_yaml(
         steered.folder / "catalogue.yaml",
         lambda data: data | {section: data[section] | entries for section, entries in more.items()},
     )
-    steered.study(models=["plain", "down", "up", "control", "elsewhere"])
+    steered.study(models=["plain", "down", "up", "control", *models])
     run = steered.snakemake(check=False)
     assert run.returncode != 0
     assert "the number of decoder layers is 1" in run.stdout + run.stderr
