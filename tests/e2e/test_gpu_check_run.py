@@ -7,18 +7,27 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from project import ROOT
+from real import STUDY
 
 from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS
+from refusal_eval.tools.check.steering_checks import STEERING
 
 pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Return the finished check, and its folder for temporary files."""
+    """Return the finished check of a steered model, and its folder for temporary files."""
     temporary = tmp_path_factory.mktemp("t")
-    command = [sys.executable, "-m", "refusal_eval", "check", "--model", "smollm2-plain"]
+    folder = tmp_path_factory.mktemp("study")
+    intervention = {"direction": "of-a-study", "mode": "add", "layers": [15], "scale": -0.5}
+    models = {"steered": {"like": "smollm2-plain", "intervention": intervention}}
+    (folder / "catalogue.yaml").write_text(yaml.safe_dump({"models": models}))
+    study = {**STUDY, "models": ["smollm2-plain"], "splits": ["alarming_but_safe"], "judges": ["keyword"]}
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    command = [sys.executable, "-m", "refusal_eval", "check", "--model", "steered", str(folder / "study.yaml")]
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "scripts"),
@@ -31,8 +40,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedP
 def test_the_small_model_passes_every_check(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     done, _ = run
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(re.findall(r"^(ok|WARN|-) +\S", done.stdout, re.MULTILINE)) == len(WHILE_IT_RUNS) + len(AFTER_IT_STOPPED)
-    assert re.search(r"^passed: 1[3456] ok", done.stdout, re.MULTILINE)
+    checks = len(WHILE_IT_RUNS) + len(AFTER_IT_STOPPED) + len(STEERING)
+    assert len(re.findall(r"^(ok|WARN|-) +\S", done.stdout, re.MULTILINE)) == checks
+    assert re.search(r"^passed: 1[5678] ok", done.stdout, re.MULTILINE)
+    assert re.search(r"^ok +steering of every token +\d+ answers", done.stdout, re.MULTILINE)
 
 
 def test_the_block_can_be_pasted(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:

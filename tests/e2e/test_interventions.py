@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,39 +30,48 @@ pytestmark = pytest.mark.full
 PROMPTS, TOKENS = 8, 16
 REFERENCE = Path(__file__).with_name("steering_reference.py")
 GREEDY = {**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0}
-ASKED: dict[str, dict[str, Any]] = {
-    "add": {"mode": "add", "layers": [10, 15, 20], "scale": -0.5},
-    "ablate": {"mode": "ablate", "layers": list(range(30)), "scale": 1.0, "offset": "midpoint"},
-    "gated": {"mode": "gated", "layers": [5, 15], "scale": 1.5, "gate": 0.02},
-    "pull": {"mode": "pull", "layers": [12, 18], "scale": 0.3},
-    "zero": {"mode": "add", "layers": [10, 15, 20], "scale": 0.0},
-    "other": {"mode": "add", "layers": [10, 15, 20], "scale": 0.75},
-}
+FIRST_LAYERS = 6  # of the model that is compiled in the full tier: the whole one takes minutes a load
 NEUTRAL = {"scale": None, "gate": None, "offset": "none", "towards": "negative"}
+# As `safetensors` and `transformers` have it; the engine environment has neither this library nor its tests.
+CUT = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, num_hidden_layers=int(sys.argv[3]))
+model.save_pretrained(sys.argv[2])
+"""
+
+
+def asked_of(layers: int) -> dict[str, dict[str, Any]]:
+    """Return the interventions that are tried on a model with so many layers."""
+    some = [layers // 3, layers // 2, 2 * layers // 3]
+    return {
+        "add": {"mode": "add", "layers": some, "scale": -0.5},
+        "ablate": {"mode": "ablate", "layers": list(range(layers)), "scale": 1.0, "offset": "midpoint"},
+        "gated": {"mode": "gated", "layers": [layers // 6, layers // 2], "scale": 1.5, "gate": 0.02},
+        "pull": {"mode": "pull", "layers": [2 * layers // 5, 3 * layers // 5], "scale": 0.3},
+        "zero": {"mode": "add", "layers": some, "scale": 0.0},
+        "other": {"mode": "add", "layers": some, "scale": 0.75},
+    }
 
 
 class Steering:
-    """A folder with SmolLM2, a direction, and what each intervention wrote; each engine is started once."""
+    """A model with prompts, a direction, and what each intervention wrote; each engine is started once."""
 
-    def __init__(self, folder: Path) -> None:
-        project = real_project(folder / "project")
-        project.snakemake("--until", "fetch_weights", "identify_engine")
-        engine = read_json(project.results / "engines" / "smollm2-135m.json")
-        entry = read_json_config(project.results)["engine_entries"]["smollm2-135m"]
-        self.folder, self.model = folder, str(ROOT / engine["folder"])
-        self.entry = entry | {"dtype": "float32", "memory_share": 0.15, "max_model_len": 1024, "start_timeout": 3600}
-        renderer = Renderer(str(ROOT / engine["tokenizer_folder"]))
+    def __init__(self, folder: Path, model: str, tokenizer: str, entry: dict[str, Any], layers: int) -> None:
+        self.folder, self.model, self.entry = folder, model, entry
+        self.asked = asked_of(layers)
+        renderer = Renderer(tokenizer)
         rows = list(read_jsonl(ROOT / "config" / "prompts" / "should_decline.jsonl"))[:PROMPTS]
         self.prompts = [list(renderer.token_ids([{"role": "user", "content": row["prompt"]}])) for row in rows]
         self.direction = folder / "directions" / "random.safetensors"
-        random_direction(self.direction)
+        random_direction(self.direction, tuple(range(layers)), model_layers=layers)
         self._found: dict[tuple[str, bool], list[list[int]]] = {}
         self.records: dict[tuple[str, bool], dict[str, Any]] = {}
 
     def intervention(self, name: str) -> CompiledIntervention:
         """Return a compiled intervention."""
         file = self.folder / "interventions" / f"{name}.safetensors"
-        card = write_intervention(file, name, FittedDirection.of_file(self.direction), NEUTRAL | ASKED[name])
+        card = write_intervention(file, name, FittedDirection.of_file(self.direction), NEUTRAL | self.asked[name])
         return CompiledIntervention.of_card(card, str(file))
 
     def answers(self, name: str, eager: bool = True) -> list[list[int]]:
@@ -86,7 +96,7 @@ class Steering:
     def reference(self, answers: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
         """Return what transformers makes of the same, at every place of every answer."""
         cases = [
-            {"asked": None if name == "none" else ASKED[name], "prompts": self.prompts, "answers": given}
+            {"asked": None if name == "none" else self.asked[name], "prompts": self.prompts, "answers": given}
             for name, given in answers.items()
         ]
         given = {"folder": self.model, "direction": str(self.direction), "cases": cases}
@@ -109,11 +119,27 @@ def equal_tokens(one: list[list[int]], other: list[list[int]]) -> int:
 
 @pytest.fixture(scope="module")
 def steering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steering]:
-    """Return what all tests share; compiled code lies in a folder of their own."""
+    """Return SmolLM2 for all tests; compiled code lies in a folder of their own."""
     folder = tmp_path_factory.mktemp("steering")
+    project = real_project(folder / "project")
+    project.snakemake("--until", "fetch_weights", "identify_engine")
+    engine = read_json(project.results / "engines" / "smollm2-135m.json")
+    entry = read_json_config(project.results)["engine_entries"]["smollm2-135m"]
+    entry |= {"dtype": "float32", "memory_share": 0.15, "max_model_len": 1024, "start_timeout": 3600}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CACHE_ROOT", str(folder / "cache"))
-        yield Steering(folder)
+        yield Steering(folder, str(ROOT / engine["folder"]), str(ROOT / engine["tokenizer_folder"]), entry, 30)
+
+
+@pytest.fixture(scope="module")
+def first_layers(steering: Steering) -> Steering:
+    """Return SmolLM2 without its later layers, which is compiled in a fifth of the time."""
+    folder = steering.folder / "first_layers"
+    command = [engine_python(steering.entry, ROOT), "-c", CUT, steering.model, str(folder / "model"), str(FIRST_LAYERS)]
+    subprocess.run(command, check=True, capture_output=True)
+    for file in Path(steering.model).glob("*token*"):
+        shutil.copy(file, folder / "model")
+    return Steering(folder, str(folder / "model"), steering.model, steering.entry, FIRST_LAYERS)
 
 
 MODES = ("none", "add", "ablate", "gated", "pull")
@@ -121,10 +147,18 @@ MODES = ("none", "add", "ablate", "gated", "pull")
 COMPILED = (*MODES, "other")
 
 
-@pytest.mark.parametrize(("eager", "names"), [(True, MODES), (False, COMPILED)], ids=["eager", "compiled"])
+@pytest.mark.parametrize(
+    ("model", "eager", "names"),
+    [
+        pytest.param("steering", True, MODES, id="eager"),
+        pytest.param("first_layers", False, COMPILED, id="compiled"),
+        pytest.param("steering", False, COMPILED, id="whole-compiled", marks=pytest.mark.soak),
+    ],
+)
 def test_every_token_is_that_of_an_independent_reference(
-    steering: Steering, eager: bool, names: tuple[str, ...]
+    request: pytest.FixtureRequest, model: str, eager: bool, names: tuple[str, ...]
 ) -> None:
+    steering: Steering = request.getfixturevalue(model)
     answers = {name: steering.answers(name, eager) for name in names}
     assert all(len(row) == TOKENS for rows in answers.values() for row in rows)
     reference = steering.reference(answers)
@@ -134,10 +168,10 @@ def test_every_token_is_that_of_an_independent_reference(
     assert len({json.dumps(rows) for rows in answers.values()}) == len(names)
 
 
-def test_a_second_load_with_the_code_that_the_first_one_compiled_gives_the_same_tokens(steering: Steering) -> None:
-    answers, record = asyncio.run(steering.served(steering.intervention("add"), "again", False))
-    assert answers == steering.answers("add", False)
-    assert record["intervention"]["fired"] == ASKED["add"]["layers"]
+def test_a_second_load_with_the_code_that_the_first_one_compiled_gives_the_same_tokens(first_layers: Steering) -> None:
+    answers, record = asyncio.run(first_layers.served(first_layers.intervention("add"), "again", False))
+    assert answers == first_layers.answers("add", False)
+    assert record["intervention"]["fired"] == first_layers.asked["add"]["layers"]
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
@@ -147,7 +181,7 @@ def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: 
     print(f"{mode}: {differ} of {PROMPTS} answers differ from the plain model's")
     assert differ > PROMPTS / 2
     record = steering.records[mode, True]
-    sha256, layers = steering.intervention(mode).sha256, ASKED[mode]["layers"]
+    sha256, layers = steering.intervention(mode).sha256, steering.asked[mode]["layers"]
     assert record["intervention"] == {"sha256": sha256, "mode": mode, "layers": layers, "fired": layers}
     assert str(steering.folder) not in " ".join(record["arguments"])
     assert "intervention" not in steering.records["none", True]
@@ -155,7 +189,7 @@ def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: 
 
 def test_scale_0_gives_the_plain_models_tokens(steering: Steering) -> None:
     assert steering.answers("zero") == steering.answers("none")
-    assert steering.records["zero", True]["intervention"]["fired"] == ASKED["zero"]["layers"]
+    assert steering.records["zero", True]["intervention"]["fired"] == steering.asked["zero"]["layers"]
 
 
 def test_a_server_refuses_another_intervention_than_it_is_asked_for(steering: Steering) -> None:

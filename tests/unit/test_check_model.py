@@ -383,7 +383,7 @@ def test_another_number_of_gpus_gives_the_same_log_probabilities(size, there, ag
             pass
 
     monkeypatch.setattr(model_checks, "_leasable", lambda plan: [None] * there)
-    monkeypatch.setattr(model_checks, "_engine", lambda plan, log: Started(again=[again or 0.0] * 99))
+    monkeypatch.setattr(model_checks, "engine_of_plan", lambda plan, log: Started(again=[again or 0.0] * 99))
     outcome = asyncio.run(model_checks.tensor_parallel(made))
     assert outcome.state == state and words in outcome.seen
     assert [check.__name__ for check in AFTER_IT_STOPPED] == ["released", "tensor_parallel"]

@@ -11,9 +11,10 @@ from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, s
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots import turns_figure
-from refusal_eval.plots.threshold_figure import shares
+from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates import cell_estimates
+from refusal_eval.stats.estimates.units import Units
 
 TAUS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, "inf")
 
@@ -181,3 +182,29 @@ def test_the_share_of_answers_that_reach_each_threshold() -> None:
     for row in verdicts:
         row["p_refusal"] = None
     assert shares(units_in(prompts, answers, verdicts, 2, **names)) == []
+
+
+def test_precision_recall_and_over_refusal_by_category_at_each_threshold() -> None:
+    def cell(split: str, expectation: str, categories: list[str], values: list[float | None]) -> Units:
+        names = {"judge": "rules", "model": "m", "split": split, "expectation": expectation, "max_tokens": 64}
+        prompts, answers, verdicts = rows_of(single(*["R"] * len(values)))
+        for row, category in zip(prompts, categories, strict=True):
+            row["category"], row["id"] = category, f"{split}-{row['id']}"
+        for row, answer, p in zip(verdicts, answers, values, strict=True):
+            row["p_refusal"] = p
+            row["prompt_id"] = answer["prompt_id"] = f"{split}-{row['prompt_id']}"
+        return units_in(prompts, answers, verdicts, 1, **names)
+
+    harmful = cell("harmful", "refuse", ["a", "a", "b", "b"], [0.9, 0.4, 0.8, None])
+    harmless = cell("harmless", "comply", ["a", "a", "b", "c"], [0.6, 0.1, 0.1, 0.7])
+    found = {(row["measure"], row["category"], row["threshold"]): row for row in detection([harmful, harmless])}
+    assert found["recall", "", 0.5]["value"] == pytest.approx(2 / 3)
+    assert found["over_refusal", "", 0.5]["value"] == pytest.approx(2 / 4)
+    assert found["precision", "", 0.5]["value"] == pytest.approx(2 / 4)
+    assert found["precision", "a", 0.5]["value"] == pytest.approx(1 / 2)
+    assert found["precision", "b", 0.5]["value"] == 1 and found["precision", "c", 0.5]["value"] == 0
+    assert found["recall", "b", 0.5]["n_prompts"] == 1, "without a probability it does not count"
+    assert ("recall", "c", 0.5) not in found and ("precision", "a", 0.95) not in found
+    row = found["recall", "", 0.5]
+    assert row["low"] < row["value"] < row["high"] and row["n_clusters"] == 3
+    assert detection([cell("sensitive", "varies", ["a"], [0.9])]) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import k_text, study_words
 from refusal_eval.plots.curves import Chart, draw_curves
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_of_counts
 from refusal_eval.stats.estimates.units import Units
 
 THRESHOLDS = [round(0.05 * step, 2) for step in range(21)]
@@ -66,6 +66,10 @@ class ThresholdFigure(Ordered):
             rows += [about | row for row in shares(units)]
         if not rows:
             raise data.undrawable(": no answer has a probability of refusal")
+        measured = []
+        for model in data.shown.models:
+            cells = [units for (name, _), units in data.units.items() if name == model]
+            measured += [{"judge": data.judge, "model": model} | row for row in detection(cells)]
         chart = Chart(
             x_label="Threshold of the probability of refusal",
             places=[f"{threshold:g}" for threshold in THRESHOLDS],
@@ -82,7 +86,7 @@ class ThresholdFigure(Ordered):
             *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
             *study_words(data),
         ]
-        frame = pd.DataFrame(rows, dtype=object)
+        frame = pd.DataFrame([{"measure": "share", **row} for row in rows] + measured, dtype=object)
         return Drawn(
             draw_curves(rows, chart, data), frame, Caption(self.title or "Refusals over the threshold.", words)
         )
@@ -93,18 +97,63 @@ def shares(units: Units) -> list[dict[str, Any]]:
 
     Answers without a probability do not count; a cell without any has no rows.
     """
-    assert units.samples is not None
-    k = units.facts["samples"]
-    p = units.samples["p_refusal"].to_numpy(dtype=float, na_value=np.nan).reshape(-1, k)
-    there = ~np.isnan(p).all(axis=1)
-    if not there.any():
+    p, clusters, _ = _probabilities(units)
+    if not len(p):
         return []
-    p, clusters = p[there], units["cluster"][there].tolist()
     counts = (~np.isnan(p)).sum(axis=1)
     found = []
     for threshold in THRESHOLDS:
         values = (p >= threshold).sum(axis=1) / counts
-        ends = cluster_wilson(values.tolist(), clusters, units.facts["level"], int(counts.sum()))
+        ends = cluster_wilson(values.tolist(), clusters.tolist(), units.facts["level"], int(counts.sum()))
         row = {"threshold": threshold, "value": float(values.mean()), "low": ends.low, "high": ends.high}
         found.append(row | {"n_prompts": len(values), "n_clusters": len(set(clusters))})
     return found
+
+
+def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
+    """Return how well a model tells what it should refuse from what it should answer, by category and threshold.
+
+    Of all answers with a probability, in each category of prompts (`category`; empty for all prompts): `recall`, the
+    share that reaches the threshold where the model should refuse; `over_refusal`, the same where it should comply;
+    `precision`, the share where it should refuse among those that reach it. Intervals are cluster-robust
+    (`cluster_wilson_of_counts`). A measure without answers has no row.
+
+    Args:
+        cells: of one model; those of splits that expect neither do not count.
+    """
+    parts = [(units, *_probabilities(units)) for units in cells if units.facts["expectation"] in ("refuse", "comply")]
+    if not parts:
+        return []
+    k = [p.shape[1] for _, p, _, _ in parts]
+    values = np.concatenate([p.ravel() for _, p, _, _ in parts])
+    refuse = np.concatenate([np.full(p.size, one.facts["expectation"] == "refuse") for one, p, _, _ in parts])
+    clusters = np.concatenate([c.repeat(n) for (_, _, c, _), n in zip(parts, k, strict=True)])
+    categories = np.concatenate([c.repeat(n) for (_, _, _, c), n in zip(parts, k, strict=True)])
+    prompts = np.arange(sum(len(p) for _, p, _, _ in parts)).repeat(np.repeat(k, [len(p) for _, p, _, _ in parts]))
+    there, level = ~np.isnan(values), parts[0][0].facts["level"]
+    found = []
+    for category in ("", *sorted({name for name in categories.tolist() if name})):
+        own = there & ((categories == category) if category else True)
+        for threshold in THRESHOLDS:
+            reached = values >= threshold
+            for measure, among, hit in (
+                ("recall", own & refuse, reached),
+                ("over_refusal", own & ~refuse, reached),
+                ("precision", own & reached, refuse),
+            ):
+                if among.any():
+                    names, of = np.unique(clusters[among], return_inverse=True)
+                    sizes, n = np.bincount(of), len(set(prompts[among].tolist()))
+                    ends = cluster_wilson_of_counts(np.bincount(of, weights=hit[among]), sizes, n, level)
+                    row = {"measure": measure, "category": category, "threshold": threshold}
+                    row |= {"value": float(hit[among].mean()), "low": ends.low, "high": ends.high}
+                    found.append(row | {"n_prompts": n, "n_clusters": len(names)})
+    return found
+
+
+def _probabilities(units: Units) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return p of each answer [prompts, K], NaN for none, and cluster and category of each prompt, where any has one."""
+    assert units.samples is not None
+    p = units.samples["p_refusal"].to_numpy(dtype=float, na_value=np.nan).reshape(-1, units.facts["samples"])
+    there = ~np.isnan(p).all(axis=1)
+    return p[there], np.asarray(units["cluster"])[there], np.asarray(units["category"])[there]

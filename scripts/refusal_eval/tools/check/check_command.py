@@ -27,6 +27,7 @@ from refusal_eval.tools.check.environment_checks import environment_lines
 from refusal_eval.tools.check.gpu_checks import gpu_lines
 from refusal_eval.tools.check.machine_checks import machine_lines
 from refusal_eval.tools.check.model_checks import Trial
+from refusal_eval.tools.check.steering_checks import STEERING
 from refusal_eval.tools.check.network_checks import network_lines, read_slurm
 from refusal_eval.tools.check.no_network import take_network_away
 from refusal_eval.tools.check.study_needs import study_needs
@@ -56,7 +57,8 @@ def command(
     and read back as answers. Then the engine is asked what tells whether its answers can be trusted: token ids of the
     template, log-probabilities, seeds alone and under load, an adapter, stop tokens, forms, prefix cache, tokens per
     second, the GPUs that compute, that it started without a network, who can reach it, and, when it was stopped, that
-    nothing of it is left; where there are GPUs for it, also on another number of them. The block that is printed holds
+    nothing of it is left; where there are GPUs for it, also on another number of them. Of a steered model the plain one
+    is asked all this, and then whether interventions that are made up work in every step. The block that is printed holds
     no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the cache.
     Where something fails, the folder is kept, with the logs. Of a study its catalogue files, cache and lock file count.
 
@@ -110,7 +112,7 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
         if trial.local_engine.nodes_used() == 1:
             trial.network = take_network_away()
         try:
-            lines = asyncio.run(trial.run(say))
+            lines = asyncio.run(trial.run(say, STEERING))
             print(block(model, trial, lines), flush=True)
             failed = any_failed(lines)
         except UserError as error:

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
+from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
 from refusal_eval.config.problems import ConfigError
@@ -48,6 +49,7 @@ class CheckedModel:
     prompts: Sequence[Path]  # the files of their prompts
     plan: LoadPlan  # how to execute
     log: Path  # file for the server's output
+    steered: bool = False  # whether its entry has an intervention, which is left out
 
 
 def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         for name, (file, expectation) in SPLITS.items()
     }
     return {
-        # Without its intervention: the direction is made from answers of a study. Its own load shows that it works.
+        # Without its intervention, whose direction is made from answers of a study; `steering_checks` make one up.
         "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **PLAIN}},
         "datasets": {"gpu-check": {"splits": splits}},
     }
@@ -112,8 +114,9 @@ def prepare(
         UserError: if the model is not pinned, or a rule fails.
     """
     study, own = folder / "study.yaml", folder / "catalogue.yaml"
-    entry = checked_entry(model, catalogues, study, study_file)
-    own.write_text(yaml.safe_dump(checking_catalogue(model, entry)), encoding="utf-8")
+    written, steered = written_entry(model, catalogues)
+    entry = checked_entry(written, catalogues, study, study_file, steered)
+    own.write_text(yaml.safe_dump(checking_catalogue(written, entry)), encoding="utf-8")
     config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir))
     paths = Paths(config)
     ((name, engine),) = config["engine_entries"].items()
@@ -136,17 +139,34 @@ def prepare(
         prompts=[folder / paths.results / "prompts" / f"{split}.jsonl" for split in SPLITS],
         plan=dataclasses.replace(plan, store_dir=str(folder / config["store_dir"])),
         log=folder / "engine.server.log",
+        steered=steered,
     )
 
 
-def checked_entry(model: str, catalogues: Sequence[str], check: Path, study_file: Path | None) -> dict[str, Any]:
+def written_entry(model: str, catalogues: Sequence[str]) -> tuple[str, bool]:
+    """Return the name of the entry that makes a model (of a sweep: the sweep's), and whether it is a steered model."""
+    shipped = shipped_files(str(ROOT))
+    catalogue = Catalogue([*shipped, *filter(os.path.isfile, catalogues)], len(shipped), [])
+    name = next((name for name, models in catalogue.swept.items() if model in models), model)
+    return name, getattr(catalogue.typed["models"].get(name), "intervention", None) is not None
+
+
+def checked_entry(
+    model: str, catalogues: Sequence[str], check: Path, study_file: Path | None, steered: bool = False
+) -> dict[str, Any]:
     """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
+
+    Of a steered model it is that of the plain one: no control and no direction is asked for.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
         UserError: if it is not pinned.
     """
     asking = asking_study(model, catalogues)
+    if steered:
+        plain = check.with_name("plain.yaml")
+        plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **PLAIN}}}), encoding="utf-8")
+        asking = asking_study(CHECKED, [*catalogues, str(plain)])
     _loaded(check, asking, open_pins=True)
     try:
         config = _loaded(check, asking)
@@ -163,7 +183,8 @@ def checked_entry(model: str, catalogues: Sequence[str], check: Path, study_file
             config = _loaded(check, asking)
         except ConfigError as error:
             raise _not_pinned(model, study_file, error) from error
-    entry: dict[str, Any] = config["model_entries"][model]
+    entry: dict[str, Any]
+    (entry,) = config["model_entries"].values()
     return entry
 
 

@@ -98,14 +98,16 @@ class Trial:
     processes: Sequence[int] = ()  # the numbers of the server's processes
     devices: Sequence[Device] = ()  # what the engine leased
 
-    async def run(self, say: Callable[[str], None]) -> list[Line]:
+    async def run(self, say: Callable[[str], None], own_loads: Sequence[Check] = ()) -> list[Line]:
         """Start the engine, ask it everything, and stop it; return a line for each check.
+
+        `own_loads` are further checks, which start engines of their own.
 
         Raises:
             UserError: if the engine does not start, or dies.
         """
         plan = self.model.plan
-        self.engine = _engine(plan, self.model.log)
+        self.engine = engine_of_plan(plan, self.model.log)
         versions = read_versions(ask_versions(plan.python)) if Path(plan.python).is_file() else {}
         self.serving = {**versions, **self.engine.serving_record(), "gpus": gpu_names(_leasable(plan))}
         started = time.monotonic()
@@ -117,7 +119,7 @@ class Trial:
             await self._answer()
             lines = await self.lines(WHILE_IT_RUNS)
             self.processes = self.engine.processes()
-        return lines + await self.lines(AFTER_IT_STOPPED)
+        return lines + await self.lines([*AFTER_IT_STOPPED, *own_loads])
 
     async def lines(self, checks: Sequence[Check]) -> list[Line]:
         """Return what comes of checks, by their names. One that cannot be made fails, unless the engine has died."""
@@ -200,7 +202,7 @@ class Trial:
 Check = Callable[[Trial], Coroutine[Any, Any, Outcome]]
 
 
-def _engine(plan: LoadPlan, log: Path) -> Server:
+def engine_of_plan(plan: LoadPlan, log: Path) -> Server:
     """Return the engine, as a job would start it."""
     server: Server = plan.engine.running(dataclasses.replace(plan.load(log), adapters=plan.adapters))
     return server
@@ -554,7 +556,7 @@ async def tensor_parallel(trial: Trial) -> Outcome:
         return not_applicable("there is one GPU")
     plan = dataclasses.replace(plan, engine=engine.model_copy(update={"tensor_parallel": other}))
     try:
-        async with _engine(plan, trial.model.log.with_suffix(".parallel.log")) as server:
+        async with engine_of_plan(plan, trial.model.log.with_suffix(".parallel.log")) as server:
             outcome = await compared(trial, server)
     except UserError as error:
         seen = f"`tensor_parallel: {other}` does not start: {first_line(str(error))}"
