@@ -152,7 +152,7 @@ def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
 
 
 def _probabilities(units: Units) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return p of each answer [prompts, K], NaN for none, and cluster and category of each prompt, where any has one."""
+    """Return p of each answer [prompts, K], NaN for none, and cluster and category of each prompt that has any."""
     assert units.samples is not None
     p = units.samples["p_refusal"].to_numpy(dtype=float, na_value=np.nan).reshape(-1, units.facts["samples"])
     there = ~np.isnan(p).all(axis=1)

@@ -27,9 +27,9 @@ from refusal_eval.tools.check.environment_checks import environment_lines
 from refusal_eval.tools.check.gpu_checks import gpu_lines
 from refusal_eval.tools.check.machine_checks import machine_lines
 from refusal_eval.tools.check.model_checks import Trial
-from refusal_eval.tools.check.steering_checks import STEERING
 from refusal_eval.tools.check.network_checks import network_lines, read_slurm
 from refusal_eval.tools.check.no_network import take_network_away
+from refusal_eval.tools.check.steering_checks import STEERING
 from refusal_eval.tools.check.study_needs import study_needs
 from refusal_eval.tools.status.log_text import tail
 from refusal_eval.tools.study_file import ROOT, Directory, working_in
@@ -58,9 +58,10 @@ def command(
     template, log-probabilities, seeds alone and under load, an adapter, stop tokens, forms, prefix cache, tokens per
     second, the GPUs that compute, that it started without a network, who can reach it, and, when it was stopped, that
     nothing of it is left; where there are GPUs for it, also on another number of them. Of a steered model the plain one
-    is asked all this, and then whether interventions that are made up work in every step. The block that is printed holds
-    no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the cache.
-    Where something fails, the folder is kept, with the logs. Of a study its catalogue files, cache and lock file count.
+    is asked all this, and then whether interventions that are made up work in every step. The block that is printed
+    holds no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the
+    cache. Where something fails, the folder is kept, with the logs. Of a study its catalogue files, cache and lock file
+    count.
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
     """
