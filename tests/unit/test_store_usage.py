@@ -154,6 +154,18 @@ def test_what_is_shown_of_engines_and_of_a_study(project, told):
     assert re.search(r"^all +1,221 +1,220 +1 ", text, re.MULTILINE)
 
 
+def test_activations_and_directions_are_shown_and_stay(project, told):
+    store(project.store, KEYS)
+    assert "activations" not in told()[1]
+    for name, size in ((f"activations/{TINY}/a", 1200), (f"activations/{OTHER}/b", 800), ("directions/c", 70)):
+        (project.store / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.store / f"{name}.safetensors").write_bytes(b"x" * size)
+    text = told("--prune", "--yes")[1]
+    assert "activations: 2 files, 2,000 bytes, which `--prune` leaves" in text
+    assert "directions: 1 files, 70 bytes" in text
+    assert len(list(project.store.rglob("*.safetensors"))) == 3
+
+
 def test_a_store_that_is_not_there_yet_or_empty(project, told):
     assert told() == (0, "There is no store at results/store yet: nothing was generated.\n")
     assert told("--store", "elsewhere")[0] == 1

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from refusal_eval.activations import activation_store, direction_files
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.page_lines import filled, table
 from refusal_eval.tools.store import store_studies
@@ -140,6 +141,10 @@ def show_store(store: str, usage: Sequence[Usage], names: Mapping[str, str]) -> 
         print(row)
         if engine_id in engines.index:
             say(names.get(engine_id, "of no study that was looked at"), "  ")
+    for name in (activation_store.FOLDER, direction_files.FOLDER):
+        sizes = [path.lstat().st_size for path in Path(store, name).rglob("*.safetensors")]
+        if sizes:
+            say(f"{name}: {len(sizes):,} files, {sum(sizes):,} bytes, which `--prune` leaves")
 
 
 def studies_told(
