@@ -182,7 +182,7 @@ def xb_chi(chi: Floats, xb: Floats, gamma: float) -> dict[str, Floats]:
         gamma: the weight of Calinski-Harabasz.
     """
     low, high = chi.min(), chi.max()
-    chi_norm = 100 * (chi - low) / (high - low) if high > low else np.full(len(chi), 50.0)
+    chi_norm = 100 * ((chi - low) / (high - low)) if high > low else np.full(len(chi), 50.0)
     quarter, median, three_quarters = np.quantile(xb, [0.25, 0.5, 0.75])
     width = (three_quarters - quarter) or 1.0
     xb_norm = np.maximum(100 * expit(-(xb - median) / width), LEAST_XB_NORM)
