@@ -119,7 +119,7 @@ def test_t_sne_is_asked_for_as_in_aqis_code_unless_a_perplexity_is_given(monkeyp
     asked = []
 
     class Noted(TSNE):
-        def fit_transform(self, X, y=None):  # noqa: N803
+        def fit_transform(self, X, y=None):
             asked.append((self.n_components, self.perplexity, self.max_iter, self.init, self.random_state))
             return X[:, :3] - X[:, 1:4]
 
@@ -141,7 +141,7 @@ def test_small_axioms_are_left_out_and_named(caplog):
     axioms = ["few"] * 5 + ["one-sided"] * 3 + ["whole"] * 10
     positive[5:8] = True
     few, one_sided, whole, overall = aqi_rows(states, positive, axioms, 0.5, 5, 42)
-    assert few["note"].startswith("left out: 3 + 2 prompts, and t-SNE of perplexity 5 needs more than that; set a lower")
+    assert few["note"].startswith("left out: 3 + 2 prompts, and t-SNE of perplexity 5 needs more than that; set a")
     assert one_sided["note"] == "left out: 3 + 0 prompts, and each group needs two"
     assert few["aqi_xb_chi"] is few["aqi_dealign"] is few["plain_tsne_xie_beni"] is None
     assert {whole["chi_norm"], overall["chi_norm"]} == {0, 100}

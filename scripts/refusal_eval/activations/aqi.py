@@ -128,7 +128,7 @@ def aqi_rows(
     Raises:
         UserError: if all prompts together are too few or all alike, or an axiom is called `overall`.
     """
-    named = np.array(["" if axiom is None else axiom for axiom in axioms])
+    named = np.array(axioms, dtype=object)
     groups = {axiom: named == axiom for axiom in sorted({axiom for axiom in axioms if axiom is not None})}
     if OVERALL in groups:
         raise UserError(f"`{OVERALL}` is the row of all prompts, so no category can have this name: rename it")

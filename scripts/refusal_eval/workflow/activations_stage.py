@@ -109,7 +109,7 @@ def aqi_params(study: Study, name: str) -> dict[str, Any]:
     The layer is None for the model's last.
     """
     entry = separation_entry(study, name)
-    asked = entry.model_dump(include={"name", "positive", "negative"}) | entry.model_dump()["aqi"]
+    asked: dict[str, Any] = entry.model_dump(include={"name", "positive", "negative"}) | entry.model_dump()["aqi"]
     if asked["layer"] is None and entry.layers is not None:
         asked["layer"] = max(entry.layers)
     return asked
