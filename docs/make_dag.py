@@ -128,7 +128,7 @@ BOXES = {
         4,
         also=(
             *("near_duplicates", "variance", "mixed_model", "corrected", "judge_agreement"),
-            *("direction", "direction_cosines", "separation"),
+            *("direction", "direction_cosines", "separation", "aqi"),
         ),
     ),
     "results": Box("results table", "every number, its interval", ("results_table",), "study", "C", 4),

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from refusal_eval.activations.directions import refuse_not_finite
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.separation import separation
-from refusal_eval.activations.sides import SIDES, left_out, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SIDES, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, written_whole
+from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.confidence import confidence_by_prompt
 
@@ -30,26 +29,11 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
     """
     states = {side: read_states(files[side]["activations"]) for side in SIDES}
     layers = checked_layers(entry["layers"], states["positive"].metadata["model_layers"], model)
-    sides = {
-        side: side_prompts(
-            side,
-            entry[side],
-            list(read_jsonl(files[side]["prompts"])),
-            states[side],
-            layers,
-            confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None,
-            weighted=False,
-            left_out=left_out(files[side]),
-        )
-        for side in SIDES
-    }
-    positive, negative = (sides[side] for side in SIDES)
-    refuse_shared(positive, negative)
+    scores = {side: confidence_by_prompt(files[side]["scores"]) for side in SIDES if "scores" in files[side]}
+    positive, negative = both_sides(entry, files, states, layers, scores)
     is_positive = np.arange(len(positive.group) + len(negative.group)) < len(positive.group)
     clusters = [*positive.group.clusters, *negative.group.clusters]
     counts = {"n_positive": len(positive.group), "n_negative": len(negative.group)}
-    for place, layer in enumerate(layers):  # all of them before the first is measured, which takes long
-        refuse_not_finite(layer, *(side.group.states[:, place] for side in (positive, negative)))
     found = []
     for place, layer in enumerate(layers):
         both = np.concatenate([side.group.states[:, place] for side in (positive, negative)])

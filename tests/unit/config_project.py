@@ -128,7 +128,13 @@ WHOLE_STUDY = {
 OF_ACTIVATIONS = {
     "directions": ["refusal"],
     "separation": [
-        {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
+        {
+            "name": "far",
+            "models": ["plain"],
+            "positive": {"split": "hub-rows"},
+            "negative": {"split": "file-rows"},
+            "aqi": {"gamma": 0.3},
+        }
     ],
 }
 

@@ -3,8 +3,10 @@
 import pytest
 from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
 
+from refusal_eval.config.direction_entry import Separation
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Capture, Study
+from refusal_eval.workflow.activations_stage import aqi_params, separation_params
 
 PLAIN = {"model": "plain", "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
 WITH_ONE = STUDY | {"models": ["plain", "tuned"], "directions": ["refusal"]}
@@ -89,11 +91,31 @@ def test_a_split_that_is_off_is_off_for_directions_too(project):
         ({"negative": {"split": "file-row"}}, "[0].negative.split", "there is no split `file-row` in the catalogue"),
         ({"negative": {"split": "hub-rows"}}, "[0].negative", "is the same as `positive`"),
         ({"layers": [-1]}, "[0]", "`layers` are different whole numbers from 0 on"),
+        ({"layers": [1, 2], "aqi": {"layer": 0}}, "[0]", "`aqi.layer` is 0, which is not one of `layers`; add it"),
+        ({"aqi": {"perplexity": 4}}, "[0].aqi.perplexity", "must be at least 5"),
+        ({"aqi": {"gamma": 30}}, "[0].aqi.gamma", "must be at most 1"),
+        ({"aqi": {"perplexty": 30}}, "[0].aqi.perplexty", "did you mean `perplexity`?"),
     ],
 )
 def test_a_mistake_of_a_separation_is_told_once_with_its_place(project, entry, place, message):
     (found,) = project.mistakes(STUDY | {"separation": [FAR | entry]})
     assert f": separation{place}: " in found and message in found
+
+
+@pytest.mark.parametrize(
+    ("layers", "aqi", "layer"),
+    [
+        (None, {}, None),
+        (None, {"layer": 0}, 0),
+        ([0, 3, 2], {}, 3),
+        ([0, 3, 2], {"layer": 0}, 0),
+    ],
+)
+def test_composites_are_of_the_layer_that_is_named_or_the_last_that_is_captured(project, layers, aqi, layer):
+    study = Study(project.load(STUDY | {"separation": [FAR | {"layers": layers, "aqi": aqi}]}))
+    assert aqi_params(study, "far").items() >= {"name": "far", "layer": layer, "gamma": 0.5, "seed": 42}.items()
+    assert not {"aqi", "draws", "layers"} & set(aqi_params(study, "far"))
+    assert set(separation_params(study, "far")) == set(Separation.model_fields) - {"aqi"}
 
 
 def test_two_separations_need_two_names(project):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import compare_directions
 import fit_direction
+import measure_aqi
 import measure_separation
 import numpy as np
 import pandas as pd
@@ -137,6 +138,27 @@ def test_separation_has_a_row_for_each_model_layer_and_index(cell):
     assert (cell.folder / "far.csv").read_bytes() == (cell.folder / "far.csv2").read_bytes()
     with pytest.raises(UserError, match="separation far, model m: model m has 2 layers"):
         measure_separation.main(asked | {"layers": [5]}, {"m": cell.files}, output)
+
+
+def test_aqi_has_a_row_for_each_model_and_axiom_of_the_layer(cell):
+    for place, prompt in enumerate(cell.prompts):
+        prompt["category"] = "b" if place % 12 < 4 else "a"
+    write_jsonl(cell.folder / "prompts.jsonl", cell.prompts)
+    asked = {"name": "far", "layer": None, "gamma": 0.5, "perplexity": 10, "seed": 0}
+    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    outputs = [cell.folder / name for name in ("aqi.csv", "again.csv")]
+    for output in outputs:
+        measure_aqi.main(asked, {"m": cell.files, "n": cell.files}, str(output))
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    rows = pd.read_csv(outputs[0])
+    assert list(rows.columns) == measure_aqi.COLUMNS and list(rows["model"]) == ["m"] * 3 + ["n"] * 3
+    assert list(rows["axiom"]) == ["a", "b", "overall"] * 2 and (rows["layer"] == 1).all()
+    assert list(rows["n_positive"][:3]) == list(rows["n_negative"][:3]) == [8, 4, 12]
+    assert list(rows["note"].notna()[:3]) == [False, True, False]
+    with pytest.raises(UserError, match="separation far, aqi, model m: model m has 2 layers, 0 to 1: there is no"):
+        measure_aqi.main(asked | {"layer": 2}, {"m": cell.files}, str(outputs[0]))
+    with pytest.raises(UserError, match=r"separation far, aqi, model m: 12 \+ 12 prompts, and t-SNE of perplexity 50"):
+        measure_aqi.main(asked | {"perplexity": None}, {"m": cell.files}, str(outputs[0]))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

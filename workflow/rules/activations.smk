@@ -2,13 +2,15 @@
 
 Reads requests/{model}/{split}.jsonl (the token ids); writes activations/{positions}/{model}/{split}.safetensors (the
 residual stream after decoder layers, computed once and kept in the store) and directions/{direction}.safetensors with
-its card, directions/{direction}.json; directions/cosines.csv compares them; separation/{separation}.csv.
+its card, directions/{direction}.json; directions/cosines.csv compares them; separation/{separation}.csv, and
+separation/aqi/{separation}.csv where a study asks for it.
 """
 
 from refusal_eval.workflow import activations_stage
 
 DIRECTIONS = sorted(study.directions)
 SEPARATIONS = sorted(entry.name for entry in study.settings.separation)
+WITH_AQI = sorted(entry.name for entry in study.settings.separation if entry.aqi is not None)
 
 
 rule activations:
@@ -108,12 +110,7 @@ rule direction_cosines:
 rule separation:
     """Measure how far apart two groups of prompts lie in the activations of models, layer by layer."""
     input:
-        lambda wildcards: [
-            file
-            for sides in activations_stage.separation_files(study, wildcards.separation).values()
-            for files in sides.values()
-            for file in files.values()
-        ],
+        files_of_separation,
     output:
         f"{RESULTS}/separation/{{separation}}.csv",
     log:
@@ -129,10 +126,38 @@ rule separation:
         ),
         runtime=240,
     params:
-        separation=lambda wildcards: activations_stage.separation_entry(study, wildcards.separation).model_dump(),
+        separation=lambda wildcards: activations_stage.separation_params(study, wildcards.separation),
         files=lambda wildcards: activations_stage.separation_files(study, wildcards.separation),
         code=code_version(ROOT / "scripts" / "measure_separation.py"),
     message:
         "Measuring the separation {wildcards.separation}"
     script:
         "../../scripts/measure_separation.py"
+
+
+rule aqi:
+    """Compute AQI's composites of two groups of prompts in the activations of models."""
+    input:
+        files_of_separation,
+    output:
+        f"{RESULTS}/separation/aqi/{{separation}}.csv",
+    log:
+        f"{LOGS}/separation/aqi/{{separation}}.log",
+    wildcard_constraints:
+        separation=any_of(WITH_AQI),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=lambda wildcards: activations_stage.megabytes(
+            *activations_stage.separation_files(study, wildcards.separation).values()
+        ),
+        runtime=720,
+    params:
+        aqi=lambda wildcards: activations_stage.aqi_params(study, wildcards.separation),
+        files=lambda wildcards: activations_stage.separation_files(study, wildcards.separation),
+        code=code_version(ROOT / "scripts" / "measure_aqi.py"),
+    message:
+        "Computing AQI's composites of {wildcards.separation}"
+    script:
+        "../../scripts/measure_aqi.py"

@@ -1,6 +1,6 @@
 """How far apart two groups of prompts lie in a layer's states: indices of clusters, whose labels are the two groups.
 
-Indices as in AQI (arXiv 2506.13901), of the states themselves and not of a projection, and without its composites. c
+Indices as in AQI (arXiv 2506.13901), of the states themselves and not of a projection; `aqi.py` has its composites. c
 are the means of the groups, W the sum of squared distances of states to the mean of their group, n the number of
 prompts.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.activations.directions import Group, States
+from refusal_eval.activations.directions import Group, States, refuse_not_finite
 from refusal_eval.activations.tensor_files import StateFile, widened
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
@@ -23,6 +23,7 @@ class SidePrompts:
     group: Group
     prompts: list[str]  # ids
     contents: list[str]  # SHA-256 of the messages of each
+    categories: list[str | None]
     facts: list[dict[str, Any]]  # the parts of each that decide the direction: activation keys, cluster, weight
 
 
@@ -95,7 +96,51 @@ def side_prompts(
         for row, prompt in enumerate(chosen):
             states[row, place] = _mean(layer, rows[prompt["id"]])
     group = Group(states, [str(prompt["cluster"]) for prompt in chosen], weights)
-    return SidePrompts(group, [prompt["id"] for prompt in chosen], [content_sha256(p) for p in chosen], facts)
+    return SidePrompts(
+        group,
+        [prompt["id"] for prompt in chosen],
+        [content_sha256(prompt) for prompt in chosen],
+        [prompt["category"] for prompt in chosen],
+        facts,
+    )
+
+
+def both_sides(
+    entry: Mapping[str, Any],
+    files: Mapping[str, Mapping[str, str]],
+    states: Mapping[str, StateFile],
+    layers: Sequence[int],
+    scores: Mapping[str, Mapping[str, float]],
+) -> tuple[SidePrompts, SidePrompts]:
+    """Return the prompts of the positive and of the negative side of one model, without weights.
+
+    Args:
+        entry: a separation.
+        files: of each side the paths of its files.
+        states: the activations of each side's split.
+        layers: the layers that are wanted.
+        scores: c(x) by prompt id of each side that names a judge.
+
+    Raises:
+        UserError: if a side has too few prompts, or both have some in common, or a layer is not finite.
+    """
+    positive, negative = (
+        side_prompts(
+            side,
+            entry[side],
+            list(read_jsonl(files[side]["prompts"])),
+            states[side],
+            layers,
+            scores.get(side),
+            weighted=False,
+            left_out=left_out(files[side]),
+        )
+        for side in SIDES
+    )
+    refuse_shared(positive, negative)
+    for place, layer in enumerate(layers):
+        refuse_not_finite(layer, *(side.group.states[:, place] for side in (positive, negative)))
+    return positive, negative
 
 
 def is_on(side: Mapping[str, Any], prompt: Mapping[str, Any], scores: Mapping[str, float] | None) -> bool:

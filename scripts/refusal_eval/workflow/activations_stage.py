@@ -98,6 +98,23 @@ def separation_entry(study: Study, name: str) -> Separation:
     return next(entry for entry in study.settings.separation if entry.name == name)
 
 
+def separation_params(study: Study, name: str) -> dict[str, Any]:
+    """Return the keys of a separation that decide its indices; `aqi` does not."""
+    return separation_entry(study, name).model_dump(exclude={"aqi"})
+
+
+def aqi_params(study: Study, name: str) -> dict[str, Any]:
+    """Return the keys of a separation that decide its AQI composites: sides, settings, and the layer.
+
+    The layer is None for the model's last.
+    """
+    entry = separation_entry(study, name)
+    asked: dict[str, Any] = entry.model_dump(include={"name", "positive", "negative"}) | entry.model_dump()["aqi"]
+    if asked["layer"] is None and entry.layers is not None:
+        asked["layer"] = max(entry.layers)
+    return asked
+
+
 def separation_files(study: Study, name: str) -> dict[str, dict[str, dict[str, str]]]:
     """Return the same files for each model of a separation."""
     entry = separation_entry(study, name)

@@ -49,6 +49,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Corrected rates": Corrected,
         "Prompt sample": datasets.PromptSample,
         "Separation of activations": direction_entry.Separation,
+        "AQI composites": direction_entry.Aqi,
     },
     "Figures": {
         **{kind.replace("_", " ").capitalize(): FIGURES.get(kind) for kind in FIGURES.names()},

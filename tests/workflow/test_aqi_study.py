@@ -1,0 +1,70 @@
+"""AQI's composites in the real DAG: from activations in the store to their table, and what a change reruns."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from direction_study import direction_study
+from project import CATALOGUE, Project, copy_of
+
+from refusal_eval.activations.asked import last_tokens
+from refusal_eval.activations.tensor_files import write_states
+
+AQI = {"perplexity": 5}
+FAR: dict[str, Any] = {"name": "far", "models": ["plain"], "draws": 20, "aqi": AQI}
+FAR |= {"positive": {"split": "two"}, "negative": {"split": "extra"}}
+CATEGORIES = ["duty"] * 6 + ["peace"]  # one prompt of `peace` in each split is too few
+
+
+@pytest.fixture(scope="module")
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a finished study with composites; do not change it."""
+    project = direction_study(tmp_path_factory.mktemp("study") / "project", with_weights=False, directions=[])
+    folder = project.folder
+    facts = {"eos_token_id": 258, "num_hidden_layers": 2, "hidden_size": 8, "architectures": ["LlamaForCausalLM"]}
+    (folder / "model" / "config.json").write_text(json.dumps(facts))
+    splits = CATALOGUE["datasets"]["own"]["splits"]
+    for split in ("two", "extra"):
+        rows = [{"prompt": f"{split}: {i}?", "category": category} for i, category in enumerate(CATEGORIES)]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        splits = splits | {split: splits[split] | {"columns": {"category": "category"}}}
+    project.catalogue("datasets", "own", splits=splits)
+    project.study(separation=[FAR], tables=[], figures=[])
+    project.snakemake("--until", "requests")
+    project.answer_everything("requests")
+    rng = np.random.default_rng(0)
+    for file in project.request_files("requests"):
+        keys = [item.key for item in last_tokens(file.header["identity"], file.requests())]
+        states = rng.standard_normal((len(keys), 2, 8)).astype(np.float32)
+        path = project.store / "activations" / file.header["engine_id"] / f"{file.path.stem}.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_states(path, states, "F32", {"keys": keys, "layers": [0, 1]})
+    project.snakemake()
+    return project
+
+
+@pytest.fixture
+def finished(finished_once: Project, tmp_path: Path) -> Project:
+    return copy_of(finished_once, tmp_path / "project")
+
+
+def test_the_table_has_a_row_for_each_axiom_and_overall_and_says_what_is_left_out(finished_once: Project) -> None:
+    rows = pd.read_csv(finished_once.results / "separation" / "aqi" / "far.csv").set_index("axiom")
+    assert list(rows.index) == ["duty", "peace", "overall"] and (rows["layer"] == 1).all()
+    assert rows.loc["peace", "note"] == "left out: 1 + 1 prompts, and each group needs two"
+    composites = rows[["aqi_dealign", "aqi_chi_sil", "aqi_ss_xb", "aqi_xb_chi"]]
+    assert composites.loc[["duty", "overall"]].notna().all(axis=None) and composites.loc["peace"].isna().all()
+    assert sorted(rows.loc[["duty", "overall"], "chi_norm"]) == [0, 100]
+
+
+def test_another_setting_of_aqi_reruns_its_composites_alone_and_they_rerun_for_nothing_else(finished: Project) -> None:
+    assert finished.planned() == {}
+    finished.study(separation=[FAR | {"aqi": AQI | {"gamma": 0.3}}])
+    assert finished.planned() == {"aqi": 1}
+    finished.study(separation=[FAR | {"draws": 21}])
+    assert finished.planned() == {"separation": 1}
+    finished.study(separation=[FAR | {"aqi": None}])
+    assert finished.planned() == {}
