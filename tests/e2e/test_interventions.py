@@ -61,7 +61,7 @@ class Steering:
     def intervention(self, name: str) -> CompiledIntervention:
         """Return a compiled intervention."""
         file = self.folder / "interventions" / f"{name}.safetensors"
-        card = write_intervention(file, name, FittedDirection.of_file(self.direction), NEUTRAL | ASKED[name])
+        card = write_intervention(file, name, [FittedDirection.of_file(self.direction)], NEUTRAL | ASKED[name])
         return CompiledIntervention.of_card(card, str(file))
 
     def answers(self, name: str, eager: bool = True) -> list[list[int]]:
