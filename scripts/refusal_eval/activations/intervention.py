@@ -222,17 +222,18 @@ def _along(direction: FittedDirection, layer: int, asked: Mapping[str, Any]) -> 
 
 
 def _tasks(directions: Sequence[FittedDirection], layer: int, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parts of `constellation` at one layer: targets and units [tasks, width], in an order of their own."""
-    targets, units = list[Vector](), list[Vector]()
-    for direction in sorted(directions, key=lambda one: one.mean_negative.tobytes()):  # no name decides a key
+    """Return the parts of `constellation` at one layer: targets and units are [tasks, width]."""
+    pairs = list[tuple[Vector, Vector]]()
+    for direction in directions:
         mean = direction.mean_negative[direction.layers.index(layer)].astype(np.float64)
         unit = _unit(mean)
         if unit is None:
             raise UserError(
                 f"{direction.file}: the negative side's mean at layer {layer} is zero, and no token is like it"
             )
-        targets.append(mean)
-        units.append(unit)
+        pairs.append((mean, unit))
+    # In an order that their numbers alone decide: neither names nor the order of the list are in a key.
+    targets, units = zip(*sorted(pairs, key=lambda pair: pair[0].tobytes()), strict=True)
     return {"targets": targets, "units": units, "share": [asked["scale"]]}
 
 
