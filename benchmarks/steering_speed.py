@@ -24,7 +24,7 @@ from refusal_eval.tools.check.checked_model import CheckedModel, prepare
 from refusal_eval.tools.check.model_checks import engine_of_plan
 from refusal_eval.tools.check.steering_checks import NEUTRAL, made_up
 
-SCALES = {"add": 1e-6, "ablate": 1.0, "gated": 1e-6, "pull": 1e-6}
+SCALES = {"add": 1e-6, "ablate": 1.0, "gated": 1e-6, "pull": 1e-6, "constellation": 1e-6}
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def steered(model: CheckedModel, mode: str) -> LoadPlan:
     direction = made_up(model.plan.folder or "")
     asked = {**NEUTRAL, "mode": mode, "layers": direction.layers, "scale": SCALES[mode], "gate": -1.0}
     file = model.log.with_name(f"{mode}.safetensors")
-    card = write_intervention(file, mode, direction, asked)
+    card = write_intervention(file, mode, [direction], asked)
     return dataclasses.replace(model.plan, interventions=[CompiledIntervention.of_card(card, str(file))])
 
 

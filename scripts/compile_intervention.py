@@ -1,6 +1,6 @@
 """Compile a model's intervention into the file that its engine reads, after checking that it was made for the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from refusal_eval.core.logs import start_log
 
 
 def main(
-    direction_path: str,
-    counts: Mapping[str, int],
+    direction_paths: Sequence[str],
+    counts: Sequence[Mapping[str, int]],
     engine: Mapping[str, Any],
     model: str,
     asked: Mapping[str, Any],
@@ -21,19 +21,22 @@ def main(
     """Write the compiled intervention and its card; return the card.
 
     Args:
-        direction_path: the direction's file.
-        counts: the number of prompts on each of its sides, held-out ones included.
+        direction_paths: the directions' files.
+        counts: of each direction the number of prompts on each of its sides, held-out ones included.
         engine: identity file of the model's engine.
         model: the model's name.
         asked: the `intervention` of its entry.
         output: the compiled file.
         card_path: its card.
     """
-    direction = FittedDirection.of_file(direction_path)
-    config = Path(engine["tokenizer_folder"], "config.json")
-    refuse_other_model(direction, read_json(config) if config.is_file() else {}, f"the engine of `{model}`")
-    card = write_intervention(output, model, direction, asked)
-    card["direction"] |= {"n": dict(counts)}
+    directions = [FittedDirection.of_file(path) for path in direction_paths]
+    config_path = Path(engine["tokenizer_folder"], "config.json")
+    config = read_json(config_path) if config_path.is_file() else {}
+    for direction in directions:
+        refuse_other_model(direction, config, f"the engine of `{model}`")
+    card = write_intervention(output, model, directions, asked)
+    for told, n in zip(card["directions"], counts, strict=True):
+        told["n"] = dict(n)
     write_json(card_path, card)
     return card
 
@@ -42,8 +45,8 @@ if snakemake := globals().get("snakemake"):
     log = start_log(snakemake)
     files, out = snakemake.input, snakemake.output
     card = main(
-        files.direction,
-        read_json(files.direction_card)["n"],
+        list(files.direction),
+        [read_json(path)["n"] for path in files.direction_card],
         read_json(files.engine),
         snakemake.wildcards.model,
         snakemake.params.asked,

@@ -33,15 +33,16 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any]) -> None:
-    """Raise `UserError` if a steered model is to be evaluated on prompts that its direction was made from."""
-    made_from = set(intervention["prompts"])
-    if shared := [row["id"] for row in rows if content_sha256(row) in made_from]:
-        raise UserError(
-            f"{len(shared)} of these {len(rows)} prompts made the direction `{intervention['direction']['direction']}` "
-            f"(the first: {shared[0]}), and what it does to them says little of others: evaluate "
-            f"`{intervention['model']}` on prompts that are in no split of the direction, or say `allow_overlap: true` "
-            "in its `intervention`, which marks all its numbers"
-        )
+    """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from."""
+    for direction in intervention["directions"]:
+        made_from = set(direction["prompts"])
+        if shared := [row["id"] for row in rows if content_sha256(row) in made_from]:
+            raise UserError(
+                f"{len(shared)} of these {len(rows)} prompts made the direction `{direction['direction']}` (the first: "
+                f"{shared[0]}), and what it does to them says little of others: evaluate `{intervention['model']}` on "
+                "prompts that are in no split of the direction, or say `allow_overlap: true` in its `intervention`, "
+                "which marks all its numbers"
+            )
 
 
 def main(

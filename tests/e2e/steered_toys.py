@@ -111,6 +111,7 @@ def unchanged_at_scale_0(mode: str, output: Any) -> bool:
     """Tell whether a mode whose scale is 0 leaves the stream as it is, to the bit."""
     unit, none, share = torch.full((WIDTH,), 0.5), torch.zeros(WIDTH), torch.zeros(1)
     parts = {"add": none, "unit": unit, "offset": share, "remove": none, "target": unit, "share": share}
+    parts |= {"targets": torch.eye(WIDTH)[:2], "units": torch.eye(WIDTH)[:2]}
     model = plain(output)
     worker.install(model, {**SPEC, "mode": mode, "gate": -1.0}, {f"1.{k}": v for k, v in parts.items()}, CONFIG)
     pairs = zip(model.layers[1](), output, strict=True)
@@ -145,6 +146,25 @@ found["scale 0"] = {
     for mode in worker.MODES
     for dtype in (torch.float32, torch.bfloat16)
 }
+
+
+def moved_by_tasks(output: Any, compiled: bool) -> list[list[float]]:
+    """Return the stream of tokens like the first task, the second one and none, each half way to its task's mean."""
+    tasks = torch.tensor([[4.0, 0, 0, 0], [0, 8.0, 0, 0]])
+    parts = {"1.targets": tasks, "1.units": torch.eye(WIDTH)[:2], "1.share": torch.tensor([0.5])}
+    model = plain(output)
+    worker.install(model, {**SPEC, "mode": "constellation", "gate": 0.5}, parts, CONFIG)
+    layer = torch.compile(model.layers[1], fullgraph=True, backend="eager") if compiled else model.layers[1]
+    x, residual = layer()
+    return (x if residual is None else x + residual).tolist()
+
+
+TOKENS = torch.tensor([[2.0, 0, 0, 0.5], [0.25, 1.0, 0, 0], [0, 0, 3.0, 0], [-1.0, 0, 0, 0], [0, 0, 0, 0]])
+found["tasks"] = [
+    moved_by_tasks(output, compiled)
+    for output in ((TOKENS, None), (TOKENS - 0.5, torch.full_like(TOKENS, 0.5)), (TOKENS[None], None))
+    for compiled in (False, True)
+]
 
 
 def told_by_the_compiler(layer: Any) -> Any:

@@ -1,8 +1,9 @@
 """What transformers makes of a model with an intervention, token by token; for the engine environment.
 
-Independent of the project: it reads the direction's file and the model's entry, and none of our code. Standard input is
-JSON: {"folder", "direction", "cases": [{"asked": {mode ...} or null, "prompts": [ids], "answers": [ids]}]}. Printed is,
-for each case, the greedy token at every place of every answer, given the answer's own tokens before it.
+Independent of the project: it reads the files of directions and the entry of the model, and none of our code. Standard
+input is JSON: {"folder", "directions": {name: file}, "cases": [{"asked": {direction, mode ...} or null, "prompts":
+[ids], "answers": [ids]}]}. Printed is, for each case, the greedy token at every place of every answer, given the
+answer's own tokens before it.
 """
 
 import json
@@ -10,19 +11,39 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
 
-def changes(asked: dict[str, Any] | None, file: Any, card: dict[str, Any]) -> dict[int, Callable[[Any], Any]]:
+def at_layer(path: str, layer: int) -> list[Any]:
+    """Return the vector of a direction at a layer, and the means of its positive and its negative side."""
+    with safe_open(path, "pt") as file:
+        at = json.loads(file.metadata()["refusal_eval"])["layers"].index(layer)
+        return [file.get_tensor(name)[at].double() for name in ("direction", "mean_positive", "mean_negative")]
+
+
+def to_own_task(h: Any, s: float, gate: float, means: list[Any]) -> Any:
+    """Return the stream of one layer after `constellation`, token by token."""
+    moved = h.clone()
+    for place in np.ndindex(*h.shape[:-1]):
+        cosine, task = max((float(h[place] @ mean / h[place].norm() / mean.norm()), n) for n, mean in enumerate(means))
+        if cosine > gate:
+            moved[place] = (1 - s) * h[place] + s * means[task]
+    return moved
+
+
+def changes(asked: dict[str, Any] | None, directions: dict[str, str]) -> dict[int, Callable[[Any], Any]]:
     """Return what happens to the stream after each layer, written down from the formulas in docs/interventions.md."""
     found: dict[int, Callable[[Any], Any]] = {}
     for layer in asked["layers"] if asked else ():
-        at = card["layers"].index(layer)
-        v, plus, minus = (
-            file.get_tensor(name)[at].double() for name in ("direction", "mean_positive", "mean_negative")
-        )
+        if asked["mode"] == "constellation":
+            s, gate = float(asked["scale"]), float(asked["gate"])
+            means = [at_layer(directions[name], layer)[2] for name in asked["direction"]]
+            found[layer] = lambda h, s=s, g=gate, m=means: to_own_task(h, s, g, m)
+            continue
+        v, plus, minus = at_layer(directions[asked["direction"]], layer)
         u, s, mode = v / v.norm(), float(asked["scale"]), asked["mode"]
         o = (plus + minus) / 2 if asked.get("offset") == "midpoint" else torch.zeros_like(v)
         mu = plus if asked.get("towards") == "positive" else minus
@@ -56,10 +77,9 @@ def main() -> None:
     given = json.load(sys.stdin)
     model = AutoModelForCausalLM.from_pretrained(given["folder"], dtype=torch.float32, local_files_only=True).eval()
     results = []
-    with safe_open(given["direction"], "pt") as file, torch.inference_mode():
-        card = json.loads(file.metadata()["refusal_eval"])
+    with torch.inference_mode():
         for case in given["cases"]:
-            found = changes(case["asked"], file, card)
+            found = changes(case["asked"], given["directions"])
             handles = [model.model.layers[at].register_forward_hook(hook(change)) for at, change in found.items()]
             told = []
             for prompt, answer in zip(case["prompts"], case["answers"], strict=True):

@@ -31,7 +31,8 @@ PROMPTS, TOKENS = 8, 16
 REFERENCE = Path(__file__).with_name("steering_reference.py")
 GREEDY = {**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0}
 FIRST_LAYERS = 6  # of the model that is compiled in the full tier: the whole one takes minutes a load
-NEUTRAL = {"scale": None, "gate": None, "offset": "none", "towards": "negative"}
+TASKS = ("random", "second", "third")
+NEUTRAL = {"direction": "random", "scale": None, "gate": None, "offset": "none", "towards": "negative"}
 # As `safetensors` and `transformers` have it; the engine environment has neither this library nor its tests.
 CUT = """
 import sys, torch
@@ -49,6 +50,10 @@ def asked_of(layers: int) -> dict[str, dict[str, Any]]:
         "ablate": {"mode": "ablate", "layers": list(range(layers)), "scale": 1.0, "offset": "midpoint"},
         "gated": {"mode": "gated", "layers": [layers // 6, layers // 2], "scale": 1.5, "gate": 0.02},
         "pull": {"mode": "pull", "layers": [2 * layers // 5, 3 * layers // 5], "scale": 0.3},
+        "constellation": {
+            **{"mode": "constellation", "direction": list(TASKS)},
+            **{"layers": [layers // 6, layers // 2], "scale": 0.4, "gate": 0.02},
+        },
         "zero": {"mode": "add", "layers": some, "scale": 0.0},
         "other": {"mode": "add", "layers": some, "scale": 0.75},
     }
@@ -63,15 +68,18 @@ class Steering:
         renderer = Renderer(tokenizer)
         rows = list(read_jsonl(ROOT / "config" / "prompts" / "should_decline.jsonl"))[:PROMPTS]
         self.prompts = [list(renderer.token_ids([{"role": "user", "content": row["prompt"]}])) for row in rows]
-        self.direction = folder / "directions" / "random.safetensors"
-        random_direction(self.direction, tuple(range(layers)), model_layers=layers)
+        self.directions = {name: folder / "directions" / f"{name}.safetensors" for name in TASKS}
+        for seed, path in enumerate(self.directions.values()):
+            random_direction(path, tuple(range(layers)), seed, model_layers=layers)
         self._found: dict[tuple[str, bool], list[list[int]]] = {}
         self.records: dict[tuple[str, bool], dict[str, Any]] = {}
 
     def intervention(self, name: str) -> CompiledIntervention:
         """Return a compiled intervention."""
         file = self.folder / "interventions" / f"{name}.safetensors"
-        card = write_intervention(file, name, FittedDirection.of_file(self.direction), NEUTRAL | self.asked[name])
+        asked = NEUTRAL | self.asked[name]
+        names = asked["direction"] if name == "constellation" else [asked["direction"]]
+        card = write_intervention(file, name, [FittedDirection.of_file(self.directions[one]) for one in names], asked)
         return CompiledIntervention.of_card(card, str(file))
 
     def answers(self, name: str, eager: bool = True) -> list[list[int]]:
@@ -96,10 +104,11 @@ class Steering:
     def reference(self, answers: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
         """Return what transformers makes of the same, at every place of every answer."""
         cases = [
-            {"asked": None if name == "none" else self.asked[name], "prompts": self.prompts, "answers": given}
+            {"asked": None if name == "none" else NEUTRAL | self.asked[name], "prompts": self.prompts, "answers": given}
             for name, given in answers.items()
         ]
-        given = {"folder": self.model, "direction": str(self.direction), "cases": cases}
+        directions = {name: str(path) for name, path in self.directions.items()}
+        given = {"folder": self.model, "directions": directions, "cases": cases}
         command = [engine_python(self.entry, ROOT), str(REFERENCE)]
         run = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr[-3000:]
@@ -142,7 +151,7 @@ def first_layers(steering: Steering) -> Steering:
     return Steering(folder, str(folder / "model"), steering.model, steering.entry, FIRST_LAYERS)
 
 
-MODES = ("none", "add", "ablate", "gated", "pull")
+MODES = ("none", "add", "ablate", "gated", "pull", "constellation")
 # Compiled code is kept between loads: the plain model's comes first, and two vectors of one mode follow each other.
 COMPILED = (*MODES, "other")
 
@@ -222,7 +231,13 @@ def test_the_stream_is_changed_whatever_form_a_layer_returns_it_in(toys: dict[st
 
 
 def test_scale_0_leaves_the_stream_as_it_is_to_the_bit_in_each_mode(toys: dict[str, Any]) -> None:
-    assert len(toys["scale 0"]) == 8 and all(toys["scale 0"].values())
+    assert len(toys["scale 0"]) == 10 and all(toys["scale 0"].values())
+
+
+def test_each_token_is_moved_to_the_mean_of_the_task_that_it_is_like_compiled_or_not(toys: dict[str, Any]) -> None:
+    like_no_task = [[0.0, 0.0, 3.0, 0.0], [-1.0, 0.0, 0.0, 0.0], [0.0] * 4]
+    moved = [[3.0, 0.0, 0.0, 0.25], [0.125, 4.5, 0.0, 0.0], *like_no_task]
+    assert toys["tasks"] == [moved] * 4 + [[moved]] * 2
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,19 @@ def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, An
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": "adds"}, "mode: 'adds' is not allowed; did you mean `add`? (allowed: ablate, add, gated, pull)"),
+        (
+            {"mode": "adds"},
+            "mode: 'adds' is not allowed; did you mean `add`? (allowed: ablate, add, constellation, gated, pull)",
+        ),
         ({"scale": None}, "scale: `scale` is missing: `add` needs it, e.g. `scale: -0.5`"),
-        ({"mode": "pull", "scale": None}, "scale: `scale` is missing: `pull` needs it, e.g. `scale: -0.5`"),
+        ({"mode": "pull", "scale": None}, "scale: `scale` is missing: `pull` needs it, e.g. `scale: 0.3`"),
         ({"mode": "gated"}, "gate: `gate` is missing: the cosine similarity that a token must exceed"),
-        ({"gate": 0.1}, "gate: is for mode `gated` only, and this one is `add`; leave it out"),
+        (
+            {"gate": 0.1},
+            "gate: is for modes `gated` and `constellation` only, and this one is `add`; leave it out",
+        ),
+        ({"direction": ["refusal"]}, "direction: a list is for mode `constellation` only, and this one is `add`; name"),
+        ({"direction": 3}, "direction: must be text or a list, not 3"),
         ({"offset": "midpoint"}, "offset: is for mode `ablate` only, and this one is `add`; leave it out"),
         ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `add`; leave it out"),
         ({"mode": "gated", "gate": 1.5}, "gate: must be at most 1, not 1.5"),
@@ -143,6 +151,129 @@ def with_direction(project: Project, intervention: Any, study: Any = STUDIED, **
     """Return the mistakes of a steered model whose direction has these keys, without file and line."""
     catalogue = changed(CATALOGUE, ("directions", "refusal"), CATALOGUE["directions"]["refusal"] | direction)
     return with_control(project, changed(catalogue, (*STEERED, "intervention"), intervention), intervention, study)
+
+
+# ---------------------------------------------------------------- constellations
+
+TASKS: dict[str, Any] = {"direction": ["refusal", "mood"], "mode": "constellation", "layers": [3], "scale": 0.3}
+TASKS |= {"gate": 0.85}
+
+
+def of_tasks(project: Project, change: dict[str, Any], study: Any = STUDIED, **mood: Any) -> list[str]:
+    """Return the mistakes of a constellation of two directions, the second with these keys, without file and line."""
+    directions = CATALOGUE["directions"]
+    catalogue = changed(CATALOGUE, ("directions", "mood"), directions["refusal"] | mood)
+    catalogue = changed(catalogue, (*STEERED, "intervention"), TASKS | change)
+    project.write(BASE, catalogue)
+    return without_lines(
+        project.mistakes(study | {"models": ["plain", "steered"], "directions": ["refusal", "chance", "mood"]})
+    )
+
+
+@pytest.mark.parametrize("change", [{}, {"layers": {"best": 2}}, {"direction": ["refusal"]}, {"allow_overlap": True}])
+def test_a_constellation_of_directions_needs_no_control(project: Project, change: dict[str, Any]) -> None:
+    assert of_tasks(project, change) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"direction": ["refusal", "mod"]}, "direction[1]: there is no direction `mod` in the catalogue; did you mean"),
+        ({"direction": ["mood", "refusal", "mood"]}, "direction: names `mood` twice"),
+        ({"direction": []}, "direction: must not be empty"),
+        ({"direction": ["refusal", 3]}, "direction[1]: must be text, not 3: put it in quotes"),
+        (
+            {"direction": "refusal"},
+            "direction: `constellation` takes a list of directions, one for each task: write [refusal], and name those",
+        ),
+        (
+            {"direction": ["mood", "chance"]},
+            "direction[1]: `constellation` moves towards the mean of a side and ignores the vector, so that with a",
+        ),
+        (
+            {"gate": None},
+            "gate: `gate` is missing: the cosine similarity with the mean of its task that a token must exceed",
+        ),
+        ({"scale": None}, "scale: `scale` is missing: `constellation` needs it"),
+        ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `constellation`; leave it out"),
+    ],
+)
+def test_a_mistake_in_a_constellation_is_told_in_one_line(
+    project: Project, change: dict[str, Any], message: str
+) -> None:
+    (line,) = of_tasks(project, change)
+    assert line.startswith(f"models.steered.intervention.{message}")
+
+
+def test_each_mistake_in_a_constellation_is_told_with_the_line_of_its_direction(project: Project) -> None:
+    (project.folder / "my.yaml").write_text(LINES)
+    found = project.mistakes(STUDIED | {"models": ["plain", "three"], "catalogue": ["my.yaml"]})
+    assert [line.split(": ")[0].rsplit(":")[-1] for line in found] == ["7", "8"]
+
+
+LINES = """models:
+  three:
+    like: steered
+    intervention:
+      direction:
+        - refusal
+        - refusl
+        - chance
+      mode: constellation
+      layers: [3]
+      gate: 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({"model": "thinker"}, "`model`"),
+        ({"positions": "answer_mean"}, "`positions`"),
+        ({"layers": [3, 5]}, "`layers`"),
+        ({"layers": [3, 5], "positions": "answer_mean"}, "`positions` and `layers`"),
+    ],
+)
+def test_directions_of_a_constellation_are_alike(project: Project, change: dict[str, Any], keys: str) -> None:
+    study = STUDIED | {"models": ["plain", "steered", "thinker"]}
+    found = of_tasks(project, {"other_weights": True}, study, **change)
+    assert (
+        f"models.steered.intervention.direction[1]: `mood` has other {keys} than `refusal`, and the means of tasks are "
+        "compared with each other; fit all directions of a constellation alike"
+    ) in found
+
+
+def test_a_direction_of_other_weights_in_a_constellation_is_told_where_it_is_named(project: Project) -> None:
+    found = of_tasks(project, {}, model="thinker")
+    assert any(
+        line.startswith(
+            "models.steered.intervention.direction[1]: `mood` is of model `thinker`, whose engine has other"
+        )
+        for line in found
+    )
+
+
+def test_layers_that_a_direction_of_a_constellation_lacks_are_told(project: Project) -> None:
+    catalogue = changed(CATALOGUE, ("directions", "refusal", "layers"), [5, 3])
+    catalogue = changed(catalogue, ("directions", "mood"), CATALOGUE["directions"]["refusal"] | {"layers": [3, 5]})
+    project.write(BASE, changed(catalogue, (*STEERED, "intervention"), TASKS | {"layers": [3, 9]}))
+    study = STUDIED | {"models": ["plain", "steered"], "directions": ["refusal", "mood"]}
+    assert without_lines(project.mistakes(study)) == [
+        f"models.steered.intervention.layers[1]: direction `{name}` has no vector for it: its `layers` are 3, 5"
+        for name in ("mood", "refusal")
+    ]
+
+
+def test_no_direction_of_a_constellation_is_made_from_an_evaluated_split(project: Project) -> None:
+    study = STUDIED | {"splits": ["hub-rows", "file-rows"]}
+    (line,) = of_tasks(project, {}, study, negative={"split": "file-rows"})
+    assert line.startswith("models.steered.intervention.direction[1]: `mood` is made from all of split `file-rows`")
+    assert of_tasks(project, {"allow_overlap": True}, study, negative={"split": "file-rows"}) == []
+
+
+def test_a_constellation_needs_harmless_prompts_beside_it(project: Project) -> None:
+    (line,) = of_tasks(project, {}, STUDIED | {"splits": ["wheel-rows"]})
+    assert "the study has no split of harmless prompts (`expectation: comply`)" in line
 
 
 def test_a_random_direction_is_no_control_of_a_mode_that_ignores_the_vector(project: Project) -> None:

@@ -17,7 +17,13 @@ from safetensors.numpy import load_file, save_file
 
 from refusal_eval.activations import sides
 from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.intervention import FittedDirection, compiled, refuse_other_model, write_intervention
+from refusal_eval.activations.intervention import (
+    FittedDirection,
+    compiled,
+    ranking_of,
+    refuse_other_model,
+    write_intervention,
+)
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.config.direction_entry import Method, Positions
@@ -51,7 +57,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def parts(file: Path, **asked: Any) -> dict[str, np.ndarray]:
-    return compiled(FittedDirection.of_file(file), NEUTRAL | {"layers": [3], **asked})[1]
+    return compiled([FittedDirection.of_file(file)], NEUTRAL | {"layers": [3], **asked})[1]
 
 
 # ---------------------------------------------------------------- what is compiled
@@ -67,6 +73,10 @@ def steered(mode: str, tensors: dict[str, np.ndarray], h: np.ndarray, gate: floa
     if mode == "gated":
         cosine = h @ part["unit"] / np.linalg.norm(h, axis=1)
         return np.where((cosine > gate)[:, None], h + part["add"], h)
+    if mode == "constellation":
+        cosines = h @ part["units"].T / np.linalg.norm(h, axis=1, keepdims=True)
+        moved = h + part["share"] * (part["targets"][cosines.argmax(1)] - h)
+        return np.where(cosines.max(1, keepdims=True) > gate, moved, h)
     return h + part["share"] * (part["target"] - h)
 
 
@@ -104,9 +114,91 @@ def test_ablation_leaves_nothing_along_the_direction_or_the_midpoints_share(file
 
 def test_the_best_layers_are_the_first_of_the_ranking_in_the_models_order(file: Path) -> None:
     spec, tensors = compiled(
-        FittedDirection.of_file(file), NEUTRAL | {"mode": "add", "scale": 1.0, "layers": {"best": 2}}
+        [FittedDirection.of_file(file)], NEUTRAL | {"mode": "add", "scale": 1.0, "layers": {"best": 2}}
     )
     assert spec["layers"] == [2, 5] and sorted(tensors) == ["2.add", "5.add"]
+
+
+# ---------------------------------------------------------------- a constellation
+
+CONSTELLATION: dict[str, Any] = {"mode": "constellation", "layers": [3], "scale": 0.5, "gate": 0.2}
+N = {"positive": 12, "negative": 8}
+
+
+@pytest.fixture
+def constellation(tmp_path: Path) -> list[Path]:
+    """Return the directions of three tasks."""
+    rankings = {"translate": [5, 2, 3], "mood": [3, 2, 5], "reword": [3, 5, 2]}
+    paths = [tmp_path / f"{name}.safetensors" for name in rankings]
+    for seed, path in enumerate(paths):
+        random_direction(path, LAYERS, seed, **SMALL, ranking=rankings[path.stem])
+    return paths
+
+
+def of_tasks(paths: list[Path], **asked: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    return compiled([FittedDirection.of_file(path) for path in paths], NEUTRAL | CONSTELLATION | asked)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.5, 1.0])
+def test_each_token_moves_towards_the_answered_mean_of_the_task_that_it_is_like(
+    constellation: list[Path], scale: float
+) -> None:
+    spec, tensors = of_tasks(constellation, scale=scale)
+    assert (spec["mode"], spec["layers"], spec["gate"], spec["version"]) == ("constellation", [3], 0.2, 1)
+    assert {name: part.shape for name, part in tensors.items()} == {
+        "3.targets": (3, 16), "3.units": (3, 16), "3.share": (1,)
+    }  # fmt: skip
+    means = [load_file(path)["mean_negative"][1].astype(np.float64) for path in constellation]
+    h = np.random.default_rng(1).normal(0, 3, (40, 16))
+    expected, tasks = h.copy(), []
+    for row in expected:
+        cosines = [row @ mean / np.sqrt(row @ row) / np.sqrt(mean @ mean) for mean in means]
+        tasks.append(int(np.argmax(cosines)) if max(cosines) > 0.2 else None)
+        if tasks[-1] is not None:
+            row += scale * (means[tasks[-1]] - row)
+    assert set(tasks) == {None, 0, 1, 2}
+    np.testing.assert_allclose(steered("constellation", tensors, h, 0.2), expected, rtol=0, atol=1e-5)
+
+
+def test_the_layers_of_a_constellation_are_the_first_by_the_sum_of_their_places(constellation: list[Path]) -> None:
+    directions = [FittedDirection.of_file(path) for path in constellation]
+    assert ranking_of(directions) == [3, 5, 2]  # sums 2, 3 and 4
+    assert ranking_of(directions[:2]) == [2, 3, 5]  # all 2: the lower comes first
+    assert of_tasks(constellation, layers={"best": 2})[0]["layers"] == [3, 5]
+    for direction in directions:
+        assert ranking_of([direction]) == direction.card["ranking"]
+
+
+def test_neither_names_nor_the_order_of_tasks_are_in_the_hash_of_a_constellation(constellation: list[Path]) -> None:
+    found = intervention_sha256(*of_tasks(constellation))
+    assert intervention_sha256(*of_tasks(constellation[::-1])) == found
+    renamed = [path.rename(path.with_name(f"z-{path.name}")) for path in constellation]
+    assert intervention_sha256(*of_tasks(renamed)) == found
+    others = [of_tasks(renamed[:2]), of_tasks(renamed, gate=0.3), of_tasks(renamed, scale=0.4)]
+    others += [of_tasks(renamed, layers=[2])]
+    assert len({intervention_sha256(*other) for other in others} | {found}) == 5
+
+
+def test_the_hash_of_a_known_constellation_is_frozen() -> None:
+    # If this fails, every response of a steered model has become unreachable. Do not adapt the test.
+    spec = {"version": 1, "mode": "constellation", "layers": [2], "gate": 0.85}
+    tensors = {"2.targets": np.arange(8, dtype=np.float32).reshape(2, 4), "2.share": np.full(1, 0.5, dtype=np.float32)}
+    tensors["2.units"] = np.full((2, 4), 0.25, dtype=np.float32)
+    assert intervention_sha256(spec, tensors) == "68eefdc10b583c0b1bf62f8dfa53389bd49f6540faff04f324afc938becdd9d8"
+
+
+def test_the_card_of_a_constellation_names_its_directions_and_their_prompts(
+    constellation: list[Path], tmp_path: Path
+) -> None:
+    asked = NEUTRAL | CONSTELLATION | {"direction": [path.stem for path in constellation]}
+    out, card_path, engine = tmp_path / "m.safetensors", tmp_path / "m.json", {"tokenizer_folder": str(tmp_path)}
+    compile_intervention.main(
+        [str(path) for path in constellation], [N] * 3, engine, "m", asked, str(out), str(card_path)
+    )
+    card = read_json(card_path)
+    assert [told["direction"] for told in card["directions"]] == ["translate", "mood", "reword"]
+    assert all(told["n"] == N and told["prompts"] == [] for told in card["directions"])
+    assert card["sha256"] == intervention_sha256(*read_compiled(out))
 
 
 # ---------------------------------------------------------------- the hash
@@ -114,7 +206,7 @@ def test_the_best_layers_are_the_first_of_the_ranking_in_the_models_order(file: 
 
 def test_the_hash_is_over_what_is_done_and_not_over_the_file(file: Path, tmp_path: Path) -> None:
     asked = NEUTRAL | {"mode": "gated", "layers": [5, 2], "scale": -0.5, "gate": 0.25}
-    card = write_intervention(tmp_path / "m.safetensors", "m", FittedDirection.of_file(file), asked)
+    card = write_intervention(tmp_path / "m.safetensors", "m", [FittedDirection.of_file(file)], asked)
     tensors = load_file(tmp_path / "m.safetensors")
     digest = hashlib.sha256(b'{"gate":0.25,"layers":[2,5],"mode":"gated","version":1}')
     for name in ("2.add", "2.unit", "5.add", "5.unit"):
@@ -123,7 +215,7 @@ def test_the_hash_is_over_what_is_done_and_not_over_the_file(file: Path, tmp_pat
     spec, _ = read_compiled(tmp_path / "m.safetensors")
     save_file(tensors, tmp_path / "n.safetensors", metadata={"refusal_eval": canonical_json(spec | {"more": "x"})})
     assert intervention_sha256(*read_compiled(tmp_path / "n.safetensors")) == card["sha256"]
-    again = write_intervention(tmp_path / "m.safetensors", "other", FittedDirection.of_file(file), asked)
+    again = write_intervention(tmp_path / "m.safetensors", "other", [FittedDirection.of_file(file)], asked)
     assert again["sha256"] == card["sha256"]
 
 
@@ -132,9 +224,9 @@ def test_whatever_changes_answers_changes_the_hash(file: Path, tmp_path: Path) -
     changes: list[dict[str, Any]] = [{}, {"scale": 1.5}, {"gate": 0.2}, {"layers": [3]}, {"layers": [2, 3]}]
     changes += [{"mode": "add"}, {"mode": "pull"}, {"mode": "pull", "towards": "positive"}]
     changes += [{"mode": "ablate"}, {"mode": "ablate", "offset": "midpoint"}, {"mode": "ablate", "scale": 0.5}]
-    found = {intervention_sha256(*compiled(FittedDirection.of_file(file), base | change)) for change in changes}
+    found = {intervention_sha256(*compiled([FittedDirection.of_file(file)], base | change)) for change in changes}
     random_direction(tmp_path / "other.safetensors", LAYERS, seed=1, **SMALL)
-    found.add(intervention_sha256(*compiled(FittedDirection.of_file(tmp_path / "other.safetensors"), base)))
+    found.add(intervention_sha256(*compiled([FittedDirection.of_file(tmp_path / "other.safetensors")], base)))
     assert len(found) == len(changes) + 1
 
 
@@ -157,7 +249,7 @@ def test_the_hash_of_a_known_intervention_is_frozen() -> None:
 )
 def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        compiled(FittedDirection.of_file(file), NEUTRAL | asked)
+        compiled([FittedDirection.of_file(file)], NEUTRAL | asked)
 
 
 def test_a_random_direction_cannot_be_pulled_along(tmp_path: Path) -> None:
@@ -165,6 +257,33 @@ def test_a_random_direction_cannot_be_pulled_along(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"`pull` moves towards the mean of a side and ignores the vector"):
         parts(tmp_path / "chance.safetensors", mode="pull", scale=0.5)
     assert parts(tmp_path / "chance.safetensors", mode="add", scale=0.5)
+
+
+@pytest.mark.parametrize("change", [{"model": "other"}, {"positions": "answer_mean"}, {"dtype": "bfloat16"}])
+def test_directions_of_a_constellation_are_alike(constellation: list[Path], tmp_path: Path, change: Any) -> None:
+    random_direction(tmp_path / "unlike.safetensors", LAYERS, **SMALL, **change)
+    key = next(iter(change))
+    with pytest.raises(UserError, match=rf"unlike.safetensors does not fit .*translate.safetensors: its `{key}` is"):
+        of_tasks([*constellation, tmp_path / "unlike.safetensors"])
+    random_direction(tmp_path / "wide.safetensors", LAYERS, **SMALL | {"width": 8})
+    with pytest.raises(UserError, match=r"its `width` is 8, and not 16; fit all directions of a constellation alike"):
+        of_tasks([*constellation, tmp_path / "wide.safetensors"])
+    random_direction(tmp_path / "few.safetensors", [2, 3], **SMALL)
+    with pytest.raises(UserError, match=r"its `layers` is \[2, 3\], and not \[2, 3, 5\]"):
+        of_tasks([*constellation, tmp_path / "few.safetensors"])
+
+
+def test_a_random_direction_is_no_task_and_a_mean_of_zero_is_like_nothing(
+    constellation: list[Path], tmp_path: Path
+) -> None:
+    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
+    with pytest.raises(UserError, match=r"chance.safetensors: `constellation` moves towards the mean of a side and"):
+        of_tasks([*constellation, tmp_path / "chance.safetensors"])
+    random_direction(tmp_path / "zero.safetensors", LAYERS, **SMALL, size=0.0)
+    with pytest.raises(UserError, match=r"zero.safetensors: the negative side's mean at layer 3 is zero, and no token"):
+        of_tasks([*constellation, tmp_path / "zero.safetensors"])
+    with pytest.raises(UserError, match=r"with scale 1e\+39, layer 3 needs more than float32 holds"):
+        of_tasks(constellation, scale=1e39)
 
 
 @pytest.mark.parametrize("mode", ["add", "ablate", "gated", "pull"])
@@ -228,7 +347,8 @@ def of_file(file: Path, scale: float = 1.0, name: str = "m") -> CompiledInterven
     out, card = file.with_name(f"{name}.safetensors"), file.with_name(f"{name}.json")
     engine = {**ENGINE, "tokenizer_folder": str(file.parent)}
     asked = NEUTRAL | {"mode": "add", "layers": [2], "scale": scale}
-    compile_intervention.main(str(file), {"positive": 12, "negative": 1}, engine, name, asked, str(out), str(card))
+    counts = [{"positive": 12, "negative": 1}]
+    compile_intervention.main([str(file)], counts, engine, name, asked, str(out), str(card))
     return CompiledIntervention.of_card(read_json(card), str(out))
 
 
@@ -411,6 +531,11 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
             "gated along the direction refusal, scale -0.5, gate 0.1, after layers 2 and 3, counted from 0",
         ),
         (
+            {"mode": "constellation", "direction": ["b", "a"], "gate": 0.85, "layers": {"best": 4}},
+            "constellation: each token moves towards the most similar of the means of the negative sides of directions "
+            "b and a, scale -0.5, gate 0.85, after the 4 layers that the directions together rank first",
+        ),
+        (
             {"mode": "pull", "scale": 0.3},
             "pull towards the mean of the negative side along the direction refusal, scale 0.3, after layers 2 and 3, "
             "counted from 0",
@@ -435,6 +560,13 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
     assert how_asked({"intervention": STEERED}, card) == [intervention_text(STEERED, card)]
 
 
+def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitted(constellation: list[Path]) -> None:
+    card = {"layers": [3], "directions": [FittedDirection.of_file(path).card | {"n": N} for path in constellation]}
+    text = intervention_text(STEERED | CONSTELLATION | {"direction": ["translate", "mood", "reword"]}, card)
+    for name in ("translate", "mood", "reword"):
+        assert text.replace("`", "").count(f"; the direction {name} is the difference of means, in activations of") == 1
+
+
 def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
     assert set(methods_section._FITTED) == set(get_args(Method))
     assert set(methods_section._POSITIONS) == set(get_args(Positions))
@@ -442,7 +574,12 @@ def test_every_method_and_position_of_a_direction_has_words_in_the_methods_secti
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
     rows = [{"id": f"p{n}", "messages": [{"role": "user", "content": f"question {n}"}]} for n in range(3)]
-    card = {"model": "steered", "direction": {"direction": "refusal"}, "prompts": [sides.content_sha256(rows[1])]}
-    with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
-        render_requests.refuse_fitted(rows, card)
+    other, refusal = (
+        {"direction": name, "prompts": prompts}
+        for name, prompts in (("other", []), ("refusal", [sides.content_sha256(rows[1])]))
+    )
+    for directions in ([refusal], [refusal, other], [other, refusal]):
+        card = {"model": "steered", "directions": directions}
+        with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
+            render_requests.refuse_fitted(rows, card)
     render_requests.refuse_fitted(rows[::2], card)

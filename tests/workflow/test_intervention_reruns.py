@@ -94,6 +94,32 @@ def test_another_direction_asks_all_steered_models_again_and_the_same_one_nothin
     assert steered.missing("requests") == {key for file in files for key in list(file.keys())}
 
 
+def test_a_constellation_is_another_one_when_one_of_its_directions_changes_and_no_other_model_is(
+    steered: Project,
+) -> None:
+    mood = {**SIDES, "positive": SIDES["negative"], "negative": SIDES["positive"]}
+    tasks = entry(direction=["refusal", "mood"], mode="constellation", scale=0.3, gate=0.5)
+    change_yaml(
+        steered.folder / "catalogue.yaml",
+        lambda d: d | {"directions": d["directions"] | {"mood": mood}, "models": d["models"] | {"tasks": tasks}},
+    )
+    models = ["plain", "down", "up", "control", "tasks"]
+    steered.study(models=models, directions=["refusal", "chance", "mood"])
+    requests = [*REQUESTS, "results/small/requests/tasks/one.jsonl"]
+    steered.snakemake(*requests)
+    cards = {name: read_json(steered.results / "interventions" / f"{name}.json") for name in models[1:]}
+    assert [told["direction"] for told in cards["tasks"]["directions"]] == ["refusal", "mood"]
+    change_yaml(
+        steered.folder / "catalogue.yaml",
+        lambda d: d | {"directions": d["directions"] | {"mood": mood | {"seed": 1}}},
+    )
+    steered.snakemake(*requests)
+    after = {name: read_json(steered.results / "interventions" / f"{name}.json") for name in models[1:]}
+    assert [name for name in models[1:] if after[name]["sha256"] != cards[name]["sha256"]] == ["tasks"]
+    own = [file for file in steered.request_files("requests") if file.path.parent.name == "tasks"]
+    assert steered.missing("requests") == {key for file in own for key in list(file.keys())}
+
+
 def test_an_intervention_that_is_taken_away_asks_the_plain_model(steered: Project) -> None:
     steered.catalogue("models", "up", intervention=None)
     steered.snakemake()  # all of it is in the store: the plain model was asked the same

@@ -1,6 +1,6 @@
-"""Interventions: a direction and what a steered model does with it, compiled into the file that its engine reads.
+"""Interventions: directions and what a steered model does with them, compiled into the file that its engine reads.
 
-Reads directions/{direction}.safetensors with its card and the `intervention` of `model_entries`; writes interventions/{model}.safetensors
+Reads directions/{direction}.safetensors of each with its card and the `intervention` of `model_entries`; writes interventions/{model}.safetensors
 and its card, with the hash that is in the key of the model's requests.
 """
 
@@ -8,8 +8,12 @@ and its card, with the hash that is in the key of the model's requests.
 rule intervention:
     """Compile a model's intervention; refuse one that was made for another model."""
     input:
-        direction=lambda wildcards: paths.direction(study.models[wildcards.model].intervention.direction),
-        direction_card=lambda wildcards: paths.direction_card(study.models[wildcards.model].intervention.direction),
+        direction=lambda wildcards: [
+            paths.direction(name) for name in study.models[wildcards.model].intervention.directions
+        ],
+        direction_card=lambda wildcards: [
+            paths.direction_card(name) for name in study.models[wildcards.model].intervention.directions
+        ],
         engine=model_engine,
     output:
         file=f"{RESULTS}/interventions/{{model}}.safetensors",

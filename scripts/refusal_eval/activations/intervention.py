@@ -1,4 +1,4 @@
-"""Interventions: a direction, and what a model does with it, compiled into the one file that a worker of vLLM reads.
+"""Interventions: directions, and what a model does with them, compiled into the one file that a worker of vLLM reads.
 
 With v the direction's raw vector at a layer (positive minus negative mean, in units of the residual stream),
 u = v / |v|, s the scale and h the residual stream after the layer at one token:
@@ -7,10 +7,14 @@ u = v / |v|, s the scale and h the residual stream after the layer at one token:
     ablate   h - s <h - o, u> u, with o = 0 or the midpoint of both means
     gated    h + s v where cos(h, v) > gate, else h
     pull     h + s (mu - h), with mu the mean of the negative or the positive side
+    constellation
+             h + s (mu - h) where cos(h, mu) > gate, else h; with several directions, one for each task, and mu the one
+             of their negative means that is most similar to h
 
 `add` and, with o = 0 and s = 1, `ablate` are activation addition and directional ablation of Arditi et al. (arXiv
 2406.11717, section 2.4), after chosen layers; the offset is that of affine editing (Marshall et al., arXiv 2411.09003),
-here at the midpoint.
+here at the midpoint. `constellation` approximates SafeConstellations (Maskey et al., arXiv 2508.11290), which finds one
+task for a prompt, by the mean cosine of its last token over all layers, and adds s (mu - that token's h) to all tokens.
 """
 
 from __future__ import annotations
@@ -25,11 +29,15 @@ import numpy as np
 from safetensors.numpy import save
 
 from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, of_text
+from refusal_eval.config.intervention_entry import AT_RANDOM, LAYERS_KEY, MEANS_ONLY, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.core.texts import ranges
 from refusal_eval.engines.intervention_file import METADATA, VERSION, intervention_sha256
+
+# What a model's card says of each direction, and what directions of one constellation have in common.
+TOLD = ("direction", "method", "model", "positions", "dtype", "prompts")
+ALIKE = ("architecture", "model_layers", "width", "model", "dtype", "positions", "layers")
 
 
 @dataclass(frozen=True)
@@ -58,14 +66,25 @@ class FittedDirection:
         return list(self.card["layers"])
 
 
-def chosen_layers(direction: FittedDirection, asked: Sequence[int] | Mapping[str, int]) -> list[int]:
-    """Return the decoder layers to change, ascending: those that are named, or the best of the direction's ranking.
+def ranking_of(directions: Sequence[FittedDirection]) -> list[int]:
+    """Return the layers of directions, the best first: by the sum of their places in all rankings, then by number."""
+    rankings = [direction.card["ranking"] for direction in directions]
+    return sorted(rankings[0], key=lambda layer: (sum(ranking.index(layer) for ranking in rankings), layer))
+
+
+def chosen_layers(directions: Sequence[FittedDirection], asked: Sequence[int] | Mapping[str, int]) -> list[int]:
+    """Return the decoder layers to change, ascending: those that are named, or the best of the directions' ranking.
+
+    Args:
+        directions: one, or several that have the same layers.
+        asked: the `layers` of an intervention.
 
     Raises:
-        UserError: for layers that the direction does not have.
+        UserError: for layers that the directions do not have.
     """
+    direction = directions[0]
     if isinstance(asked, Mapping):
-        ranking, best = direction.card["ranking"], asked["best"]
+        ranking, best = ranking_of(directions), asked["best"]
         if best > len(ranking):
             raise UserError(f"`best: {best}` asks for more layers than {direction.file} ranks ({len(ranking)})")
         return sorted(ranking[:best])
@@ -97,48 +116,59 @@ def refuse_other_model(direction: FittedDirection, config: Mapping[str, Any], wh
         raise UserError(f"{where} has quantized weights, and interventions were never tried on these; take others")
 
 
-def compiled(direction: FittedDirection, asked: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def refuse_unlike(directions: Sequence[FittedDirection]) -> None:
+    """Raise `UserError` unless all directions are of one model and alike, so that their means can be compared."""
+    first = directions[0]
+    for other in directions[1:]:
+        if key := next((key for key in ALIKE if other.card[key] != first.card[key]), None):
+            raise UserError(
+                f"{other.file} does not fit {first.file}: its `{key}` is {other.card[key]}, and not {first.card[key]}; "
+                "fit all directions of a constellation alike"
+            )
+
+
+def compiled(
+    directions: Sequence[FittedDirection], asked: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return what a compiled file says of itself and its tensors, `<layer>.<part>`, float32, with the scale folded in.
 
     Args:
-        direction: the direction.
+        directions: one, or for `constellation` one for each task; their order does not change the file.
         asked: the `intervention` of a model's entry.
 
     Raises:
-        UserError: for layers that the direction does not have, for vectors without a direction, for numbers beyond
-            float32, and for `pull` with a random direction.
+        UserError: for layers that the directions do not have, for directions that are unlike each other, for vectors
+            without a direction, for numbers beyond float32, and for a random direction in a mode that takes means.
     """
-    layers, mode, card = chosen_layers(direction, asked["layers"]), asked["mode"], direction.card
-    if mode == "pull" and card["method"] == "random":
-        raise UserError(f"{direction.file}: {PULL_AT_RANDOM}")
+    refuse_unlike(directions)
+    layers, mode, card = chosen_layers(directions, asked["layers"]), asked["mode"], directions[0].card
+    for direction in directions:
+        if mode in MEANS_ONLY and direction.card["method"] == "random":
+            raise UserError(f"{direction.file}: {AT_RANDOM.format(mode=mode)}")
     tensors: dict[str, np.ndarray] = {}
     for layer in layers:
-        at = direction.layers.index(layer)
-        sides = direction.mean_negative[at].astype(np.float64), direction.mean_positive[at].astype(np.float64)
-        parts = MODES[mode](direction.vectors[at].astype(np.float64), *sides, asked)
-        if parts is None:
-            raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
+        parts = _tasks(directions, layer, asked) if mode == "constellation" else _along(*directions, layer, asked)
         with np.errstate(over="ignore"):
             found = {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
         if not all(np.isfinite(part).all() for part in found.values()):
             raise UserError(
-                f"{direction.file}: with scale {asked['scale']}, layer {layer} needs more than float32 holds"
+                f"{directions[0].file}: with scale {asked['scale']}, layer {layer} needs more than float32 holds"
             )
         tensors |= found
     told = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
-    gate = float(asked["gate"]) if mode == "gated" else None
+    gate = float(asked["gate"]) if mode in ("gated", "constellation") else None
     return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **told}, tensors
 
 
 def write_intervention(
-    path: str | Path, model: str, direction: FittedDirection, asked: Mapping[str, Any]
+    path: str | Path, model: str, directions: Sequence[FittedDirection], asked: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write a model's compiled intervention; return its card.
 
     Raises:
         UserError: see `compiled`.
     """
-    spec, tensors = compiled(direction, asked)
+    spec, tensors = compiled(directions, asked)
     with written_whole(path, "wb") as handle:
         handle.write(save(tensors, metadata={METADATA: canonical_json(spec)}))
     return {
@@ -146,8 +176,7 @@ def write_intervention(
         "sha256": intervention_sha256(spec, tensors),
         **{key: spec[key] for key in ("version", "mode", "layers", "gate")},
         "asked": dict(asked),
-        "direction": {key: direction.card[key] for key in ("direction", "method", "model", "positions", "dtype")},
-        "prompts": list(direction.card["prompts"]),
+        "directions": [{key: direction.card[key] for key in TOLD} for direction in directions],
     }
 
 
@@ -179,7 +208,33 @@ def _pull(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any
     return {"target": positive if asked["towards"] == "positive" else negative, "share": [asked["scale"]]}
 
 
-MODES = {"add": _add, "ablate": _ablate, "gated": _gated, "pull": _pull}
+MODES = {"add": _add, "ablate": _ablate, "gated": _gated, "pull": _pull}  # those with one direction
+
+
+def _along(direction: FittedDirection, layer: int, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parts of a mode with one direction, at one layer."""
+    at = direction.layers.index(layer)
+    sides = direction.mean_negative[at].astype(np.float64), direction.mean_positive[at].astype(np.float64)
+    parts = MODES[asked["mode"]](direction.vectors[at].astype(np.float64), *sides, asked)
+    if parts is None:
+        raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
+    return parts
+
+
+def _tasks(directions: Sequence[FittedDirection], layer: int, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parts of `constellation` at one layer: targets and units are [tasks, width]."""
+    pairs = list[tuple[Vector, Vector]]()
+    for direction in directions:
+        mean = direction.mean_negative[direction.layers.index(layer)].astype(np.float64)
+        unit = _unit(mean)
+        if unit is None:
+            raise UserError(
+                f"{direction.file}: the negative side's mean at layer {layer} is zero, and no token is like it"
+            )
+        pairs.append((mean, unit))
+    # In an order that their numbers alone decide: neither names nor the order of the list are in a key.
+    targets, units = zip(*sorted(pairs, key=lambda pair: pair[0].tobytes()), strict=True)
+    return {"targets": targets, "units": units, "share": [asked["scale"]]}
 
 
 def _length(v: Vector) -> float:

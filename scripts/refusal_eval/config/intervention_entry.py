@@ -9,10 +9,12 @@ from pydantic import AfterValidator, Field
 
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
 
-PULL_AT_RANDOM = (
-    "`pull` moves towards the mean of a side and ignores the vector, so that with a direction of method `random` it is "
-    "the same as with the real one and no control; take `add` or `ablate`, or `pull` with sides of unrelated prompts"
+AT_RANDOM = (
+    "`{mode}` moves towards the mean of a side and ignores the vector, so that with a direction of method `random` it "
+    "is the same as with the real one and no control; take `add` or `ablate`, or `{mode}` with sides of unrelated "
+    "prompts"
 )
+MEANS_ONLY = ("pull", "constellation")  # modes that take means of a direction and not its vector
 LAYERS_KEY, TEXT_PARTS = "num_hidden_layers", ("text_config", "llm_config", "language_config")
 
 
@@ -23,6 +25,14 @@ def _each_once(layers: list[int]) -> list[int]:
     return layers
 
 
+def _named_once(names: list[str]) -> list[str]:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"names `{twice}` twice")
+    return names
+
+
+Names = Annotated[list[Slug], Field(min_length=1), AfterValidator(_named_once)]
 Layer = Annotated[Whole, Field(ge=0)]
 Layers = Annotated[list[Layer], Field(min_length=1), AfterValidator(_each_once)]
 
@@ -36,22 +46,29 @@ class BestLayers(Entry):
 class Intervention(Entry):
     """What is done to the residual stream along a direction while the model runs (docs/interventions.md)."""
 
-    direction: Slug = Field(description="Name of a direction of the catalogue.")
-    mode: Literal["add", "ablate", "gated", "pull"] = Field(
+    direction: Slug | Names = Field(
+        description="Name of a direction of the catalogue; for `constellation` a list of names, one for each task."
+    )
+    mode: Literal["add", "ablate", "gated", "pull", "constellation"] = Field(
         description="`add` the direction; `ablate`: remove the component along it; `gated`: add it to tokens that are "
-        "similar to it; `pull` towards the mean of one side."
+        "similar to it; `pull` towards the mean of one side; `constellation`: pull each token towards the mean of the "
+        "negative side of its task."
     )
     layers: Layers | BestLayers = Field(
         description="Decoder layers after which it is done, counted from 0, or `{best: 4}`: those that the direction "
-        "ranks first."
+        "ranks first; of several directions by the sum of their places."
     )
     scale: Number | None = Field(
         None,
         description="Factor of the direction, in units of the difference of means; negative ones lead to the negative "
-        "side. Of `pull` and `ablate` the share of the way. Default: none; 1 for `ablate`.",
+        "side. Of `pull`, `constellation` and `ablate` the share of the way. Default: none; 1 for `ablate`.",
     )
     gate: Number | None = Field(
-        None, ge=-1, le=1, description="For `gated`: the cosine similarity that a token must exceed."
+        None,
+        ge=-1,
+        le=1,
+        description="For `gated` and `constellation`: the cosine similarity that a token must exceed, with the "
+        "direction or with the mean of its task.",
     )
     offset: Literal["none", "midpoint"] = Field(
         "none",
@@ -70,9 +87,16 @@ class Intervention(Entry):
     )
 
     def key(self, without: Collection[str]) -> dict[str, Any]:
-        """Return what it does, but for these keys; the order of layers says nothing."""
+        """Return what it does, but for these keys; the order of layers and of directions says nothing."""
         layers = sorted(self.layers) if isinstance(self.layers, list) else self.layers
-        return {**self.model_dump(exclude=set(without)), "layers": layers}
+        said = {**self.model_dump(exclude=set(without)), "layers": layers}
+        return {**said, "direction": sorted(self.directions)} if "direction" in said else said
+
+    @property
+    def directions(self) -> list[str]:
+        """The names of its directions: one, of a constellation one for each task."""
+        names = [self.direction] if isinstance(self.direction, str) else self.direction
+        return names or []  # none where the entry has mistakes
 
     @property
     def strength(self) -> float:

@@ -1,25 +1,39 @@
 """Mistakes of interventions: keys that do not go together, and what a steered model needs of the study around it."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
-from refusal_eval.config.intervention_entry import LAYERS_KEY, PULL_AT_RANDOM, BestLayers, Intervention, of_text
+from refusal_eval.config.intervention_entry import (
+    AT_RANDOM,
+    LAYERS_KEY,
+    MEANS_ONLY,
+    BestLayers,
+    Intervention,
+    of_text,
+)
 from refusal_eval.config.problems import Mistake
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.sweep import OWN_OF_MODEL
 from refusal_eval.core.hints import nearest
 
 # Which modes each key belongs to; in others it would say something that is not done.
-KEYS_OF = {"gate": ("gated",), "offset": ("ablate",), "towards": ("pull",)}
+KEYS_OF = {"gate": ("gated", "constellation"), "offset": ("ablate",), "towards": ("pull",)}
 CONTROLLED = ("add", "ablate")  # modes for which a random direction is a control
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
 OWN_OF_CONTROL = {"label", "method", "of", "ridge"}
-SCALED = ("add", "gated", "pull")  # modes without a scale that goes without saying
+GATES = {
+    "gated": "the cosine similarity that a token must exceed, e.g. `gate: 0.1`",
+    "constellation": "the cosine similarity with the mean of its task that a token must exceed, e.g. `gate: 0.85`",
+}
+ALIKE = ("model", "positions", "layers")  # what directions of one constellation have in common: means are compared
+SCALED = ("add", "gated", "pull", "constellation")  # modes without a scale that goes without saying
 
 
 def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
@@ -32,12 +46,15 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
         here = ("models", name, "intervention")
         for path, message in _own_mistakes(model.intervention, draft.engine_of(model), known):
             yield (*here, *path), message
-        direction = model.intervention.direction
-        if direction in written and direction not in listed:
-            yield (*here, "direction"), f"`{direction}` is not one of the study's `directions`; add it there"
-        if typed := draft.catalogue.typed["directions"].get(direction or ""):
+        for place, direction in _named(model.intervention):
+            if direction in written and direction not in listed:
+                yield (*here, *place), f"`{direction}` is not one of the study's `directions`; add it there"
+            typed = draft.catalogue.typed["directions"].get(direction)
+            if typed is None:
+                continue
             fitted_on = draft.engine_of(draft.catalogue.typed["models"].get(typed.model or ""))
-            for path, message in _direction_mistakes(model.intervention, typed, draft.engine_of(model), fitted_on):
+            served = draft.engine_of(model)
+            for path, message in _direction_mistakes(model.intervention, (place, direction), typed, served, fitted_on):
                 yield (*here, *path), message
             for side in typed.sides.values():
                 if (
@@ -49,7 +66,9 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
                     and side.split in draft.names("splits")
                 ):
                     message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"
-                    yield (*here, "direction"), f"{message}; evaluate other prompts, or make it from other ones"
+                    yield (*here, *place), f"{message}; evaluate other prompts, or make it from other ones"
+        for place, message in _unlike(model.intervention, draft.catalogue.valid["directions"]):
+            yield (*here, *place), message
         if model.lora is not None:
             message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
             yield here, f"{message}, or leave one of them out"
@@ -67,11 +86,13 @@ def _without_company(draft: Draft, model: Model) -> Iterator[str]:
         )
     asked = model.intervention
     entries = [draft.catalogue.valid["models"].get(name) for name in draft.names("models")]
-    direction = draft.catalogue.valid["directions"].get(getattr(asked, "direction", None) or "")
     models = [entry for entry in entries if entry is not None]
     if model not in models or len(models) < len(entries):
         return  # what is wrong with an entry comes first
-    if asked is None or asked.mode not in CONTROLLED or direction is None:
+    if asked is None or asked.mode not in CONTROLLED:
+        return
+    direction = draft.catalogue.valid["directions"].get(asked.directions[0])
+    if direction is None:
         return
     if not any(_is_control(other, model, draft) for other in models):
         yield (
@@ -90,7 +111,7 @@ def _is_control(other: Model, model: Model, draft: Draft) -> bool:
     if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
         return False
     directions = draft.catalogue.valid["directions"]
-    own, random = (directions.get(each.direction) for each in (asked, control))
+    own, random = (directions.get(each.directions[0]) for each in (asked, control))
     if own is None or random is None or random.method != "random":
         return False
     if random is own:
@@ -108,18 +129,25 @@ def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[
         engine: the model's engine, where the catalogue has it.
         known: the names of the catalogue's directions; None where some could not be read.
     """
-    if known is not None and asked.direction is not None and asked.direction not in known:
-        message = f"there is no direction `{asked.direction}` in the catalogue" + nearest(asked.direction, known)
-        yield ("direction",), message
+    for place, name in _named(asked):
+        if known is not None and name not in known:
+            yield place, f"there is no direction `{name}` in the catalogue" + nearest(name, known)
+    if asked.mode == "constellation" and isinstance(asked.direction, str):
+        message = "`constellation` takes a list of directions, one for each task"
+        yield ("direction",), f"{message}: write [{asked.direction}], and name those of the other tasks in it too"
+    elif asked.mode not in (None, "constellation") and isinstance(asked.direction, list) and asked.direction:
+        yield ("direction",), f"a list is for mode `constellation` only, and this one is `{asked.mode}`; name one"
     if asked.mode in SCALED and asked.scale is None:
-        message = f"`scale` is missing: `{asked.mode}` needs it, e.g. `scale: -0.5`"
+        example = "0.3" if asked.mode in MEANS_ONLY else "-0.5"
+        message = f"`scale` is missing: `{asked.mode}` needs it, e.g. `scale: {example}`"
         yield ("scale",), message
-    if asked.mode == "gated" and asked.gate is None:
-        yield ("gate",), "`gate` is missing: the cosine similarity that a token must exceed, e.g. `gate: 0.1`"
+    if asked.mode in GATES and asked.gate is None:
+        yield ("gate",), f"`gate` is missing: {GATES[asked.mode]}"
     for key, modes in KEYS_OF.items():
         said = getattr(asked, key) != Intervention.model_fields[key].default
         if said and asked.mode is not None and asked.mode not in modes:
-            yield (key,), f"is for mode `{modes[0]}` only, and this one is `{asked.mode}`; leave it out"
+            belongs = f"modes {' and '.join(f'`{mode}`' for mode in modes)}" if modes[1:] else f"mode `{modes[0]}`"
+            yield (key,), f"is for {belongs} only, and this one is `{asked.mode}`; leave it out"
     if engine is None:
         return
     for message in engine.untried_with_interventions():
@@ -133,38 +161,70 @@ def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[
         yield ("layers", "best"), f"the model has {count} layers only"
 
 
+def _named(asked: Intervention) -> Iterator[tuple[KeyPath, str]]:
+    """Yield where an intervention names a direction, and the name; what is no name is told elsewhere."""
+    for number, name in enumerate(asked.directions):
+        if isinstance(name, str):
+            yield ("direction",) if isinstance(asked.direction, str) else ("direction", number), name
+
+
+def _unlike(asked: Intervention, directions: Mapping[str, Direction | None]) -> Iterator[Mistake]:
+    """Yield the directions of a constellation that cannot stand beside its first one."""
+    found = [(place, name, entry) for place, name in _named(asked) if (entry := directions.get(name)) is not None]
+    for place, name, entry in found[1:]:
+        _, first_name, first = found[0]
+        different = [key for key in ALIKE if _said(entry, key) != _said(first, key)]
+        if asked.mode == "constellation" and different:
+            keys = " and ".join(f"`{key}`" for key in different)
+            message = (
+                f"`{name}` has other {keys} than `{first_name}`, and the means of tasks are compared with each other"
+            )
+            yield place, f"{message}; fit all directions of a constellation alike"
+
+
+def _said(direction: Direction, key: str) -> Any:
+    value = getattr(direction, key)
+    return sorted(value) if isinstance(value, list) else value
+
+
 def _direction_mistakes(
-    asked: Intervention, direction: Direction, engine: Engine | None, fitted_on: Engine | None
+    asked: Intervention,
+    named: tuple[KeyPath, str],
+    direction: Direction,
+    engine: Engine | None,
+    fitted_on: Engine | None,
 ) -> Iterator[Mistake]:
-    """Yield what an intervention asks of its direction that it cannot give.
+    """Yield what an intervention asks of one of its directions that it cannot give.
 
     Args:
         asked: the entry, as far as it can be read.
+        named: where it names the direction, and the name.
         direction: its direction, likewise.
         engine: the steered model's engine, where the catalogue has it.
         fitted_on: that of the direction's model, likewise.
     """
+    place, name = named
     one, other = (getattr(served_by, "weights", None) for served_by in (engine, fitted_on))
     if one is not None and other is not None and one != other and not asked.other_weights:
         message = (
-            f"`{asked.direction}` is of model `{direction.model}`, whose engine has other weights than this model's, "
+            f"`{name}` is of model `{direction.model}`, whose engine has other weights than this model's, "
             "and vectors of one model mean nothing in an unrelated one; fit it on these weights, or, where one model "
             "was trained from the other, say `other_weights: true`"
         )
-        yield ("direction",), message
-    if asked.mode == "pull" and direction.method == "random":
-        yield ("mode",), PULL_AT_RANDOM
+        yield place, message
+    if asked.mode in MEANS_ONLY and direction.method == "random":
+        yield ("mode",) if asked.mode == "pull" else place, AT_RANDOM.format(mode=asked.mode)
     captured = direction.layers
     if captured is None:
         return
     layers = asked.layers if isinstance(asked.layers, list) else []
-    for place, layer in enumerate(layers):
+    for number, layer in enumerate(layers):
         if isinstance(layer, int) and layer not in captured:
             has = ", ".join(map(str, sorted(captured)))
-            yield ("layers", place), f"direction `{asked.direction}` has no vector for it: its `layers` are {has}"
+            yield ("layers", number), f"direction `{name}` has no vector for it: its `layers` are {has}"
     best = asked.layers.best if isinstance(asked.layers, BestLayers) else None
     if best is not None and best > len(captured):
-        yield ("layers", "best"), f"direction `{asked.direction}` has {len(captured)} `layers` only"
+        yield ("layers", "best"), f"direction `{name}` has {len(captured)} `layers` only"
 
 
 def _known_layers(engine: Engine) -> int | None:

@@ -30,7 +30,7 @@ class CompiledIntervention:
     model: str  # the model's name
     sha256: str  # of its content, see `intervention_sha256`
     version: int
-    mode: str  # add, ablate, gated or pull
+    mode: str  # add, ablate, gated, pull or constellation
     layers: tuple[int, ...]  # 0-based decoder layers, ascending
     file: str  # the compiled file
 

@@ -17,14 +17,15 @@ from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import MINUS, headline
 
-Mode = Literal["add", "gated", "pull", "ablate"]
-MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate")
+Mode = Literal["add", "gated", "pull", "ablate", "constellation"]
+MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate", "constellation")
 # What a scale of each mode is.
 UNITS = {
     "add": "1: the difference of the two sides' means",
     "gated": "1: the difference of the two sides' means, added to tokens that are similar to it",
     "pull": "1: the whole way to the mean of one side",
     "ablate": "1: the whole component along the direction",
+    "constellation": "1: the whole way to the mean of a task's negative side, for tokens that are similar to it",
 }
 
 

@@ -124,11 +124,20 @@ def pull(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     return layer.steer_share * (layer.steer_target - h)
 
 
+def constellation(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
+    """h + s (mu - h) where cos(h, mu) > gate, for each token, with mu the most similar of the tasks' means."""
+    cosines = h @ layer.steer_units.T / h.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    best = cosines.argmax(dim=-1, keepdim=True)
+    target = layer.steer_targets[best.squeeze(-1)]
+    return torch.where(cosines.gather(-1, best) > gate, layer.steer_share * (target - h), 0.0)
+
+
 MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
     "add": add,
     "ablate": ablate,
     "gated": gated,
     "pull": pull,
+    "constellation": constellation,
 }
 
 
@@ -153,7 +162,7 @@ def hook_of(mode: str, gate: float | None, layer_class: str) -> Callable[[Any, A
 
     Args:
         mode: one of `MODES`.
-        gate: of `gated`.
+        gate: of `gated` and `constellation`.
         layer_class: the layer's, see `class_of`.
     """
     change, summed, reason = MODES[mode], layer_class in SUMMED, unread(layer_class)

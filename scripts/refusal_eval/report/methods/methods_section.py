@@ -290,10 +290,11 @@ def how_asked(entry: Mapping[str, Any], card: Mapping[str, Any] | None = None) -
 
 
 def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None = None) -> str:
-    """Return what an intervention does, in words, and with its card also how its direction was fitted."""
-    layers = asked["layers"]
+    """Return what an intervention does, in words, and with its card also how its directions were fitted."""
+    layers, tasks = asked["layers"], asked["mode"] == "constellation"
+    ranked = "the directions together rank" if tasks else "the direction ranks"
     where = (
-        f"the {counted(layers['best'], 'layer')} that the direction ranks first"
+        f"the {counted(layers['best'], 'layer')} that {ranked} first"
         + (f" ({listed(map(str, card['layers']))}, counted from 0)" if card else "")
         if isinstance(layers, Mapping)
         else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"
@@ -302,16 +303,22 @@ def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None =
     gate = "" if asked["gate"] is None else f", gate {asked['gate']:g}"
     offset = "" if asked["offset"] == "none" else f", offset at the {asked['offset']} of both means"
     towards = f" towards the mean of the {asked['towards']} side" if asked["mode"] == "pull" else ""
-    kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
-    fitted = f"; {_direction_text(card['direction'])}" if card else ""
+    if tasks:
+        kind = (
+            f"{quoted(asked['mode'])}: each token moves towards the most similar of the means of the negative sides of "
+            f"{'direction' if len(asked['direction']) == 1 else 'directions'} {listed(map(quoted, asked['direction']))}"
+        )
+    else:
+        kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
+    fitted = "".join(f"; {_direction_text(told, tasks)}" for told in card["directions"]) if card else ""
     return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{fitted})"
 
 
-def _direction_text(direction: Mapping[str, Any]) -> str:
-    """Return how the direction of an intervention's card was fitted."""
-    n = direction["n"]
+def _direction_text(direction: Mapping[str, Any], named: bool) -> str:
+    """Return how a direction of an intervention's card was fitted; with its name where there may be several."""
+    n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
     return (
-        f"the direction is {_FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
+        f"the direction{name} is {_FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
         f"{_POSITIONS[direction['positions']]}, from {counted(n['positive'], 'positive prompt')} and "
         f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
     )

@@ -73,7 +73,7 @@ def _steered(trial: Trial, mode: str, scale: float) -> Server:
     direction = made_up(plan.folder or "")
     layers = direction.layers[-1:] if scale else direction.layers
     file = trial.model.log.with_name(f"{mode}.safetensors")
-    card = write_intervention(file, "checked", direction, {"mode": mode, "layers": layers, "scale": scale, **NEUTRAL})
+    card = write_intervention(file, "checked", [direction], {"mode": mode, "layers": layers, "scale": scale, **NEUTRAL})
     steered = dataclasses.replace(plan, interventions=[CompiledIntervention.of_card(card, str(file))])
     return engine_of_plan(steered, trial.model.log.with_name(f"{mode}.server.log"))
 
