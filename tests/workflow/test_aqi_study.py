@@ -30,7 +30,7 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for split in ("two", "extra"):
         rows = [{"prompt": f"{split}: {i}?", "category": category} for i, category in enumerate(CATEGORIES)]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        splits = splits | {split: splits[split] | {"columns": {"category": "category"}}}
+        splits = splits | {split: splits[split] | {"columns": {"prompt": "prompt", "category": "category"}}}
     project.catalogue("datasets", "own", splits=splits)
     project.study(separation=[FAR], tables=[], figures=[])
     project.snakemake("--until", "requests")
