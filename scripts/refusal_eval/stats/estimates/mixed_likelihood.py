@@ -215,13 +215,15 @@ def _chances(logits: Floats, counts: Codes) -> tuple[Floats, Floats]:
     return p, np.stack([powers[0][refusals] * powers[1][others] for refusals, others in pairs], axis=1)[:, own.ravel()]
 
 
-def _summed(
-    part: Part, tables: Sequence[tuple[Floats, ...]], weights: Floats, at: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
+def _summed(part: Part, tables: Sequence[_Table], weights: Floats, at: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """Of each prompt the logarithm of the likelihood, and its derivatives by the log-odds of the models of the first
     judge, of the second, and by the standard deviations of the mean, of half the difference, and of prompt x model.
     """
     values, found = [], []
+    slopes = [
+        np.stack([first, second, (first + second) * at[0], (first - second) * at[1], by_sd], axis=2)
+        for _, first, second, by_sd in tables
+    ]  # rows of counts x places x 5
     for start in range(0, len(part.cells), _AT_ONCE):
         cells = part.cells[start : start + _AT_ONCE]
         logs = np.log(weights) + np.sum([table[0][own] for table, own in zip(tables, cells.T, strict=True)], axis=0)
@@ -230,12 +232,12 @@ def _summed(
         whole = likely.sum(axis=1, keepdims=True)
         values.append((top + np.log(whole))[:, 0])
         likely /= whole
-        columns, last = np.empty((len(cells), 2 * len(tables))), np.zeros((len(cells), 3))
-        for m, (table, own) in enumerate(zip(tables, cells.T, strict=True)):
-            first, second, by_sd = (likely * derivative[own] for derivative in table[1:])
-            columns[:, m], columns[:, len(tables) + m] = first.sum(axis=1), second.sum(axis=1)
-            last += np.column_stack([(first + second) @ at[0], (first - second) @ at[1], by_sd.sum(axis=1)])
-        found.append(np.hstack([columns, last]))
+        sums = np.empty((len(tables), len(cells), 5))
+        for sums_of_model, slopes_of_model, own in zip(sums, slopes, cells.T, strict=True):
+            for row in np.unique(own):
+                those = own == row
+                sums_of_model[those] = likely[those] @ slopes_of_model[row]
+        found.append(np.hstack([sums[:, :, 0].T, sums[:, :, 1].T, sums[:, :, 2:].sum(axis=0)]))
     return np.concatenate(values), np.concatenate(found)
 
 
