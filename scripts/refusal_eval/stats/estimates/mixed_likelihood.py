@@ -141,7 +141,7 @@ def _of_part(
     finer = max(1.0, np.sqrt(models * part.counts.sum(axis=1).max() / 80))
     (z_mean, w_mean), (z_half, w_half) = _grid(61 * finer, mean), _grid(15 * finer, half * both)
     at = np.repeat(z_mean, len(z_half)), np.tile(z_half, len(z_mean))
-    tables = {}
+    tables: dict[tuple[float, ...], _Table] = {}
     for m, own_odds in enumerate(log_odds[:, list(part.judges)].tolist()):
         key = (m, *own_odds, *sd.values())
         tables[key] = known.get(key) or _table(own_odds, mean * at[0], half * at[1], sd["prompt_model"], part.counts)
@@ -187,8 +187,8 @@ def _table(log_odds: Sequence[float], mean: Floats, half: Floats, sd: float, cou
     """
     places, weights = _grid(25 * max(1.0, np.sqrt(counts.sum(axis=1).max() / 20)), sd)
     logits = (log_odds[0] + mean + half)[:, None] + sd * places, (log_odds[-1] + mean - half)[:, None] + sd * places
-    (p_1, chances), (p_2, others) = _chances(logits[0], counts[:, :2]), _chances(logits[1], counts[:, 2:])
-    chances *= others  # places x rows x places of prompt x model
+    (p_1, chances), (p_2, of_second) = _chances(logits[0], counts[:, :2]), _chances(logits[1], counts[:, 2:])
+    chances *= of_second  # places x rows x places of prompt x model
     factors = np.stack([np.ones_like(p_1), p_1, p_2], axis=1) * weights
     factors = np.concatenate([factors, places * factors], axis=1)
     whole, *others = np.moveaxis(chances @ factors.swapaxes(1, 2), (2, 1), (0, 1))
