@@ -10,7 +10,7 @@ from config_project import STUDY, WHOLE_STUDY, Project
 from mixed_model import Made, verdicts
 
 from refusal_eval.report.results.dictionary import definition_of
-from refusal_eval.stats.estimates.mixed_likelihood import EFFECTS, fitted, halves, likelihood
+from refusal_eval.stats.estimates.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
 from refusal_eval.stats.estimates.mixed_model import mixed_estimates
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import estimate_files, mixed_model
@@ -44,15 +44,16 @@ def test_the_likelihood_of_one_prompt_by_brute_force():
     weights = np.exp(-(u**2) / 2) / np.exp(-(u**2) / 2).sum()
     p = [1 / (1 + np.exp(-(b + 1.3 * u[:, None] + 0.6 * u))) for b in (-0.4, 0.7)]
     wanted = np.log(weights @ (((p[0] * (1 - p[0])) @ weights) * ((p[1] ** 2) @ weights)))
-    found, scores = likelihood(theta, list(halves(z)), EFFECTS[:2], 2, 1)
+    found, scores = likelihood(theta, list(parts_of(z)), EFFECTS[:2], 2, 1)
     assert found == pytest.approx(wanted, abs=1e-6) and scores.shape == (1, 4)
 
 
 def test_two_judges_share_the_answers_out_and_each_verdict_counts_once():
     z = verdicts(SMALL, 1)
-    parts = list(halves(z))
-    assert [part.judges for part in parts] == [(0, 1), (0, 1)]
-    counts = [part.counts[part.cells[part.prompts]] for part in parts]  # prompts x models x 4
+    (part,) = parts_of(z)
+    assert part.judges == (0, 1)
+    counts = part.counts[part.cells[part.prompts]]  # ways x prompts x models x 4
+    assert len(counts) == 2
     assert all((own.sum(axis=2) == 4).all() for own in counts)  # four answers, four verdicts
     refusals = sum(own[:, :, [0, 2]] for own in counts)
     assert (refusals == z.sum(axis=2)).all()
@@ -62,7 +63,7 @@ def test_two_judges_share_the_answers_out_and_each_verdict_counts_once():
 def test_scores_are_the_slopes_of_the_likelihood(judges):
     z = verdicts(Made(prompts=20, answers=3, judges=judges, sds=(1.5, 0.8, 0.5), models=(-0.5, 0.5)), 3)
     z[np.random.default_rng(0).random(z.shape) < 0.1] = np.nan
-    names, parts = EFFECTS[: 3 if judges > 1 else 2], list(halves(z))
+    names, parts = EFFECTS[: 3 if judges > 1 else 2], list(parts_of(z))
     theta = np.concatenate([np.linspace(-1, 1, 2 * judges), np.log([1.2, 0.7, 0.4][: len(names)])])
     by = [
         (likelihood(theta + h, parts, names, 2, judges)[0] - likelihood(theta - h, parts, names, 2, judges)[0]) / 2e-5
@@ -171,7 +172,7 @@ def test_what_a_random_effect_may_be_at_most_does_not_grow_as_its_estimate_nears
 
 def test_errors_are_those_at_the_maximum():
     z, step = verdicts(SMALL, 5), 1e-4
-    fit, parts = fitted(z, EFFECTS, np.arange(60)), list(halves(z))
+    fit, parts = fitted(z, EFFECTS, np.arange(60)), list(parts_of(z))
     theta = np.concatenate([fit.log_odds.ravel(), np.log([fit.sds[name] for name in fit.names])])
     scores = [
         likelihood(theta + h, parts, EFFECTS, 2, 2)[1] for h in step * np.vstack([np.eye(7), -np.eye(7), 0 * theta])

@@ -92,21 +92,26 @@ def test_another_study_of_the_same_name_from_elsewhere(fresh: Project, tmp_path:
     assert run.returncode != 0 and "belong to" in run.stdout + run.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"prompt": "fine"}\n{"prompt": \n', "two.jsonl, line 2"),
-        ('{"question": "fine"}\n', "no column `prompt`"),
-        ("", "two.jsonl"),
-        ('{"prompt": "fine"}\n{"prompt": "  "}\n', "row 2"),
-        ('{"prompt": "fine"}\n{"prompt": 5}\n', "row 2"),
-    ],
-)
-def test_bad_rows_name_file_and_row_and_spare_the_other_split(fresh: Project, content: str, message: str) -> None:
-    (fresh.folder / "two.jsonl").write_text(content)
+BAD_ROWS = {
+    "torn": ('{"prompt": "fine"}\n{"prompt": \n', "torn.jsonl, line 2"),
+    "renamed": ('{"question": "fine"}\n', "renamed.jsonl: has no column `prompt`"),
+    "nothing": ("", "nothing.jsonl"),
+    "blank": ('{"prompt": "fine"}\n{"prompt": "  "}\n', "blank.jsonl, row 2"),
+    "number": ('{"prompt": "fine"}\n{"prompt": 5}\n', "number.jsonl, row 2"),
+}
+
+
+def test_bad_rows_name_file_and_row_and_spare_the_other_splits(fresh: Project) -> None:
+    splits = {}
+    for name in ("one", *BAD_ROWS):
+        splits[name] = {"source": {"kind": "file", "path": f"{name}.jsonl"}, "expectation": "comply"}
+    for name, (content, _) in BAD_ROWS.items():
+        (fresh.folder / f"{name}.jsonl").write_text(content)
+    fresh.catalogue("datasets", "own", splits=splits)
+    fresh.study(splits=[*splits])
     told = refused(fresh, "--until", "requests")
-    assert message in told and "two.jsonl" in told
-    assert not (fresh.results / "prompts" / "two.jsonl").exists()
+    assert [message for _, message in BAD_ROWS.values() if message not in told] == []
+    assert [path.name for path in (fresh.results / "prompts").glob("*.jsonl")] == ["one.jsonl"]
     assert (fresh.results / "requests" / "plain" / "one.jsonl").exists()
 
 

@@ -211,6 +211,8 @@ def kinds_of(entry: type[BaseModel]) -> tuple[str, ...]:
 def paths_on_disk(annotation: Any, value: Any, path: KeyPath = ()) -> dict[KeyPath, OnDisk]:
     """Return where a value (valid or not) holds paths, and what each should lead to."""
     found: dict[KeyPath, OnDisk] = {}
+    if not isinstance(value, str | dict | list):  # as most keys, which are not given
+        return found
     for leaf, marks in leaves(annotation):
         if isinstance(value, str):
             for mark in marks:
