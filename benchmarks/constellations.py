@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,17 @@ class Model:
 
     def __init__(self, folder: str) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        self.model = model.eval()
         layers = list(self.model.get_decoder().layers)
         self.places = {"stream": layers, "norm": [layer.input_layernorm for layer in layers]}
 
     def ids(self, text: str) -> Tensor:
         """Return the token ids of a question in the chat template, [1, tokens]."""
         messages = [{"role": "user", "content": text}]
-        given = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
-        ids: Tensor = self.tokenizer.apply_chat_template(messages, **given)["input_ids"]
-        return ids
+        given: dict[str, Any] = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
+        found: Any = self.tokenizer.apply_chat_template(messages, **given)
+        return found["input_ids"]
 
     def states(self, ids: Tensor) -> dict[str, Tensor]:
         """Return the states of the last token by place, [layers, width]."""
@@ -123,7 +125,7 @@ class Bank:
         """Return the exact method's changes for a prompt whose last token is h, [layers, width]."""
         task, cosine = self.detected(h)
         moves = {layer: scale * (self.answered[task, layer] - h[layer]) for layer in layers if cosine > gate}
-        return {layer: lambda x, move=move: x + move for layer, move in moves.items()}
+        return {layer: partial(torch.add, move) for layer, move in moves.items()}
 
     def by_token(self, x: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Return each token's task at a layer and its cosine, [1, tokens]."""
@@ -139,7 +141,7 @@ class Bank:
             start = self.refused[task, layer] if constant else x
             return torch.where((cosine > gate)[..., None], x + scale * (self.answered[task, layer] - start), x)
 
-        return {layer: lambda x, layer=layer: change(x, layer) for layer in layers}
+        return {layer: partial(change, layer=layer) for layer in layers}
 
 
 def prompts(side: str, part: str, most: int) -> list[tuple[int, str]]:
@@ -204,7 +206,7 @@ def detection(model: Model, bank: Bank, asked: Sequence[tuple[int, Tensor]], lay
     for true, ids in asked:
         task, cosine = bank.detected(model.states(ids)["stream"])
         text = model.answer(ids)
-        with model.changed({"stream": {layer: lambda x, layer=layer: look(x, layer) for layer in layers}}):
+        with model.changed({"stream": {layer: partial(look, layer=layer) for layer in layers}}):
             model.model(input_ids=text, use_cache=False)
         tasks, cosines = (torch.cat([seen[layer][part] for layer in layers]) for part in (0, 1))
         last = ids.shape[1] - 1

@@ -147,7 +147,7 @@ def compiled(
             raise UserError(f"{direction.file}: {AT_RANDOM.format(mode=mode)}")
     tensors: dict[str, np.ndarray] = {}
     for layer in layers:
-        parts = _tasks(directions, layer, asked) if mode == "constellation" else _along(*directions, layer, asked)
+        parts = _tasks(directions, layer, asked) if mode == "constellation" else _along(directions[0], layer, asked)
         with np.errstate(over="ignore"):
             found = {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
         if not all(np.isfinite(part).all() for part in found.values()):

@@ -129,9 +129,9 @@ def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[
         engine: the model's engine, where the catalogue has it.
         known: the names of the catalogue's directions; None where some could not be read.
     """
-    for place, name in _named(asked):
+    for where, name in _named(asked):
         if known is not None and name not in known:
-            yield place, f"there is no direction `{name}` in the catalogue" + nearest(name, known)
+            yield where, f"there is no direction `{name}` in the catalogue" + nearest(name, known)
     if asked.mode == "constellation" and isinstance(asked.direction, str):
         message = "`constellation` takes a list of directions, one for each task"
         yield ("direction",), f"{message}: write [{asked.direction}], and name those of the other tasks in it too"
