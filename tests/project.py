@@ -116,13 +116,13 @@ class Project:
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run plans."""
-        output = self.snakemake("-n", *arguments)
-        return planned_jobs(output.stdout + output.stderr)
+        return self.planned_and_told(*arguments)[0]
 
-    def planned_messages(self) -> list[str]:
-        """Return the messages of the jobs a dry run plans; they name the cells."""
-        output = self.snakemake("-n")
-        return sorted(re.findall(r"^Job \d+: (.*)$", output.stdout + output.stderr, re.MULTILINE))
+    def planned_and_told(self, *arguments: str) -> tuple[dict[str, int], list[str]]:
+        """Return the same, and the messages of these jobs, which name the cells."""
+        output = self.snakemake("-n", *arguments)
+        text = output.stdout + output.stderr
+        return planned_jobs(text), sorted(re.findall(r"^Job \d+: (.*)$", text, re.MULTILINE))
 
     def request_files(self, kind: str) -> list[RequestFile]:
         """Return the request files of a kind: requests or judge_requests."""

@@ -24,9 +24,9 @@ def test_a_finished_study_compares_its_models(finished: Project) -> None:
 def test_a_model_added_to_a_finished_study_reruns_the_comparisons_and_no_other_models_cells(finished: Project) -> None:
     before = rows(finished)
     finished.study(models=["plain", "terse", "third"])
-    planned = finished.planned()
+    planned, told = finished.planned_and_told()
     assert planned["compare"] == 1 and planned["score"] == 4 and planned["requests"] == 2
-    cells = [m for m in finished.planned_messages() if m.startswith(("Rendering", "Scoring", "Collecting"))]
+    cells = [message for message in told if message.startswith(("Rendering", "Scoring", "Collecting"))]
     assert cells and all("third" in message for message in cells)
     for kind in ("requests", "judge_requests"):
         finished.snakemake("--until", kind)

@@ -29,7 +29,8 @@ def fresh(tmp_path: Path) -> Project:
 
 
 def test_nothing_changed_nothing_to_do(finished: Project) -> None:
-    assert "Nothing to be done" in finished.snakemake().stdout + finished.snakemake().stderr
+    run = finished.snakemake()
+    assert "Nothing to be done" in run.stdout + run.stderr
     assert finished.planned() == {}
 
 
@@ -58,7 +59,8 @@ def test_touching_files_reruns_nothing(finished: Project) -> None:
 
 def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> None:
     finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
-    assert finished.planned() == AGGREGATES | ESTIMATES | {
+    planned, told = finished.planned_and_told()
+    assert planned == AGGREGATES | ESTIMATES | {
         "requests": 2,
         "generate": 1,
         "answers": 2,
@@ -68,7 +70,7 @@ def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> Non
         "llm_verdicts": 2,
         "score": 4,
     }
-    assert not [m for m in finished.planned_messages() if "plain" in m]
+    assert told and not [message for message in told if "plain" in message]
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == (6 + 5) * 3  # all of this model's, none of the other's
 
@@ -76,14 +78,14 @@ def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> Non
 def test_a_splits_file_reruns_that_split(finished: Project) -> None:
     with open(finished.folder / "two.jsonl", "a") as handle:
         handle.write('{"prompt": "two: one more?"}\n')
-    planned = finished.planned()
+    planned, told = finished.planned_and_told()
     assert {rule: planned[rule] for rule in ("prompts", "requests", "answers", "score")} == {
         "prompts": 1,
         "requests": 2,
         "answers": 2,
         "score": 4,
     }
-    assert not [m for m in finished.planned_messages() if " one" in m]
+    assert told and not [message for message in told if " one" in message]
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == 2 * 3  # the new prompt of two models, K = 3
 
@@ -110,19 +112,27 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     }
 
 
+OLDER = {
+    "rubric.md": "Older. {{ prompt }} {{ nonce }} {{ answer }} {{ nonce }} Label:",
+    "words.yaml": "refusal_openings: ['older']\n",
+    "two.jsonl": '{"prompt": "an older question?"}\n',
+    "gold.jsonl": '{"prompt": "older", "answer": "older", "label": "yes"}\n',
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "rule"),
+    "rules",  # of two files at a time, of which neither makes the other's rule run
     [
-        ("rubric.md", "Older. {{ prompt }} {{ nonce }} {{ answer }} {{ nonce }} Label:", "judge_requests"),
-        ("words.yaml", "refusal_openings: ['older']\n", "cpu_verdicts"),
-        ("two.jsonl", '{"prompt": "an older question?"}\n', "prompts"),
-        ("gold.jsonl", '{"prompt": "older", "answer": "older", "label": "yes"}\n', "gold"),
+        {"rubric.md": "judge_requests", "words.yaml": "cpu_verdicts"},
+        {"two.jsonl": "prompts", "gold.jsonl": "gold"},
     ],
+    ids=" ".join,
 )
-def test_an_older_file_put_in_place_is_noticed(finished: Project, name: str, content: str, rule: str) -> None:
-    (finished.folder / name).write_text(content)
-    os.utime(finished.folder / name, (1_600_000_000, 1_600_000_000))  # as `cp -p` and `rsync -a` keep it
-    assert rule in finished.planned()
+def test_an_older_file_put_in_place_is_noticed(finished: Project, rules: dict[str, str]) -> None:
+    for name in rules:
+        (finished.folder / name).write_text(OLDER[name])
+        os.utime(finished.folder / name, (1_600_000_000, 1_600_000_000))  # as `cp -p` and `rsync -a` keep it
+    assert set(rules.values()) <= set(finished.planned())
 
 
 def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
@@ -156,27 +166,21 @@ def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Proje
     assert not finished.missing("requests")
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "change"),
-    [
-        ("models", "plain", {"label": "Another label"}),
-        ("engines", "tiny", {"tensor_parallel": 4, "device": "cuda"}),
-        ("engines", "tiny", {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9}),
-        ("engines", "tiny", {"args": {"max-num-seqs": 8}}),
-    ],
-)
-def test_labels_gpu_counts_and_serving_run_no_gpu_job(finished: Project, section: str, name: str, change: dict) -> None:
-    finished.catalogue(section, name, **change)
+def test_labels_gpu_counts_and_serving_run_no_gpu_job(finished: Project) -> None:
+    """All at once: where one of them ran a job, all together would."""
+    finished.catalogue("models", "plain", label="Another label")
+    serving = {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9, "args": {"max-num-seqs": 8}}
+    finished.catalogue("engines", "tiny", tensor_parallel=4, device="cuda", **serving)
     planned = finished.planned()
     assert not set(planned) & (GPU_RULES | {"requests", "answers", "score"})
 
 
 @pytest.mark.parametrize(
-    "change", [{"batch": "cell"}, {"batch": "model"}, {"shards": 3}, {"requests_in_flight": 5}, {"time_limit": 9.5}]
+    "change", [{"batch": "cell"}, {"batch": "model"}, {"shards": 3, "requests_in_flight": 5, "time_limit": 9.5}]
 )
 def test_another_batching_reruns_no_cell_that_has_its_answers(finished: Project, change: dict) -> None:
     finished.study(**change)
-    assert finished.planned() == {"manifest": 1} or finished.planned() == {}
+    assert finished.planned() in ({"manifest": 1}, {})
 
 
 def executed(project: Project, splits: list[str]) -> None:
@@ -214,7 +218,7 @@ def test_what_a_load_executed_counts_for_no_other_number_of_shards(fresh: Projec
 
 def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
     finished.study(models=["plain", "terse", "third"])
-    planned = finished.planned()
+    planned, told = finished.planned_and_told()
     assert {rule: planned[rule] for rule in ("requests", "answers", "cpu_verdicts", "llm_verdicts", "score")} == {
         "requests": 2,
         "answers": 2,
@@ -222,9 +226,7 @@ def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) ->
         "llm_verdicts": 2,
         "score": 4,
     }
-    assert all(
-        "third" in m for m in finished.planned_messages() if m.startswith(("Rendering", "Scoring", "Collecting"))
-    )
+    assert all("third" in message for message in told if message.startswith(("Rendering", "Scoring", "Collecting")))
 
 
 def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
