@@ -144,7 +144,7 @@ def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
                 if among.any():
                     names, of = np.unique(clusters[among], return_inverse=True)
                     n = len(set(prompts[among].tolist()))
-                    hits, sizes = np.bincount(of, weights=hit[among]), np.bincount(of).astype(float)
+                    hits, sizes = np.bincount(of, weights=hit[among]).astype(float), np.bincount(of).astype(float)
                     ends = cluster_wilson_of_counts(hits, sizes, n, level)
                     row = {"measure": measure, "category": category, "threshold": threshold}
                     row |= {"value": float(hit[among].mean()), "low": ends.low, "high": ends.high}
