@@ -9,7 +9,7 @@ from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.judges.judge_base import EngineJudge
+from refusal_eval.judges.judge_base import EngineJudge, RubricJudge
 
 LOG = logging.getLogger(__name__)
 
@@ -26,17 +26,17 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str) -> No
     checked = judge.checked(renderer, engine["tokenizer_folder"])
     if checked:
         LOG.info("%s", checked)
-    length = len(renderer.token_ids(judge.messages([{"role": "user", "content": ""}], "")))
+    length = judge.least_tokens(renderer)
     room, written = asked["rendering"]["max_model_len"], judge.request_sampling(checked)["max_tokens"]
     if length + written > room:
-        what = f"rubric {judge.files()[0]}" if judge.files() else "the judge's format"
+        what = f"rubric {judge.rubric}" if isinstance(judge, RubricJudge) else "the judge's format"
         raise UserError(
             f"{what} alone takes {length} tokens and the verdict up to {written}, "
             f"and max_model_len of the judge's engine is {room}"
         )
     LOG.info("the instructions take %d tokens", length)
-    if judge.files():
-        checked["rubric_sha256"] = sha256_of_file(judge.files()[0])
+    if isinstance(judge, RubricJudge):
+        checked["rubric_sha256"] = sha256_of_file(judge.rubric)
     write_json(output, {**checked, "rubric_tokens": length})
 
 

@@ -1,14 +1,14 @@
 """Turn a cell's stored responses into its answers."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.reasoning_check import refuse_no_answers
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import BRING_BACK, StoreReader
+from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
 from refusal_eval.ask.turns import Chain, Turns, walk
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
@@ -45,11 +45,6 @@ def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dic
             yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
 
-def rejected_keys(receipts: Iterable[str]) -> set[str]:
-    """Return the keys that the engine rejected for their own sake; they have no response and never will."""
-    return {row["key"] for path in receipts if Path(path).is_file() for row in read_json(path)["rejected"]}
-
-
 def main(
     request_path: str,
     receipts: list[str],
@@ -64,7 +59,7 @@ def main(
     turns = Turns(file, tokenizer_folder)
     chains = list(walk(turns, StoreReader(store_dir, file.header["engine_id"])))
     waiting = {chain.next.key for chain in chains if chain.next is not None and chain.next.key is not None}
-    lost = waiting - rejected_keys(receipts)
+    lost = waiting - rejections(receipts)
     if lost:
         raise UserError(
             f"{len(lost)} of {len(chains)} responses are not in the store, although they were executed "

@@ -2,12 +2,12 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import BRING_BACK, StoreReader
+from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
 from refusal_eval.ask.turns import Chain, walk
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
@@ -25,11 +25,6 @@ Place = tuple[str, int, int]
 ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
 
 
-def rejections(receipts: Iterable[str]) -> dict[str, str]:
-    """Return the message of each request that the engine rejected for its own sake, by key."""
-    return {row["key"]: row["message"] for path in receipts for row in read_json(path)["rejected"]}
-
-
 def main(
     answers_path: str,
     request_path: str,
@@ -41,28 +36,39 @@ def main(
     trust_remote_code: bool,
     output: str,
     calibration: Mapping[str, Any] | None = None,
+    fitted: str | None = None,
+    unseen_path: str | None = None,
 ) -> None:
     """Write one verdict per answer that could be read, in the order of the answers; calibrated, if that is given.
+
+    Args:
+        fitted: the model of a judge that learns.
+        unseen_path: the verdicts of such a judge on the very gold that it was fitted on, each from a model that had not
+            seen the like of that row: on its own gold they are its verdicts.
 
     Raises:
         UserError: if a response is missing that was executed.
     """
     file = read_requests(request_path)
     store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(receipts)
-    read = vote_reader(judge, checked, engine["tokenizer_folder"], trust_remote_code)
+    answers = {(row["prompt_id"], row["sample"], row["turn"]): row for row in readable(read_jsonl(answers_path))}
+    texts = {place: answer["answer"] for place, answer in answers.items()}
+    read = vote_reader(judge, checked, engine["tokenizer_folder"], trust_remote_code, texts, fitted)
+    said = {row["prompt_id"]: row for row in read_jsonl(unseen_path)} if unseen_path else {}
     votes: dict[Place, list[Verdict]] = defaultdict(list)
     first: dict[Place, Request] = {}
     retried = 0
     for chain in walk(following(file, engine["tokenizer_folder"]), store):
         request = first_request(chain)
-        place = (request.prompt_id, request.sample, request.turn)
+        place = _place(request)
         first.setdefault(place, request)
         votes[place].append(vote_of(chain, read, rejected))
         retried += len(chain.answered) > 1
     rows = []
-    for answer in readable(read_jsonl(answers_path)):
-        place = (answer["prompt_id"], answer["sample"], answer["turn"])
-        row = verdict_row(answer, combined(votes[place]), first[place].key)
+    for place, answer in answers.items():
+        unseen = said.get(answer["prompt_id"])
+        row = dict(unseen) if unseen else verdict_row(answer, combined(votes[place]))
+        row["key"] = first[place].key
         if calibration:
             row = calibrated_row(row, calibration)
         if first[place].cut:
@@ -75,20 +81,33 @@ def main(
 
 
 def vote_reader(
-    judge: EngineJudge, checked: Mapping[str, Any], tokenizer_folder: str, trust_remote_code: bool
+    judge: EngineJudge,
+    checked: Mapping[str, Any],
+    tokenizer_folder: str,
+    trust_remote_code: bool,
+    answers: Mapping[Place, str] | None = None,
+    fitted: str | None = None,
 ) -> ReadVote:
     """Return what turns a request and its response into a vote; the judge's own reasoning is taken off its text.
 
     The tokenizer is read only for judges that reason.
+
+    Args:
+        answers: the judged answers, for a judge that reads them beside the response.
+        fitted: the model of a judge that learns.
     """
-    asked = judge.votes_asked()
+    asked, read = judge.votes_asked(), judge.reader(checked, fitted)
     reader = AnswerReader(tokenizer_folder, asked.reasoning, trust_remote_code)
 
     def vote(request: Request, response: Mapping[str, Any]) -> Verdict:
         text = {"text": reader.fields(request, response)["answer"] or ""} if asked.written else {}
-        return judge.verdict({**response, **text}, checked)
+        return read({**response, **text}, answers[_place(request)] if answers else "")
 
     return lambda request, response: read_safely(lambda whole: vote(request, whole), response)
+
+
+def _place(request: Request) -> Place:
+    return request.prompt_id, request.sample, request.turn
 
 
 def first_request(chain: Chain) -> Any:
@@ -130,4 +149,6 @@ if snakemake := globals().get("snakemake"):
         asked["trust_remote_code"],
         snakemake.output[0],
         next(map(read_json, files.calibration), None),
+        next(iter(files.model), None),
+        next(iter(files.unseen), None),
     )

@@ -1,4 +1,4 @@
-"""Judge the answers of one cell with a judge that needs no engine: phrases, a fitted model, or a user's function."""
+"""Judge the answers of one cell with a judge that needs no engine: phrases, or a user's function."""
 
 import logging
 
@@ -13,29 +13,15 @@ from refusal_eval.judges.judge_base import AnswerJudge, verdict_row
 LOG = logging.getLogger(__name__)
 
 
-def main(
-    prompts_path: str,
-    answers_path: str,
-    judge: AnswerJudge,
-    output: str,
-    fitted: str | None = None,
-    unseen_path: str | None = None,
-) -> None:
+def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) -> None:
     """Write one verdict per answer that can be judged, in the order of the answers.
-
-    Args:
-        fitted: the model of a judge that learns.
-        unseen_path: the verdicts of such a judge on the very gold that it was fitted on, each from a model that had not
-            seen the like of that row: on its own gold they are its verdicts.
 
     Raises:
         UserError: if the judge failed on every answer.
     """
-    said = {row["prompt_id"]: row for row in read_jsonl(unseen_path)} if unseen_path else {}
     asked = list(read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)))
-    unsaid = [(messages, answer["answer"]) for answer, messages in asked if answer["prompt_id"] not in said]
-    verdicts = iter(judge.judge_all(unsaid, fitted))
-    rows = [said.get(answer["prompt_id"]) or verdict_row(answer, next(verdicts)) for answer, _ in asked]
+    verdicts = judge.judge_all([(messages, answer["answer"]) for answer, messages in asked])
+    rows = [verdict_row(answer, verdict) for (answer, _), verdict in zip(asked, verdicts, strict=True)]
     if rows and all(row["state"] == JUDGE_FAILED for row in rows):
         raise UserError(f"the judge failed on every answer; the first time with {rows[0]['raw'].get('error')}")
     write_jsonl(output, rows)
@@ -49,6 +35,4 @@ if snakemake := globals().get("snakemake"):
         snakemake.input.answers,
         JUDGES.entry(snakemake.params.judge["entry"]),
         snakemake.output[0],
-        fitted=next(iter(snakemake.input.model), None),
-        unseen_path=next(iter(snakemake.input.unseen), None),
     )

@@ -41,7 +41,7 @@ def main(
     for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)):
 
         def token_ids_of(text: str, messages: Any = messages) -> list[int]:
-            return renderer.token_ids(judge.messages(messages, text))
+            return judge.token_ids(renderer, messages, text)
 
         token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(""), 0)
         seeds = [vote_seed(asked["seed"], token_ids, vote) if by_chance else None for vote in range(votes.votes)]

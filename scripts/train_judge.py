@@ -1,17 +1,37 @@
 """Fit a judge on gold, and say what it would have said about each gold row without having seen its like."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
+import logging
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.judges.judge_base import AnswerJudge
+from refusal_eval.core.packing import unpack_floats
+from refusal_eval.judges.trained_judge import TrainedJudge
 from refusal_eval.stats.agreement.weighting import normalised
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-def main(judge: AnswerJudge, gold_paths: Sequence[str], model_path: str, verdict_path: str) -> None:
+LOG = logging.getLogger(__name__)
+
+
+def main(
+    judge: TrainedJudge,
+    gold_paths: Sequence[str],
+    request_paths: Sequence[str],
+    receipts: Sequence[str],
+    store_dir: str,
+    model_path: str,
+    verdict_path: str,
+) -> None:
     """Write the model fitted on all gold files together, and verdicts on their rows that did not see their like.
 
     Weights are brought to mean 1 in each file: the files count by their rows.
@@ -19,11 +39,37 @@ def main(judge: AnswerJudge, gold_paths: Sequence[str], model_path: str, verdict
     Raises:
         UserError: for gold that nothing can be learned from.
     """
+    gold = [_with_weights(list(read_jsonl(path))) for path in gold_paths]
+    rejected = rejections(receipts)
+    vectors = {id_: one for path in request_paths for id_, one in stored_vectors(path, store_dir, rejected).items()}
+    if unread := {row["id"] for rows in gold for row in rows} - set(vectors):
+        LOG.warning("%d gold rows are left out: they are empty, or the encoder could not read them", len(unread))
     try:
-        verdicts = judge.fit_on([_with_weights(list(read_jsonl(path))) for path in gold_paths], model_path)
+        verdicts = judge.fit_on(gold, vectors, model_path)
     except UserError as error:
         raise UserError(f"{', '.join(gold_paths)}: {error}") from error
     write_jsonl(verdict_path, verdicts)
+
+
+def stored_vectors(request_path: str, store_dir: str, rejected: Container[str]) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors of the texts of each gold row that the encoder has read, by the row's id.
+
+    Args:
+        request_path: the requests about a gold file.
+        store_dir: the store.
+        rejected: keys of requests that the encoder rejected.
+
+    Raises:
+        UserError: if a response is missing that was executed.
+    """
+    file = read_requests(request_path)
+    requests = [request for request in file.requests() if request.key is not None and request.key not in rejected]
+    found = StoreReader(store_dir, file.header["engine_id"]).lookup(str(request.key) for request in requests)
+    if lost := sum(request.key not in found for request in requests):
+        raise UserError(
+            f"{lost} of {len(requests)} responses are not in the store (was it moved or pruned?). {BRING_BACK}"
+        )
+    return {r.prompt_id: unpack_floats(found[str(r.key)]["response"]["vectors"]) for r in requests}
 
 
 def _with_weights(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -33,5 +79,6 @@ def _with_weights(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
+    files, made = snakemake.input, snakemake.output
     judge = JUDGES.entry(snakemake.params.judge["entry"])
-    main(judge, snakemake.input.gold, snakemake.output.model, snakemake.output.verdicts)
+    main(judge, files.gold, files.requests, files.receipts, snakemake.config["store_dir"], made.model, made.verdicts)

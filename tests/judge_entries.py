@@ -11,7 +11,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "wildguard": {"engine": "e"},
     "classifier": {"engine": "e", "template": "t.jinja", "labels": {"0": "compliance", "1": "refusal"}},
     "panel": {"members": ["words", "label"]},
-    "trained": {"gold": ["people"], "lists": ["english.yaml"]},
+    "trained": {"engine": "e", "gold": ["people"], "lists": ["english.yaml"]},
     "python": {"file": "mine.py"},
     "recorded": {},
 }

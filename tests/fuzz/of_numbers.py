@@ -1,12 +1,9 @@
 """What numbers and pages are made of: answers and verdicts, a fitted judge, and text that is shown."""
 
-import io
-import json
 import re
 import unicodedata
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from fuzz.mutations import as_json, as_jsonl
@@ -16,7 +13,6 @@ from score_cell import main as score_cell
 from refusal_eval.ask.answers import blank
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
-from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.display import clean
 from refusal_eval.report.paper.latex_text import latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -73,48 +69,18 @@ def scored_verdicts(data: bytes, folder: Path) -> None:
     _scored(folder, verdicts=data)
 
 
-KEYWORD = KeywordReader([])
-
-
 def _fitted(folder: Path) -> list[Any]:
-    """Return a fitted judge as {array: values}; its head, which is JSON, as its value."""
-    words = {
-        "refusal": "Nae, that I dinna dae",
-        "partial": "Nae aw o it, but a wee bit",
-        "compliance": "Aye, here ye go",
-    }
-    gold = [
-        {"answer": f"{text} {end}", "label": label, "cluster": f"{label}{end}", "answering_model": "m"}
-        for label, text in words.items()
-        for end in ["the day", "the morn", "in the toun", "by the burn", "on the brae", "at the fair"]
-    ]
-    with mock.patch.object(trained_judge, "MIN_ROWS", 8):
-        trained_judge.save(trained_judge.fit(gold, KEYWORD), folder / "judge.npz")
-    with np.load(folder / "judge.npz") as arrays:
-        values = {name: arrays[name].tolist() for name in arrays.files}
-        return [values | {"head": json.loads(arrays["head"].tobytes())}]
+    """Return a fitted judge as its file has it."""
+    rng = np.random.default_rng(1)
+    rows = [(place, label) for place, label in enumerate(LABELS) for _ in range(3)]
+    gold = [{"features": rng.normal(size=4) + place, "label": label} for place, label in rows]
+    return [trained_judge.fit(gold).model_dump()]
 
 
-def _as_npz(value: Any) -> bytes:
-    stream = io.BytesIO()
-    if isinstance(value, dict) and "head" in value:
-        head = np.frombuffer(as_json(value["head"]), dtype=np.uint8)
-        others = {name or "x": _array(item) for name, item in value.items() if name not in ("head", "file")}
-        np.savez(stream, head=head, **others)
-    return stream.getvalue()
-
-
-def _array(value: Any) -> Any:
-    try:
-        return np.array(value)
-    except (ValueError, OverflowError):  # of parts that do not fit together
-        return np.array([value], dtype=object)
-
-
-@target("judge: trained", _fitted, _as_npz)
+@target("judge: trained", _fitted, as_json)
 def fitted_judge(data: bytes, folder: Path) -> None:
-    model = trained_judge.load(file_of(folder, "judge.npz", data))
-    (row,) = trained_judge.predict(model, ["Nae, ask me the morn"], KEYWORD)
+    model = trained_judge.load(file_of(folder, "judge.json", data))
+    (row,) = trained_judge.predict(model, np.zeros((1, 4)))
     verdict = trained_judge.verdict(row)
     assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
 

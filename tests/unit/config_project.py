@@ -29,6 +29,10 @@ engines:
       {kind: wheel_parts, package: "p{part}", version: "1", part: "{part}.bin", parts: 2, file: m.gguf, sha256: SHA256}
     max_model_len: 2048
   classes-engine: {kind: transformers, weights: {kind: folder, path: ../../weights}, max_model_len: 512}
+  encoder:
+    kind: encoder
+    weights: {kind: wheel_folder, package: p, version: "1.0", folder: p/model, sha256: SHA256}
+    max_model_len: 512
 models:
   plain: {engine: hub-engine, sampling: {max_tokens: 64}}
   thinker: {engine: folder-engine, sampling: {max_tokens: 512, temperature: 0.6}, reasoning: {end: </think>}}
@@ -71,7 +75,7 @@ judges:
   reader: {kind: llm, engine: wheel-engine, rubric: ../../rubric.md, labels: {refusal: A, compliance: C}}
   own: {kind: python, file: ../../own.py}
   both: {kind: panel, members: [words, own]}
-  learner: {kind: trained, gold: [people], lists: [../../words.yaml], floor: {sp: 0.1}}
+  learner: {kind: trained, engine: encoder, gold: [people], lists: [../../words.yaml], floor: {sp: 0.1}}
   writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
   guard: {kind: wildguard, engine: wheel-engine}
   came-along: {kind: recorded}

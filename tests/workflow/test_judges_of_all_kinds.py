@@ -2,19 +2,22 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from project import Project, change_yaml, make_project, response
+from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.judges.trained_judge import load, predict
+from refusal_eval.judges.trained_judge import features, load, predict
 from refusal_eval.stats.estimates.units import read_units
 
 Row = Mapping[str, Any]
@@ -25,7 +28,7 @@ JUDGES: dict[str, dict[str, Any]] = {
     "thinker": {"kind": "reasoned", "engine": "tiny", "rubric": "rubric.md", "retries": 0},
     "writer": {"kind": "reasoned", "engine": "tiny", "rubric": "rubric.md", "retries": 0, "form": "published"},
     "guard": {"kind": "wildguard", "engine": "tiny"},
-    "learned": {"kind": "trained", "gold": ["people"], "lists": ["words.yaml"]},
+    "learned": {"kind": "trained", "engine": "vectors", "gold": ["people"], "lists": ["words.yaml"]},
     "both": {"kind": "panel", "members": ["words", "learned"], "ties": "partial"},
     "table": {"kind": "python", "file": "table.py"},
 }
@@ -69,15 +72,24 @@ def said_by_a_judge(key: str, sampling: Row, first: bool) -> dict[str, Any]:
     return response(text, [65] * len(text), [-0.1] * len(text), "stop", 258)
 
 
+def embedded(token_ids: Sequence[int]) -> dict[str, Any]:
+    """Return what an encoder answers: here, how often each byte is among the tokens of a request."""
+    counts = np.bincount(token_ids, minlength=300)[:256]
+    return response("", [], [], "embedded", None) | {"vectors": pack_floats((counts / counts.max()).tolist())}
+
+
 def answer_judges(project: Project) -> None:
     """Put a verdict on each answer into the store."""
     for path in sorted((project.results / "judge_requests").rglob("*.jsonl")):
         file = read_requests(path)
         with StoreWriter(project.store, file.header["engine_id"], "judge_requests") as writer:
             writer.describe("by-hand", {"vllm": "none"})
-            for key in sorted(set(file.keys()) & project.missing("judge_requests")):
-                first = key == min(file.keys())
-                writer.append(key, said_by_a_judge(key, file.header["sampling"], first), "by-hand")
+            asked, missing = {request.key: request for request in file.requests()}, project.missing("judge_requests")
+            for key in sorted(asked.keys() & missing):
+                sampling, first = file.header["sampling"], key == min(file.keys())
+                embeds = file.header["identity"].get("kind") == "encoder"
+                said = embedded(asked[key].token_ids) if embeds else said_by_a_judge(key, sampling, first)
+                writer.append(key, said, "by-hand")
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +99,16 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     (project.folder / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (project.folder / "gold.jsonl").write_text("".join(json.dumps(row) + "\n" for row in gold_rows()))
     (project.folder / "table.py").write_text(TABLE)
+    byte_tokenizer(project.folder / "encoder", adds_bos=True)
+    shutil.copy(project.folder / "model" / "model.safetensors", project.folder / "encoder")
+    (project.folder / "encoder" / "config.json").write_text("{}")
+    encoder = {"kind": "encoder", "weights": {"kind": "folder", "path": "encoder"}, "max_model_len": 512}
     change_yaml(
         project.folder / "catalogue.yaml",
         lambda data: (
             data
             | {
+                "engines": data["engines"] | {"vectors": encoder | {"device": "cpu", "memory_share": 0.1}},
                 "models": {"plain": {"engine": "tiny", "sampling": SAMPLING}},
                 "judges": {"words": data["judges"]["words"]} | JUDGES,
                 "gold": {"people": data["gold"]["people"] | {"columns": {"answering_model": "model"}}},
@@ -213,10 +230,13 @@ def test_on_its_own_gold_a_trained_judge_says_what_it_said_without_having_seen_i
     folder = study.results / "judges" / "learned"
     said = verdicts(study, "learned", "gold/people")
     unseen = {(row["prompt_id"], 0): row for row in read_jsonl(folder / "out_of_fold.jsonl")}
-    assert said == unseen and {name for name, _ in said} == set(gold)
+    assert {place: row | {"key": None} for place, row in said.items()} == unseen and {name for name, _ in said} == set(gold)
     odd = [name for name, row in gold.items() if row["messages"][0]["content"] == ODD]
     keyword = KeywordReader.from_files([str(study.folder / "words.yaml")])
-    fitted = predict(load(folder / "model.npz"), [gold[name]["answer"] for name in odd], keyword)
+    asked = read_requests(study.results / "judge_requests" / "learned" / "gold" / "people.jsonl").requests()
+    vectors = {one.prompt_id: unpack_floats(embedded(one.token_ids)["vectors"]) for one in asked}
+    seen = [features(vectors[name], gold[name]["answer"], keyword) for name in odd]
+    fitted = predict(load(folder / "model.json"), np.array(seen))
     assert len(odd) == 6
     for name, (refusal, partial, _) in zip(odd, fitted, strict=True):
         assert said[name, 0]["p_refusal"] < 0.5 < refusal + partial

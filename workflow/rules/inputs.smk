@@ -173,7 +173,13 @@ def calibration_of(wildcards):
 
 def fitted_model(wildcards):
     """Return the fitted model of a judge that learns."""
-    return [f"{RESULTS}/judges/{wildcards.judge}/model.npz"] if judge_of(wildcards).learns else []
+    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if judge_of(wildcards).learns else []
+
+
+def gold_receipts(wildcards):
+    """Return the receipts of the gold that a judge learns from."""
+    cells = [Cell(GOLD, gold, wildcards.judge) for gold in judge_of(wildcards).gold]
+    return sorted({path for cell in cells for path in paths.receipts("judge", study.batch_of[cell])})
 
 
 def unseen_verdicts(wildcards):

@@ -118,6 +118,8 @@ rule llm_verdicts:
         engine=ancient(judge_engine),
         judge=f"{RESULTS}/judges/{{judge}}.json",
         calibration=calibration_of,
+        model=fitted_model,
+        unseen=unseen_verdicts,
         receipts=ancient(
             lambda wildcards: paths.receipts(
                 "judge", study.batch_of[Cell(wildcards.model, wildcards.split, wildcards.judge)]
@@ -152,8 +154,6 @@ rule cpu_verdicts:
         prompts=judged_prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         files=lambda wildcards: judge_of(wildcards).files(),
-        model=fitted_model,
-        unseen=unseen_verdicts,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -181,14 +181,18 @@ rule train_judge:
     """Fit a judge on gold, and judge each gold row by a model that has not seen its like."""
     input:
         gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold),
+        requests=lambda wildcards: collect(
+            f"{RESULTS}/judge_requests/{wildcards.judge}/{GOLD}/{{gold}}.jsonl", gold=judge_of(wildcards).gold
+        ),
+        receipts=ancient(gold_receipts),
         files=lambda wildcards: judge_of(wildcards).files(),
     output:
-        model=f"{RESULTS}/judges/{{judge}}/model.npz",
+        model=f"{RESULTS}/judges/{{judge}}/model.json",
         verdicts=f"{RESULTS}/judges/{{judge}}/out_of_fold.jsonl",
     log:
         f"{LOGS}/train_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(name for name in study.judges_by("answers") if study.judges[name].learns),
+        judge=any_of(name for name in study.judges_by("engine") if study.judges[name].learns),
     localrule: True
     conda:
         "../../envs/workflow.yaml"

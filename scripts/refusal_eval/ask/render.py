@@ -78,6 +78,13 @@ class Renderer:
         rendered = list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize))
         return self._head + rendered + begun + self._tail
 
+    def framed(self, text: str, most: int, end: bool = False) -> list[int]:
+        """Return the first (or last) `most` token ids of a text between the tokenizer's own marks."""
+        token_ids = list(
+            self.tokenizer(text, add_special_tokens=False, split_special_tokens=self.untrusted)["input_ids"]
+        )
+        return self._head + (token_ids[-most:] if end else token_ids[:most]) + self._tail
+
     def prompt(self, messages: Messages) -> list[int]:
         """Return the prompt as its engine takes it."""
         return self.token_ids(messages)

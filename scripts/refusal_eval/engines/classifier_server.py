@@ -1,15 +1,18 @@
-"""A server for one sequence-classification model, for the engine environment: token ids in, logits out.
+"""A server for one classifier or text encoder, for the engine environment: token ids in, logits or vectors out.
 
 A program of its own: it imports torch and transformers, and nothing of this library, which that environment does not
 have. It speaks JSON over a Unix socket. `GET /health`; `GET /metrics` with counters in Prometheus' text format, under
-vLLM's names; `POST /classify` with {"token_ids": [...]} gives {"logits": [...], "prompt_tokens": n}. Requests that
-wait together are classified together, shorter ones padded and masked.
+vLLM's names; `POST /classify` with {"token_ids": [...]} gives {"logits": [...], "prompt_tokens": n}. With `--pooling`
+the model is an encoder, and `POST /embed` gives {"vectors": [...], "prompt_tokens": n}: one unit vector for each text
+of the request, one after the other. A text begins with the request's first token id. Requests that wait together share
+a step, shorter texts padded and masked.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import runpy
 from collections import deque
@@ -17,19 +20,21 @@ from pathlib import Path
 from typing import Any
 
 MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take all memory
+ROUTES = {"logits": "/classify", "vectors": "/embed"}  # by what is given
 
 
-class Classifier:
+class Model:
     """The model of a folder in the hub's format, safetensors only."""
 
-    def __init__(self, folder: str, device: str, dtype: str, trust_remote_code: bool) -> None:
+    def __init__(self, folder: str, device: str, dtype: str, pooling: str | None, trust_remote_code: bool) -> None:
         import torch
-        from transformers import AutoModelForSequenceClassification
+        import transformers
 
         runpy.run_path(str(Path(__file__).with_name("first_calls.py")))
 
-        self._torch, self._device = torch, device
-        model = AutoModelForSequenceClassification.from_pretrained(
+        self._torch, self._device, self._pooling = torch, device, pooling
+        classes = transformers.AutoModel if pooling else transformers.AutoModelForSequenceClassification
+        model = classes.from_pretrained(
             folder,
             dtype=getattr(torch, dtype),
             use_safetensors=True,
@@ -47,25 +52,43 @@ class Classifier:
             return f"token ids are whole numbers from 0 to {self._vocabulary - 1}"
         return f"{len(token_ids)} tokens are more than {longest}" if len(token_ids) > longest else None
 
-    def logits(self, texts: list[list[int]]) -> list[list[float]]:
-        """Return the logits of each text's classes."""
+    def values(self, requests: list[list[int]]) -> list[list[float]]:
+        """Return the logits of each request's classes, or the vectors of its texts one after the other."""
+        if not self._pooling:
+            out, _ = self._run(requests)
+            logits: list[list[float]] = out.logits.float().cpu().tolist()
+            return logits
+        texts = [_texts(request) for request in requests]
+        out, mask = self._run([text for of_request in texts for text in of_request])
+        states, shown = out.last_hidden_state.float(), mask.unsqueeze(-1)
+        pooled = states[:, 0] if self._pooling == "cls" else (states * shown).sum(1) / shown.sum(1)
+        vectors = iter(self._torch.nn.functional.normalize(pooled).cpu().tolist())
+        return [[value for _ in of_request for value in next(vectors)] for of_request in texts]
+
+    def _run(self, texts: list[list[int]]) -> tuple[Any, Any]:
+        """Return the model's output on texts, shorter ones padded, and which tokens are theirs."""
         torch, width = self._torch, max(map(len, texts))
         ids = torch.full((len(texts), width), self._pad, dtype=torch.long)
         mask = torch.zeros((len(texts), width), dtype=torch.long)
         for row, text in enumerate(texts):
             ids[row, : len(text)] = torch.tensor(text)
             mask[row, : len(text)] = 1
+        ids, mask = ids.to(self._device), mask.to(self._device)
         with torch.inference_mode():
-            out = self._model(input_ids=ids.to(self._device), attention_mask=mask.to(self._device))
-        rows: list[list[float]] = out.logits.float().cpu().tolist()
-        return rows
+            return self._model(input_ids=ids, attention_mask=mask), mask
+
+
+def _texts(token_ids: list[int]) -> list[list[int]]:
+    """Return the texts of a request: each begins with its first token."""
+    starts = [place for place, token in enumerate(token_ids) if token == token_ids[0]]
+    return [token_ids[start:end] for start, end in itertools.pairwise([*starts, len(token_ids)])]
 
 
 class Server:
     """The ASGI application."""
 
-    def __init__(self, classifier: Classifier, most_together: int, longest: int) -> None:
-        self._classifier, self._most, self._longest = classifier, most_together, longest
+    def __init__(self, model: Model, most_together: int, longest: int, gives: str = "logits") -> None:
+        self._model, self._most, self._longest, self._gives = model, most_together, longest, gives
         self._waiting: deque[tuple[list[int], asyncio.Future[list[float]]]] = deque()
         self._arrived = asyncio.Event()
         self._requests = self._tokens = 0
@@ -79,17 +102,17 @@ class Server:
         elif route == ("GET", "/metrics"):
             counters = f"vllm:request_success_total {self._requests}\nvllm:prompt_tokens_total {self._tokens}\n"
             await _send(send, 200, counters.encode(), b"text/plain")
-        elif route == ("POST", "/classify"):
-            await self._classify(await _body(receive), send)
+        elif route == ("POST", ROUTES[self._gives]):
+            await self._read(await _body(receive), send)
         else:
             await _send(send, 404, {"error": "no such page"})
 
-    async def _classify(self, body: bytes, send: Any) -> None:
+    async def _read(self, body: bytes, send: Any) -> None:
         try:
             token_ids = json.loads(body)["token_ids"]
         except (ValueError, KeyError, TypeError):
             token_ids = None
-        if problem := self._classifier.problem(token_ids, self._longest):
+        if problem := self._model.problem(token_ids, self._longest):
             await _send(send, 400, {"error": problem})
             return
         if self._worker is None:
@@ -98,20 +121,20 @@ class Server:
         self._waiting.append((token_ids, future))
         self._arrived.set()
         try:
-            logits = await future
+            values = await future
         except Exception as error:  # of the step: the client tries again
             await _send(send, 503, {"error": f"{type(error).__name__}: {error}"})
             return
         self._requests += 1
         self._tokens += len(token_ids)
-        await _send(send, 200, {"logits": logits, "prompt_tokens": len(token_ids)})
+        await _send(send, 200, {self._gives: values, "prompt_tokens": len(token_ids)})
 
     async def _work(self) -> None:
         while True:
             await self._arrived.wait()
             step = self._next_step()
             try:
-                rows = await asyncio.to_thread(self._classifier.logits, [text for text, _ in step])
+                rows = await asyncio.to_thread(self._model.values, [text for text, _ in step])
             except Exception as error:
                 for _, future in step:
                     if not future.done():
@@ -160,12 +183,14 @@ def main() -> None:
     parser.add_argument("--max-model-len", type=int, required=True, help="longest text in tokens")
     parser.add_argument("--most-together", type=int, default=32, help="texts in one step")
     parser.add_argument("--trust-remote-code", action="store_true")
+    parser.add_argument("--pooling", choices=("mean", "cls"), help="how an encoder's states become one vector")
     options = parser.parse_args()
 
     import uvicorn
 
-    classifier = Classifier(options.model, options.device, options.dtype, options.trust_remote_code)
-    server = Server(classifier, options.most_together, options.max_model_len)
+    model = Model(options.model, options.device, options.dtype, options.pooling, options.trust_remote_code)
+    gives = "vectors" if options.pooling else "logits"
+    server = Server(model, options.most_together, options.max_model_len, gives)
     uvicorn.run(server, uds=options.uds, log_level="warning", timeout_keep_alive=60, lifespan="off")
 
 

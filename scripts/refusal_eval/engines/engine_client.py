@@ -101,7 +101,13 @@ class _Classification(_Part):
     prompt_tokens: Number
 
 
+class _Embedding(_Part):
+    vectors: Annotated[list[Logit], Field(min_length=1)]
+    prompt_tokens: Number
+
+
 COMPLETION, CLASSIFICATION = TypeAdapter(_Completion), TypeAdapter(_Classification)
+EMBEDDING = TypeAdapter(_Embedding)
 NAMED = TypeAdapter(list[dict[str, LogProbability]], config=ConfigDict(strict=True))
 Checked = TypeVar("Checked")
 
@@ -276,14 +282,27 @@ def classification_of(reply: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: if a logit is missing or no number, or the number of tokens is.
     """
     checked = _checked(CLASSIFICATION, reply, "the classifier's")
+    return _without_text("classified", checked.prompt_tokens) | {"logits": pack_floats(checked.logits)}
+
+
+def embedding_of(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of an encoder's reply: like a completion without any token, and `vectors`, packed float32.
+
+    Raises:
+        ValueError: if a value is missing or no number, or the number of tokens is.
+    """
+    checked = _checked(EMBEDDING, reply, "the encoder's")
+    return _without_text("embedded", checked.prompt_tokens) | {"vectors": pack_floats(checked.vectors)}
+
+
+def _without_text(finish_reason: str, prompt_tokens: int) -> dict[str, Any]:
     return {
         "text": "",
         "token_ids": [],
         "logprobs": pack_floats([]),
-        "finish_reason": "classified",
+        "finish_reason": finish_reason,
         "stop_reason": None,
-        "prompt_tokens": checked.prompt_tokens,
-        "logits": pack_floats(checked.logits),
+        "prompt_tokens": prompt_tokens,
     }
 
 
@@ -377,3 +396,11 @@ class ClassificationClient(EngineClient):
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `classification_of`, and `EngineClient.complete`)."""
         return classification_of(await self._reply("/classify", {"token_ids": list(prompt)}))
+
+
+class EmbeddingClient(ClassificationClient):
+    """Client of an encoder's server."""
+
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+        """Return the response to one request (see `embedding_of`, and `EngineClient.complete`)."""
+        return embedding_of(await self._reply("/embed", {"token_ids": list(prompt)}))

@@ -61,6 +61,7 @@ class EngineJudge(JudgeEntry):
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids")
     # fields that only the reading of responses depends on; they need defaults. Changed ones ask nothing
     read_only: ClassVar[frozenset[str]] = frozenset()
+    learns: ClassVar[bool] = False  # whether it is fitted on gold first, by `fit_on`
 
     engine: Slug = Field(description="Name of an engine of the catalogue.")
 
@@ -88,6 +89,14 @@ class EngineJudge(JudgeEntry):
         """Return what the judge is asked about one answer to a conversation."""
         raise NotImplementedError
 
+    def token_ids(self, renderer: Renderer, messages: Messages, answer: str) -> list[int]:
+        """Return this as its engine takes it."""
+        return renderer.token_ids(self.messages(messages, answer))
+
+    def least_tokens(self, renderer: Renderer) -> int:
+        """Return how many tokens a request needs besides the text of prompt and answer."""
+        return len(self.token_ids(renderer, [{"role": "user", "content": ""}], ""))
+
     def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return every sampling parameter of a request, but the stop tokens.
 
@@ -107,6 +116,15 @@ class EngineJudge(JudgeEntry):
             ValueError: for a response that cannot be read; it is a failed verdict.
         """
         raise NotImplementedError
+
+    def reader(self, checked: Mapping[str, Any], fitted: str | None) -> Callable[[Mapping[str, Any], str], Verdict]:
+        """Return what turns a response about an answer, and that answer, into a verdict.
+
+        Args:
+            checked: what `checked` found.
+            fitted: the file that `fit_on` wrote, for a judge that learns.
+        """
+        return lambda response, answer: self.verdict(response, checked)
 
     @classmethod
     def can_read(cls, response: Mapping[str, Any]) -> bool:
@@ -229,28 +247,14 @@ class AnswerJudge(JudgeEntry):
     """A judge that reads answers itself and needs no engine."""
 
     way: ClassVar[Literal["answers"]] = "answers"
-    learns: ClassVar[bool] = False  # whether it is fitted on gold first, by `fit_on`
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer to a conversation; one that raises has failed on this answer."""
         raise NotImplementedError
 
-    def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
-        """Return the verdicts on (messages, answer).
-
-        Args:
-            asked: the answers and what they reply to.
-            fitted: the file that `fit_on` wrote, for a judge that learns.
-        """
+    def judge_all(self, asked: Sequence[tuple[Messages, str]]) -> list[Verdict]:
+        """Return the verdicts on (messages, answer)."""
         return [judged_safely(self.judge, messages, answer) for messages, answer in asked]
-
-    def fit_on(self, gold: Sequence[Sequence[Mapping[str, Any]]], model_path: str) -> list[dict[str, Any]]:
-        """Fit it on the rows of gold files, write the model, and return verdicts on these rows, each without its like.
-
-        Raises:
-            UserError: for gold that nothing can be learned from.
-        """
-        raise NotImplementedError
 
 
 def judged_safely(judge: Callable[[Messages, str], Verdict], messages: Messages, answer: str) -> Verdict:

