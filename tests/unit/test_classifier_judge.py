@@ -19,7 +19,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.engines.classifier_server import Server
-from refusal_eval.engines.engine_client import classification_of
+from refusal_eval.engines.engine_client import classification_of, embedding_of
 from refusal_eval.judges.classifier_judge import class_names, classifier_verdict, labels_of_classes
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
@@ -240,7 +240,7 @@ class Summing:
     def problem(self, token_ids, longest):
         return "too long" if len(token_ids) > longest else None
 
-    def logits(self, texts):
+    def values(self, texts):
         self.steps.append([len(text) for text in texts])
         if any(text[0] == 13 for text in texts):
             raise RuntimeError("out of memory")
@@ -283,6 +283,18 @@ def test_texts_that_wait_together_are_classified_together_and_answered_apart():
     assert [status for status, _ in replies] == [200] * 7
     assert [json.loads(body)["logits"] for _, body in replies] == [[float(n), float(n)] for n in range(1, 8)]
     assert sum(map(len, steps)) == 7 and max(map(len, steps)) == 3
+
+
+def test_an_encoder_is_asked_for_vectors_at_an_address_of_its_own():
+    server = Server(Summing(), most_together=3, longest=100, gives="vectors")
+    status, body = asyncio.run(ask(server, "/embed", {"token_ids": [7, 8]}))
+    assert (status, json.loads(body)) == (200, {"vectors": [2.0, 7.0], "prompt_tokens": 2})
+    assert asyncio.run(ask(server, "/classify", {"token_ids": [7, 8]}))[0] == 404
+    stored = embedding_of({"vectors": [0.6, 0.8], "prompt_tokens": 2})
+    assert unpack_floats(stored["vectors"]).tolist() == pytest.approx([0.6, 0.8])
+    for bad in ({}, {"vectors": []}, {"vectors": [float("inf")]}):
+        with pytest.raises(ValueError, match=r"the encoder's reply .*vectors"):
+            embedding_of(bad | {"prompt_tokens": 1})
 
 
 def test_a_few_long_texts_do_not_share_a_step():

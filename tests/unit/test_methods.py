@@ -106,6 +106,7 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
     manifest = copy.deepcopy(demo)
     manifest["study"]["judge_entries"]["keyword"] = {
         "kind": "trained",
+        "engine": "smollm2-135m",
         "gold": ["pyrit"],
         "lists": ["english.yaml"],
         "label": "Linear",
