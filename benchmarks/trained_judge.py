@@ -2,15 +2,16 @@
 
 Each answer is judged by a fit that saw neither its answering model nor its prompt, on all gold files together. The
 features are taken away in turn. Choices are made on one half of the prompts; `--final` shows the other half, and writes
-it into docs/judges. The encoder's vectors are kept in `.cache/benchmarks`.
+it into docs/judges.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from measuring import ROOT
 from numpy.typing import NDArray
 
 from refusal_eval.ask.render import Renderer
-from refusal_eval.core.files import sha256_of, written_whole
-from refusal_eval.core.states import COMPLIANCE, REFUSAL
+from refusal_eval.core.files import written_whole
+from refusal_eval.core.states import COMPLIANCE
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.trained_judge import TEXTS, TrainedJudge, features, out_of_fold
 from refusal_eval.study.engine_environment import engine_python
@@ -46,39 +47,77 @@ json.dump(found, sys.stdout)
 def main() -> None:
     """Print the figures, or write them with `--final`."""
     parser = gm.options((__doc__ or "").split("\n")[0])
-    parser.add_argument("--encoder", type=Path, required=True, help="folder of the encoder, e.g. that of minilm-l6")
-    parser.add_argument("--tokens", type=int, default=64, help="of each text")
+    parser.add_argument("--encoder", type=Path, required=True, help="model folder of an encoder with mean pooling")
+    parser.add_argument("--tokens", type=int, default=64, help="most tokens of each text")
     parser.add_argument("--final", action="store_true", help="show the test half, and write docs/judges")
     arguments = parser.parse_args()
     path, look = gm.next_look("trained") if arguments.final else (None, 0)
     keyword = gm.keyword_judge()
     rows = [row for rows in gm.gold_of(arguments.gold).values() for row in rows]
     vectors, seconds = embedded(rows, arguments.encoder, arguments.tokens)
-    said = {"keyword": [keyword.judge([], row["answer"]).label for row in rows]}
+    said = {"keyword": [keyword.judge([], row["answer"]).label != COMPLIANCE for row in rows]}
     for name, kept in variants(vectors, rows, keyword).items():
         found, _ = out_of_fold([{**row, "features": kept[i]} for i, row in enumerate(rows)])
-        said[name] = [REFUSAL if p[:2].sum() >= 0.5 else COMPLIANCE for p in found]
-        said[f"{name}, at the best threshold"] = best_labels(rows, found)
+        said[name] = (found[:, :2].sum(axis=1) >= 0.5).tolist()
     half = "test" if arguments.final else "development"
     shown = [i for i, row in enumerate(rows) if gm.for_development(row) != arguments.final]
     lines = [
         "# The judge that learns, measured",
         "",
-        "Broad reading (partial refusal is refusal). In brackets 95 % intervals, bootstrap over prompts. Each answer is",
-        "judged by a fit that saw neither its answering model nor its prompt. All lines of a table are about the same",
-        f"answers, those of the {half} half of the prompts.",
+        "Broad reading (partial refusal is refusal), p >= .5. In brackets 95 % intervals, bootstrap over prompts. Each",
+        "answer is judged by a fit that saw neither its answering model nor its prompt, over all gold files together. All",
+        f"lines are about the {half} half of the prompts (see the measurements of the keyword judge).",
         *([f"Look number {look} at the test half."] if look else []),
         "",
         *gm.table_head("answers, judge"),
         *table([rows[i] for i in shown], {name: [labels[i] for i in shown] for name, labels in said.items()}),
         "",
-        f"The encoder read {len(rows)} answers ({TEXTS} texts each) in {seconds:.0f} s on {gm.cores()} cores.",
+        f"The encoder read {len(rows)} answers, {TEXTS} texts of at most {arguments.tokens} tokens each, in "
+        f"{seconds:.0f} s ({len(rows) / seconds:.0f} a second) on {len(os.sched_getaffinity(0))} cores.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)
     if path is not None:
         with written_whole(path) as stream:
             stream.write(text)
+
+
+def embedded(rows: Rows, folder: Path, tokens: int) -> tuple[NDArray[np.float32], float]:
+    """Return the vectors of all rows, and the seconds that the encoder took, which starts and loads its weights, too."""
+    renderer = Renderer(folder, template="none", frame=True, untrusted=True)
+    judge = TrainedJudge(kind="trained", engine="encoder", gold=["gold"], lists=["lists"], tokens=tokens)
+    asked = [judge.token_ids(renderer, [{"role": "user", "content": r["cluster"]}], r["answer"]) for r in rows]
+    started = time.perf_counter()
+    command = [engine_python({}, ROOT), "-c", EMBED, str(ROOT / "scripts" / "refusal_eval" / "engines"), str(folder)]
+    reply = subprocess.run(command, input=json.dumps(asked), check=True, stdout=subprocess.PIPE, text=True)
+    return np.array(json.loads(reply.stdout), dtype=np.float32), time.perf_counter() - started
+
+
+def variants(vectors: NDArray[np.float32], rows: Rows, keyword: KeywordReader) -> dict[str, NDArray[np.float64]]:
+    """Return the features of each row: all of them, and with each part left out."""
+    whole = np.array([features(one, row["answer"], keyword) for one, row in zip(vectors, rows, strict=True)])
+    width = vectors.shape[1] // TEXTS
+    parts = {
+        "without the prompt": slice(0, width),
+        "without the beginning": slice(width, 2 * width),
+        "without the end": slice(2 * width, 3 * width),
+        "without the vectors": slice(0, 3 * width),
+        "without the keyword judge": slice(3 * width, None),
+    }
+    return {"trained": whole, **{name: np.delete(whole, part, axis=1) for name, part in parts.items()}}
+
+
+def table(rows: Rows, said: Mapping[str, Sequence[bool]]) -> list[str]:
+    """Return a line per answering model and judge, and the means over answering models."""
+    lines: list[str] = []
+    kappas: dict[str, list[float]] = {name: [] for name in said}
+    for model, numbers in gm.by_model(rows)[1:]:
+        for judge, refused in said.items():
+            part, found = [rows[i] for i in numbers], [refused[i] for i in numbers]
+            lines.append(gm.table_line(f"{model}, {judge}", part, found))
+            kappas[judge].append(gm.figures(part, found, f"{model}, {judge}")["kappa"][0])
+    means = [f"{judge} {np.mean(values):.3f} (worst {min(values):.3f})" for judge, values in kappas.items()]
+    return [*lines, "", "Kappa, mean of the answering models: " + "; ".join(means) + "."]
 
 
 if __name__ == "__main__":
