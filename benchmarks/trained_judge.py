@@ -65,8 +65,8 @@ def main() -> None:
         "# The judge that learns, measured",
         "",
         "Broad reading (partial refusal is refusal), p >= .5. In brackets 95 % intervals, bootstrap over prompts. Each",
-        "answer is judged by a fit that saw neither its answering model nor its prompt, over all gold files together. All",
-        f"lines are about the {half} half of the prompts (see the measurements of the keyword judge).",
+        "answer is judged by a fit that saw neither its answering model nor its prompt, over all gold files together.",
+        f"All lines are about the {half} half of the prompts (see the measurements of the keyword judge).",
         *([f"Look number {look} at the test half."] if look else []),
         "",
         *gm.table_head("answers, judge"),
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def embedded(rows: Rows, folder: Path, tokens: int) -> tuple[NDArray[np.float32], float]:
-    """Return the vectors of all rows, and the seconds that the encoder took, which starts and loads its weights, too."""
+    """Return the vectors of all rows, and the seconds that the encoder took, its start included."""
     renderer = Renderer(folder, template="none", frame=True, untrusted=True)
     judge = TrainedJudge(kind="trained", engine="encoder", gold=["gold"], lists=["lists"], tokens=tokens)
     asked = [judge.token_ids(renderer, [{"role": "user", "content": r["cluster"]}], r["answer"]) for r in rows]
