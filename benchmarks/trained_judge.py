@@ -99,10 +99,11 @@ def variants(vectors: NDArray[np.float32], rows: Rows, keyword: KeywordReader) -
     width = vectors.shape[1] // TEXTS
     parts = {
         "without the prompt": slice(0, width),
-        "without the beginning": slice(width, 2 * width),
-        "without the end": slice(2 * width, 3 * width),
-        "without the vectors": slice(0, 3 * width),
-        "without the keyword judge": slice(3 * width, None),
+        "without the opening": slice(width, 2 * width),
+        "without the beginning": slice(2 * width, 3 * width),
+        "without the end": slice(3 * width, 4 * width),
+        "without the vectors": slice(0, 4 * width),
+        "without the keyword judge": slice(4 * width, None),
     }
     return {"trained": whole, **{name: np.delete(whole, part, axis=1) for name, part in parts.items()}}
 

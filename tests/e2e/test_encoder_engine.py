@@ -79,7 +79,7 @@ def test_the_vectors_are_those_of_transformers(study: Project) -> None:
     texts = []
     for request in requests:
         starts = [i for i, token in enumerate(request.token_ids) if token == request.token_ids[0]]
-        assert len(starts) == 3, "prompt, beginning and end; a mark in an answer begins no text"
+        assert len(starts) == 4, "prompt, opening, beginning and end; a mark in an answer begins no text"
         texts += [request.token_ids[i:j] for i, j in zip(starts, [*starts[1:], None], strict=True)]
     folder = read_json(study.results / "engines" / "minilm-l6.json")["folder"]
     command = [str(ENGINE_PYTHON), "-c", REFERENCE, str(study.folder / folder)]

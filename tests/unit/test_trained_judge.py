@@ -168,16 +168,16 @@ def test_vectors_of_another_encoder_are_refused(model):
         trained_judge.predict(model, seen("Nae")[:, 1:])
 
 
-def test_it_reads_the_beginning_of_the_prompt_and_both_ends_of_the_answer(tmp_path):
+def test_it_reads_the_beginning_of_the_prompt_and_opening_beginning_and_end_of_the_answer(tmp_path):
     renderer = Renderer(byte_tokenizer(tmp_path, adds_bos=True), template="none", frame=True, untrusted=True)
     judge = LEARNER.model_copy(update={"tokens": 3})
     said = judge.token_ids(renderer, [{"role": "user", "content": "prompt"}], "answer")
     mark = renderer.framed("", 1)
     texts = [text for text in np.split(said, np.flatnonzero(np.array(said) == mark[0])) if len(text)]
-    assert [renderer.decode(text.tolist()) for text in texts] == ["pro", "ans", "wer"]
+    assert [renderer.decode(text.tolist()) for text in texts] == ["pro", "an", "ans", "wer"]
     assert len(said) <= judge.least_tokens(renderer)
     # A mark in an answer begins no text of its own.
-    assert judge.token_ids(renderer, [{"role": "user", "content": "p"}], "<bos>").count(mark[0]) == 3
+    assert judge.token_ids(renderer, [{"role": "user", "content": "p"}], "<bos>").count(mark[0]) == 4
 
 
 def test_an_encoder_whose_tokenizer_marks_no_beginning_is_refused(tmp_path):

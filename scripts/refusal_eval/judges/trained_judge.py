@@ -38,7 +38,8 @@ LOG = logging.getLogger(__name__)
 GoldRow = Mapping[str, Any]
 DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 6e-12
 
-TEXTS = 3  # that a request holds: the prompt's beginning, the answer's, and the answer's end
+TEXTS = 4  # that a request holds: the prompt's beginning, the answer's opening and beginning, and its end
+VECTORS = 2.0  # weight of the vectors, which are as long as 1, beside the keyword judge's features, which are 0 or 1
 STRENGTH = 1.0  # inverse of the L2 penalty (scikit-learn's C)
 FOLDS = 5  # groups of clusters of the out-of-fold predictions
 Weight = Annotated[float, Field(gt=-1e100, lt=1e100, allow_inf_nan=False)]  # so that no sum of products overflows
@@ -78,7 +79,7 @@ def features(vectors: NDArray[np.float32], answer: str, keyword: KeywordReader) 
         *(float(reading.label == label) for label in LABELS),
         *(float(reading.raw["rule"] == rule) for rule in RULES),
     ]
-    return np.concatenate([vectors.astype(float), surface])
+    return np.concatenate([VECTORS * vectors.astype(float), surface])
 
 
 def fit(gold: Sequence[GoldRow]) -> TrainedModel:
@@ -212,7 +213,8 @@ class TrainedJudge(CalibratedJudge):
         64,
         ge=1,
         le=8192,
-        description="Most tokens of each text that it reads: the prompt's beginning, the answer's, and its end.",
+        description="Most tokens of each text that it reads: the prompt's beginning, the answer's, and its end; and half "
+        "as many of the answer's opening, where most refusals are.",
     )
 
     def files(self) -> list[str]:
@@ -246,7 +248,7 @@ class TrainedJudge(CalibratedJudge):
     def token_ids(self, renderer: Renderer, messages: Messages, answer: str) -> list[int]:
         """Return the texts that it reads, one after the other, each between the tokenizer's marks."""
         prompt, reply = (message["content"] for message in prompt_and_answer(messages, answer))
-        texts = [renderer.framed(prompt, self.tokens)]
+        texts = [renderer.framed(prompt, self.tokens), renderer.framed(reply, -(-self.tokens // 2))]
         texts += [renderer.framed(reply, self.tokens), renderer.framed(reply, self.tokens, end=True)]
         return [token for text in texts for token in text]
 
