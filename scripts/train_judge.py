@@ -1,10 +1,11 @@
 """Fit a judge on gold, and say what it would have said about each gold row without having seen its like."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
@@ -15,10 +16,6 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.judges.trained_judge import TrainedJudge
 from refusal_eval.stats.agreement.weighting import normalised
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LOG = logging.getLogger(__name__)
 

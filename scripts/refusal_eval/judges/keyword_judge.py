@@ -271,7 +271,7 @@ class KeywordJudge(AnswerJudge):
         """Return the lists."""
         return list(self.lists)
 
-    def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
+    def judge_all(self, asked: Sequence[tuple[Messages, str]]) -> list[Verdict]:
         """Return what the lists say of each answer; prompts play no part."""
         reader = KeywordReader.from_files(self.lists)
         return [judged_safely(reader.judge, messages, answer) for messages, answer in asked]

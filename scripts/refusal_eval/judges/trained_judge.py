@@ -203,7 +203,6 @@ class TrainedJudge(CalibratedJudge):
 
     learns: ClassVar[bool] = True
     engine_needs: ClassVar[tuple[str, ...]] = ("embeds", "takes_token_ids")
-    read_only: ClassVar[frozenset[str]] = CalibratedJudge.read_only | {"gold", "lists"}
 
     kind: Literal["trained"]
     engine: Slug = Field(description="Name of an engine with `kind: encoder`.")
