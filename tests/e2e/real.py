@@ -1,10 +1,15 @@
 """A small study on the real small model with the real engine."""
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 from project import ROOT, Project
+
+from refusal_eval.core.files import read_json
+from refusal_eval.study.engine_environment import ENGINE_FOLDER
 
 STUDY: dict[str, Any] = {
     "study": "small",
@@ -47,3 +52,30 @@ def real_project(folder: Path, **changes: Any) -> Project:
     (folder / "study.yaml").write_text(yaml.safe_dump({**STUDY, **changes}))
     (folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue()))
     return Project(folder)
+
+
+# As `safetensors` and `transformers` have it; the engine environment has neither this library nor its tests.
+CUT = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, num_hidden_layers=int(sys.argv[3]))
+model.save_pretrained(sys.argv[2])
+"""
+
+
+def first_layers(project: Project, folder: Path, layers: int) -> Path:
+    """Write the demo's model without its later layers, which answers faster; return its folder.
+
+    Args:
+        project: a study with that model; its weights are fetched.
+        folder: what to write.
+        layers: how many layers it keeps.
+    """
+    project.snakemake("results/small/engines/smollm2-135m.json")
+    whole = ROOT / read_json(project.results / "engines" / "smollm2-135m.json")["folder"]
+    python = str(ROOT / ENGINE_FOLDER / "bin" / "python")
+    subprocess.run([python, "-c", CUT, str(whole), str(folder), str(layers)], check=True, capture_output=True)
+    for file in whole.iterdir():
+        if not (folder / file.name).exists() and file.suffix != ".safetensors":
+            shutil.copy(file, folder)
+    return folder

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import real
 from direction_files import random_direction
 from engine_entries import engine_of
-from project import ROOT, change_yaml
+from project import ROOT, Project, change_yaml
 from real import SHORT, real_project
 
 from refusal_eval.activations.intervention import FittedDirection, write_intervention
@@ -33,13 +33,6 @@ GREEDY = {**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0}
 FIRST_LAYERS = 6  # of the model that is compiled in the full tier: the whole one takes minutes a load
 TASKS = ("random", "second", "third")
 NEUTRAL = {"direction": "random", "scale": None, "gate": None, "offset": "none", "towards": "negative"}
-# As `safetensors` and `transformers` have it; the engine environment has neither this library nor its tests.
-CUT = """
-import sys, torch
-from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32, num_hidden_layers=int(sys.argv[3]))
-model.save_pretrained(sys.argv[2])
-"""
 
 
 def asked_of(layers: int) -> dict[str, dict[str, Any]]:
@@ -144,11 +137,8 @@ def steering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steering]:
 def first_layers(steering: Steering) -> Steering:
     """Return SmolLM2 without its later layers, which is compiled in a fifth of the time."""
     folder = steering.folder / "first_layers"
-    command = [engine_python(steering.entry, ROOT), "-c", CUT, steering.model, str(folder / "model"), str(FIRST_LAYERS)]
-    subprocess.run(command, check=True, capture_output=True)
-    for file in Path(steering.model).glob("*token*"):
-        shutil.copy(file, folder / "model")
-    return Steering(folder, str(folder / "model"), steering.model, steering.entry, FIRST_LAYERS)
+    model = str(real.first_layers(Project(steering.folder / "project"), folder / "model", FIRST_LAYERS))
+    return Steering(folder, model, steering.model, steering.entry, FIRST_LAYERS)
 
 
 MODES = ("none", "add", "ablate", "gated", "pull", "constellation")
