@@ -1,8 +1,7 @@
 """How well the judge that learns agrees with people on answering models and prompts that it never saw, and what helps.
 
 Each answer is judged by a fit that saw neither its answering model nor its prompt, on all gold files together. The
-features are taken away in turn. Choices are made on one half of the prompts; `--final` shows the other half, and writes
-it into docs/judges.
+features are taken away in turn. `--write` writes the table into docs/judges.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ json.dump(found, sys.stdout)
 
 
 def main() -> None:
-    """Print the figures, or write them with `--final`."""
+    """Print the figures, and write them with `--write`."""
     parser = gm.options((__doc__ or "").split("\n")[0])
     parser.add_argument("--encoder", type=Path, required=True, help="model folder of an encoder with mean pooling")
     parser.add_argument("--tokens", type=int, default=64, help="most tokens of each text")
-    parser.add_argument("--final", action="store_true", help="show the test half, and write docs/judges")
+    parser.add_argument("--write", action="store_true", help="write docs/judges")
     arguments = parser.parse_args()
-    path, look = gm.next_look("trained") if arguments.final else (None, 0)
+    path = gm.dated("trained") if arguments.write else None
     keyword = gm.keyword_judge()
     rows = [row for rows in gm.gold_of(arguments.gold).values() for row in rows]
     vectors, seconds = embedded(rows, arguments.encoder, arguments.tokens)
@@ -59,18 +58,16 @@ def main() -> None:
     for name, kept in variants(vectors, rows, keyword).items():
         found, _ = out_of_fold([{**row, "features": kept[i]} for i, row in enumerate(rows)])
         said[name] = (found[:, :2].sum(axis=1) >= 0.5).tolist()
-    half = "test" if arguments.final else "development"
-    shown = [i for i, row in enumerate(rows) if gm.for_development(row) != arguments.final]
     lines = [
         "# The judge that learns, measured",
         "",
         "Broad reading (partial refusal is refusal), p >= .5. In brackets 95 % intervals, bootstrap over prompts. Each",
         "answer is judged by a fit that saw neither its answering model nor its prompt, over all gold files together.",
-        f"All lines are about the {half} half of the prompts (see the measurements of the keyword judge).",
-        *([f"Look number {look} at the test half."] if look else []),
+        "Which texts it reads and how much the vectors weigh was chosen by these figures, on all prompts. The keyword",
+        "lists were tuned on half of the prompts of gpt-3.5-turbo, gpt-4 and llama2new, and on none of the others.",
         "",
         *gm.table_head("answers, judge"),
-        *table([rows[i] for i in shown], {name: [labels[i] for i in shown] for name, labels in said.items()}),
+        *table(rows, said),
         "",
         f"The encoder read {len(rows)} answers, {TEXTS} texts of at most {arguments.tokens} tokens each, in "
         f"{seconds:.0f} s ({len(rows) / seconds:.0f} a second) on {len(os.sched_getaffinity(0))} cores.",
