@@ -1,6 +1,5 @@
 """Turn a cell's stored responses into its answers."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
 from refusal_eval.ask.turns import Chain, Turns, walk
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
-
-LOG = logging.getLogger(__name__)
 
 
 def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Turn a judge's stored responses into the verdicts on one cell."""
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,14 +11,12 @@ from refusal_eval.ask.turns import Chain, walk
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
-
-LOG = logging.getLogger(__name__)
 
 Place = tuple[str, int, int]
 ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]

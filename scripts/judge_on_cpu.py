@@ -1,16 +1,12 @@
 """Judge the answers of one cell with a judge that needs no engine: phrases, or a user's function."""
 
-import logging
-
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.judge_base import AnswerJudge, verdict_row
-
-LOG = logging.getLogger(__name__)
 
 
 def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) -> None:

@@ -1,6 +1,5 @@
 """Draw one figure of a study: PDF, SVG and PNG, the numbers in it as CSV, and captions in Markdown and LaTeX."""
 
-import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,13 +9,11 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.plots.captions import caption_latex, caption_markdown
 from refusal_eval.plots.figure_data import FigureData, not_drawn
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.markup import csv_text
-
-LOG = logging.getLogger(__name__)
 
 
 def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: Path) -> None:

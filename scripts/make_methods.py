@@ -1,15 +1,12 @@
 """Write the methods section of a study, with its numbers, and the BibTeX of what it used."""
 
-import logging
 from pathlib import Path
 
 from refusal_eval.core.files import read_json, written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_section import as_latex, as_markdown, cited_keys, paragraphs
 from refusal_eval.report.results.results_files import read_results
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

@@ -1,12 +1,11 @@
 """Put every number of a study into one table, with a dictionary of what they mean."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import read_json, written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.results.collected import Result, collected, estimates_in
 from refusal_eval.report.results.dictionary import dictionary, undescribed
 from refusal_eval.report.results.from_agreement import agreement_estimates
@@ -14,7 +13,6 @@ from refusal_eval.report.results.from_cards import card_estimates
 from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
 from refusal_eval.stats.estimates.estimate import Estimate
 
-LOG = logging.getLogger(__name__)
 PEOPLE_SOURCE = "audit/agreement.json"
 
 

@@ -1,16 +1,13 @@
 """Put together what several judges said about the answers of one cell."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import VERDICT_STATES, told_states
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 from refusal_eval.judges.panel_judge import PanelJudge
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

@@ -1,7 +1,6 @@
 """Take one cell's stored responses as the published code would: the probabilities of their parts."""
 
 import functools
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +10,7 @@ from refusal_eval.ask.store import StoreReader
 from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.compat.published_score import response_rows
 from refusal_eval.core.files import read_json, write_jsonl
-from refusal_eval.core.logs import start_log
-
-LOG = logging.getLogger(__name__)
+from refusal_eval.core.logs import LOG, start_log
 
 
 def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapping[str, Any], output: str) -> None:

@@ -1,14 +1,11 @@
 """Read the verdicts that came with recorded answers."""
 
-import logging
 from pathlib import Path
 
 from refusal_eval.compat.recorded_rows import recorded_verdicts
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import VERDICT_STATES, told_states
-
-LOG = logging.getLogger(__name__)
 
 
 def main(prompts_path: str, answers_path: str, recorded_path: str, judged_path: str, output: str) -> None:

@@ -1,6 +1,5 @@
 """Render the prompts of one cell, as its engine takes them, and write its requests, with the key of each."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +10,8 @@ from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_reque
 from refusal_eval.compat.published_requests import published_token_ids
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
-
-LOG = logging.getLogger(__name__)
 
 
 def generation_sampling(sampling: Mapping[str, Any], stop_ids: list[int]) -> dict[str, Any]:

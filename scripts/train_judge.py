@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.judges.trained_judge import TrainedJudge
 from refusal_eval.stats.agreement.weighting import normalised
@@ -19,8 +18,6 @@ from refusal_eval.stats.agreement.weighting import normalised
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

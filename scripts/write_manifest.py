@@ -1,6 +1,5 @@
 """Trace every number of a study: revisions, hashes, engines, what served, versions."""
 
-import logging
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -9,10 +8,9 @@ from typing import Any
 
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.version import VERSION
 
-LOG = logging.getLogger(__name__)
 PACKAGES = (
     "snakemake",
     "transformers",
