@@ -56,7 +56,7 @@ def main(
     turns = Turns(file, tokenizer_folder)
     chains = list(walk(turns, StoreReader(store_dir, file.header["engine_id"])))
     waiting = {chain.next.key for chain in chains if chain.next is not None and chain.next.key is not None}
-    lost = waiting - rejections(receipts)
+    lost = waiting.difference(rejections(receipts))
     if lost:
         raise UserError(
             f"{len(lost)} of {len(chains)} responses are not in the store, although they were executed "

@@ -80,10 +80,10 @@ class PythonJudge(AnswerJudge):
             raise UserError(f"{self.file} has no function `{self.function}`")
         return found  # type: ignore[no-any-return]
 
-    def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
+    def judge_all(self, asked: Sequence[tuple[Messages, str]]) -> list[Verdict]:
         """Return the verdicts; a file that cannot be imported is an error, and not one of each answer."""
         _ = self.called
-        return super().judge_all(asked, fitted)
+        return super().judge_all(asked)
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer.
