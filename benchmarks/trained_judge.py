@@ -15,7 +15,7 @@ import gold_measures as gm  # first: it makes the library importable
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.trained_judge import fit, out_of_fold, predict
@@ -57,8 +57,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     if path is not None:
-        with written_whole(path) as stream:
-            stream.write(text)
+        write_text(path, text)
 
 
 def refused(probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:

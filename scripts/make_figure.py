@@ -8,7 +8,7 @@ from typing import Any
 from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.plots.captions import caption_latex, caption_markdown
 from refusal_eval.plots.figure_data import FigureData, not_drawn
@@ -44,8 +44,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
         "caption.tex": caption_latex(drawn.caption),
     }
     for ending, text in texts.items():
-        with written_whole(folder / f"{figure.name}.{ending}") as handle:
-            handle.write(text)
+        write_text(folder / f"{figure.name}.{ending}", text)
 
 
 if snakemake := globals().get("snakemake"):
