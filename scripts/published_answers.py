@@ -25,11 +25,7 @@ def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapp
     """
     file = read_requests(request_path)
     chains = list(walk(Turns(file, tokenizer_folder), StoreReader(store_dir, file.header["engine_id"])))
-    responses = [
-        ((request.prompt_id, request.sample, request.turn), response)
-        for chain in chains
-        for request, response in chain.responses
-    ]
+    responses = [(request.place, response) for chain in chains for request, response in chain.responses]
     renderer = None
     if reading["end_mark"] is not None:
         renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=reading["trust_remote_code"])
