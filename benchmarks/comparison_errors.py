@@ -29,7 +29,7 @@ from measuring import ROOT
 from scipy import stats
 from simulated_comparisons import cluster_correlation_of, probabilities, simulated_refusals
 
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.tools.power.comparison_design import Design, detectable, power
@@ -82,8 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not (begin and end):
             print(f"{path} has not the lines {BEGIN} and {END}", file=sys.stderr)
             return 1
-        with written_whole(path) as handle:
-            handle.write(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+        write_text(path, f"{before}{BEGIN}\n\n{text}\n{END}{after}")
     most = allowed(chosen.runs)
     return int(any(row.alarms > most for row in rows if row.design.clusters >= 20))
 

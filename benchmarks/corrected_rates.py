@@ -24,7 +24,7 @@ from scipy.stats import ttest_1samp
 
 from measuring import ROOT  # isort: skip  # makes the library importable
 
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
@@ -448,8 +448,7 @@ def main() -> int:
     )
     print(text)
     before, after = page.split(START)[0], page.split(END)[1]
-    with written_whole(options.page) as handle:
-        handle.write(before + text + after)
+    write_text(options.page, before + text + after)
     wrong = [*missed(ppi), *missed_few(scarce, options.few_runs), *missed_unread(unread)]
     chance = 2 * (0.05 * 0.95 / max(1, options.pairs_runs)) ** 0.5
     wrong += [f"{case}: {own:.3f}" for case, (own, _) in alarms.items() if own > MOST_FALSE_ALARMS + chance]

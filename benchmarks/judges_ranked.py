@@ -16,7 +16,7 @@ import gold_measures as gm  # first: it makes the library importable
 import yaml
 from measuring import ROOT, print_head, snakemake, timed
 
-from refusal_eval.core.files import read_json, read_jsonl, written_whole
+from refusal_eval.core.files import read_json, read_jsonl, write_text
 
 OWN_JUDGES = f"""
 import hashlib
@@ -122,8 +122,7 @@ def main() -> None:
             "# Do judge cards rank judges as they deserve?\n\nBroad reading, 95 % intervals over prompts; the worst "
         )
         title += "answering model by balanced accuracy. From\n`benchmarks/judges_ranked.py`, through the workflow.\n\n"
-        with written_whole(gm.dated("ranked")) as stream:
-            stream.write(title + "\n".join(lines) + "\n")
+        write_text(gm.dated("ranked"), title + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

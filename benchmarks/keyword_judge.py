@@ -21,7 +21,7 @@ from typing import Any
 import gold_measures as gm  # first: it makes the library importable
 from measuring import ROOT
 
-from refusal_eval.core.files import read_jsonl, written_whole
+from refusal_eval.core.files import read_jsonl, write_text
 from refusal_eval.core.states import COMPLIANCE, LABELS
 from refusal_eval.judges.keyword_judge import KeywordReader
 
@@ -54,8 +54,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     if path is not None:
-        with written_whole(path) as stream:
-            stream.write(text)
+        write_text(path, text)
 
 
 def made_up_rows() -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from measuring import ROOT
 from numpy.typing import NDArray
 
 from refusal_eval.ask.render import Renderer
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.trained_judge import TEXTS, TrainedJudge, features, out_of_fold
@@ -75,8 +75,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     if path is not None:
-        with written_whole(path) as stream:
-            stream.write(text)
+        write_text(path, text)
 
 
 def embedded(rows: Rows, folder: Path, tokens: int) -> tuple[NDArray[np.float32], float]:

@@ -1,6 +1,5 @@
 """Capture the activations of one model on one split: what the store lacks is computed, in the engine environment."""
 
-import logging
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,11 +13,9 @@ from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

@@ -1,6 +1,5 @@
 """Check that a judge can be asked, before any GPU hour is spent: its labels or classes, its instructions."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,10 +7,8 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.judges.judge_base import EngineJudge, RubricJudge
-
-LOG = logging.getLogger(__name__)
 
 
 def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str) -> None:

@@ -1,15 +1,12 @@
 """Fail where a judge agrees less with people than the study asks for; everything else is made before."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.agreement.floor import all_below
-
-LOG = logging.getLogger(__name__)
 
 
 def main(card_paths: list[str], floors: Mapping[str, Mapping[str, Any]], output: str) -> None:

@@ -1,6 +1,5 @@
 """Turn a cell's stored responses into its answers."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,11 @@ from typing import Any
 from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.reasoning_check import refuse_no_answers
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
+from refusal_eval.ask.store import StoreReader, not_in_store, rejections
 from refusal_eval.ask.turns import Chain, Turns, walk
-from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
-
-LOG = logging.getLogger(__name__)
 
 
 def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -32,8 +28,7 @@ def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str,
 
 def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dict[str, Any]]:
     """Yield the answers of one (prompt, sample): a row for every turn that is asked, come what may."""
-    first = chain.answered[0][0] if chain.answered else chain.next
-    assert first is not None
+    first = chain.first
     for request, record in chain.answered:
         yield answer_row(request, reader.fields(request, record["response"]), record)
     done = {request.turn for request, _ in chain.answered}
@@ -45,43 +40,31 @@ def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dic
             yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
 
-def main(
-    request_path: str,
-    receipts: list[str],
-    store_dir: str,
-    tokenizer_folder: str | None,
-    reasoning: Any,
-    trust: bool,
-    output: str,
-) -> None:
-    """Write the answers of one cell: a line per (prompt, sample, turn), in the order of the requests."""
-    file = read_requests(request_path)
+def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[str, Any], output: str) -> None:
+    """Write the answers of one cell: a line per (prompt, sample, turn), in the order of the requests.
+
+    Args:
+        files: the cell's `requests`, and the `receipts` of their batch.
+        store_dir: folder of the store.
+        tokenizer_folder: folder of the model's tokenizer; None for an engine that takes messages.
+        how: the model's `reasoning`, and `trust_remote_code`.
+        output: the file to write.
+    """
+    file, reasoning = read_requests(files.requests), how["reasoning"]
     turns = Turns(file, tokenizer_folder)
     chains = list(walk(turns, StoreReader(store_dir, file.header["engine_id"])))
     waiting = {chain.next.key for chain in chains if chain.next is not None and chain.next.key is not None}
-    lost = waiting - set(rejections(receipts))
-    if lost:
-        raise UserError(
-            f"{len(lost)} of {len(chains)} responses are not in the store, although they were executed "
-            f"(was the store moved or pruned?). {BRING_BACK}"
-        )
-    reader = AnswerReader(tokenizer_folder, reasoning, trust)
+    if lost := waiting.difference(rejections(files.receipts)):
+        raise not_in_store(f"{len(lost)} of {len(chains)} responses are")
+    reader = AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])
     rows = [row for chain in chains for row in chain_rows(chain, turns, reader)]
     if reasoning is not None:
-        refuse_no_answers(Path(request_path).parent.name, rows)
+        refuse_no_answers(Path(files.requests).parent.name, rows)
     write_jsonl(output, rows)
     LOG.info("%d answers: %s", len(rows), told_states(rows, ANSWER_STATES))
 
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    folder, how = read_json(snakemake.input.engine)["tokenizer_folder"], snakemake.params.segments
-    main(
-        snakemake.input.requests,
-        snakemake.input.receipts,
-        snakemake.config["store_dir"],
-        folder,
-        how["reasoning"],
-        how["trust_remote_code"],
-        snakemake.output[0],
-    )
+    folder = read_json(snakemake.input.engine)["tokenizer_folder"]
+    main(snakemake.input, snakemake.config["store_dir"], folder, snakemake.params.segments, snakemake.output[0])

@@ -1,67 +1,64 @@
 """Turn a judge's stored responses into the verdicts on one cell."""
 
-import logging
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
+from refusal_eval.ask.store import StoreReader, not_in_store, rejections
 from refusal_eval.ask.turns import Chain, walk
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
-from refusal_eval.core.states import CUT, JUDGE_FAILED, VERDICT_STATES, told_states
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.states import CUT, JUDGE_FAILED
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row
+from refusal_eval.judges.judge_base import (
+    EngineJudge,
+    Verdict,
+    place_of,
+    read_safely,
+    readable,
+    verdict_row,
+    write_verdicts,
+)
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
-
-LOG = logging.getLogger(__name__)
 
 Place = tuple[str, int, int]
 ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
 
 
-def main(
-    answers_path: str,
-    request_path: str,
-    receipts: list[str],
-    store_dir: str,
-    engine: Mapping[str, Any],
-    checked: Mapping[str, Any],
-    judge: EngineJudge,
-    trust_remote_code: bool,
-    output: str,
-    calibration: Mapping[str, Any] | None = None,
-    fitted: str | None = None,
-    unseen_path: str | None = None,
-) -> None:
-    """Write one verdict per answer that could be read, in the order of the answers; calibrated, if that is given.
+def main(files: Any, store_dir: str, judge: EngineJudge, trust_remote_code: bool, output: str) -> None:
+    """Write one verdict per answer that could be read, in the order of the answers; calibrated, if that is asked for.
 
     Args:
-        fitted: the model of a judge that learns.
-        unseen_path: the verdicts of such a judge on the very gold that it was fitted on, each from a model that had not
-            seen the like of that row: on its own gold they are its verdicts.
+        files: `answers`, `requests` and `receipts`; what `engine` and `judge` are (identity, what was checked); and of
+            each none or one: `calibration`, the fitted `model` of a judge that learns, and its `unseen` verdicts on the
+            very gold that it was fitted on, each from a model that had not seen the like of that row: on its own gold
+            they are its verdicts.
+        store_dir: folder of the store.
+        judge: the judge's entry.
+        trust_remote_code: whether its tokenizer may bring code along.
+        output: the file to write.
 
     Raises:
         UserError: if a response is missing that was executed.
     """
-    file = read_requests(request_path)
-    store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(receipts)
-    answers = {(row["prompt_id"], row["sample"], row["turn"]): row for row in readable(read_jsonl(answers_path))}
+    file, tokenizer_folder = read_requests(files.requests), read_json(files.engine)["tokenizer_folder"]
+    store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(files.receipts)
+    answers = {place_of(row): row for row in readable(read_jsonl(files.answers))}
     texts = {place: answer["answer"] for place, answer in answers.items()}
-    read = vote_reader(judge, checked, engine["tokenizer_folder"], trust_remote_code, texts, fitted)
-    said = {row["prompt_id"]: row for row in read_jsonl(unseen_path)} if unseen_path else {}
+    fitted, calibration = next(iter(files.model), None), next(map(read_json, files.calibration), None)
+    read = vote_reader(judge, read_json(files.judge), tokenizer_folder, trust_remote_code, texts, fitted)
+    said = {row["prompt_id"]: row for path in files.unseen for row in read_jsonl(path)}
     votes: dict[Place, list[Verdict]] = defaultdict(list)
     first: dict[Place, Request] = {}
     retried = 0
-    for chain in walk(following(file, engine["tokenizer_folder"]), store):
-        request = first_request(chain)
-        place = _place(request)
-        first.setdefault(place, request)
+    for chain in walk(following(file, tokenizer_folder), store):
+        place = chain.first.place
+        first.setdefault(place, chain.first)
         votes[place].append(vote_of(chain, read, rejected))
         retried += len(chain.answered) > 1
     rows = []
@@ -74,8 +71,7 @@ def main(
         if first[place].cut:
             row["raw"][CUT] = first[place].cut
         rows.append(row)
-    write_jsonl(output, rows)
-    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+    write_verdicts(output, rows)
     if retried:
         LOG.info("%d votes could not be read and were asked again", retried)
 
@@ -101,18 +97,9 @@ def vote_reader(
 
     def vote(request: Request, response: Mapping[str, Any]) -> Verdict:
         text = {"text": reader.fields(request, response)["answer"] or ""} if asked.written else {}
-        return read({**response, **text}, answers[_place(request)] if answers else "")
+        return read({**response, **text}, answers[request.place] if answers else "")
 
-    return lambda request, response: read_safely(lambda whole: vote(request, whole), response)
-
-
-def _place(request: Request) -> Place:
-    return request.prompt_id, request.sample, request.turn
-
-
-def first_request(chain: Chain) -> Any:
-    """Return the first request of a vote."""
-    return chain.answered[0][0] if chain.answered else chain.next
+    return lambda request, response: read_safely(functools.partial(vote, request), response)
 
 
 def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdict:
@@ -123,10 +110,7 @@ def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdic
     if waiting is not None and waiting.key is not None:
         if waiting.key in rejected:
             return Verdict(JUDGE_FAILED, raw={"error": rejected[waiting.key]})
-        raise UserError(
-            "a verdict's response is not in the store, although it was executed (was the store moved or pruned?). "
-            f"{BRING_BACK}"
-        )
+        raise not_in_store("a verdict's response is")
     request, record = chain.answered[-1]
     verdict = read(request, record["response"])
     if len(chain.answered) == 1:
@@ -137,18 +121,5 @@ def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdic
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files, asked = snakemake.input, snakemake.params.judge
-    main(
-        files.answers,
-        files.requests,
-        files.receipts,
-        snakemake.config["store_dir"],
-        read_json(files.engine),
-        read_json(files.judge),
-        JUDGES.entry(asked["entry"]),
-        asked["trust_remote_code"],
-        snakemake.output[0],
-        next(map(read_json, files.calibration), None),
-        next(iter(files.model), None),
-        next(iter(files.unseen), None),
-    )
+    asked, store_dir = snakemake.params.judge, snakemake.config["store_dir"]
+    main(snakemake.input, store_dir, JUDGES.entry(asked["entry"]), asked["trust_remote_code"], snakemake.output[0])

@@ -1,7 +1,6 @@
 """Write the cosines between the directions of a study, layer by layer."""
 
 import itertools
-import logging
 from collections.abc import Sequence
 
 import pandas as pd
@@ -9,9 +8,8 @@ import pandas as pd
 from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.activations.directions import cosine
 from refusal_eval.core.files import written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 
-LOG = logging.getLogger(__name__)
 COLUMNS = ["model", "layer", "direction", "other", "cosine"]
 
 

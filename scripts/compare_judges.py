@@ -1,21 +1,18 @@
 """Compare what a study's judges say of the same answers: agreement, the order of the models, the answers in dispute."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from refusal_eval.core.files import write_json, written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.files import write_json, write_text
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.paper.markup import csv_text
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.units import clusters_apart, read_units
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.stats.judge_pairs.ranking import rankings
 from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
-
-LOG = logging.getLogger(__name__)
 
 Cell = tuple[str, str, str]
 
@@ -52,8 +49,7 @@ def main(paths: Sequence[str], study: Mapping[str, Any], json_path: str, dispute
         "disputed": {"found": disputed.found, "listed": len(disputed.rows)},
     }
     write_json(json_path, agreement)
-    with written_whole(disputed_path) as handle:
-        handle.write(csv_text(pd.DataFrame(disputed.rows, columns=columns(found), dtype=object)))
+    write_text(disputed_path, csv_text(pd.DataFrame(disputed.rows, columns=columns(found), dtype=object)))
     LOG.info("%d judges on %d answers, %d in dispute", len(found.judges), len(found.units), disputed.found)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import math
 import os
 import resource
@@ -17,7 +16,7 @@ from refusal_eval.ask.requests import Request, RequestFile, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit, within
 from refusal_eval.engines.intervention_file import CompiledIntervention
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from refusal_eval.engines.engine_base import RunningEngine
     from refusal_eval.engines.execution import Outcome
 
-LOG = logging.getLogger(__name__)
 METRICS_SECONDS = 5.0  # at the end, when a scheduler may be waiting for this job to be gone
 
 

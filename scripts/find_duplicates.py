@@ -1,12 +1,11 @@
 """Find the prompts that stand in several splits, so that pooled numbers count them once."""
 
-import logging
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from refusal_eval.core.files import read_jsonl, write_json, written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.files import read_jsonl, write_json, write_text
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.paper.markup import csv_text
 from refusal_eval.stats.estimates.near_duplicates import (
     RULE,
@@ -19,7 +18,6 @@ from refusal_eval.stats.estimates.near_duplicates import (
     text_of,
 )
 
-LOG = logging.getLogger(__name__)
 COLUMNS = ("group", "counts", "split", "prompt_id", "expectation", "similarity", "category", "text")
 
 
@@ -53,8 +51,7 @@ def main(paths: Mapping[str, str], splits: Mapping[str, Mapping[str, str]], json
                     *(round(similarity(first, text_of(row)), 3), row["category"], row["messages"][-1]["content"]),
                 )
             )
-    with written_whole(csv_path) as handle:
-        handle.write(csv_text(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)))
+    write_text(csv_path, csv_text(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)))
     LOG.info("%d groups of near-duplicates, %d prompts left out of pooled numbers", len(groups), len(out))
 
 

@@ -1,6 +1,5 @@
 """Fit one direction on stored activations, and write it with its card."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +10,8 @@ from refusal_eval.activations.sides import SIDES, SidePrompts, left_out, refuse_
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.confidence import confidence_by_prompt
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

@@ -1,17 +1,14 @@
 """Fit a mixed model to the verdicts of each split: what models, prompts, judges and sampling make different."""
 
 import itertools
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.files import write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.mixed_model import mixed_estimates
 from refusal_eval.stats.estimates.units import read_units
-
-LOG = logging.getLogger(__name__)
 
 
 def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], json_path: str) -> None:

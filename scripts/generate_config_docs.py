@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
 
@@ -37,8 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines = (found.splitlines(keepends=True), wanted.splitlines(keepends=True))
             sys.stdout.writelines(difflib.unified_diff(*lines, f"{path} (as it is)", f"{path} (as it should be)"))
         else:
-            with written_whole(path) as handle:
-                handle.write(wanted)
+            write_text(path, wanted)
             print(f"wrote {path}")
     if drifted:
         print("These files are generated and differ from the code: run `make schema`.", file=sys.stderr)

@@ -1,16 +1,12 @@
 """Judge the answers of one cell with a judge that needs no engine: phrases, or a user's function."""
 
-import logging
-
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.core.states import JUDGE_FAILED, VERDICT_STATES, told_states
+from refusal_eval.core.states import JUDGE_FAILED
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.judge_base import AnswerJudge, verdict_row
-
-LOG = logging.getLogger(__name__)
+from refusal_eval.judges.judge_base import AnswerJudge, verdict_row, write_verdicts
 
 
 def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) -> None:
@@ -24,15 +20,10 @@ def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) 
     rows = [verdict_row(answer, verdict) for (answer, _), verdict in zip(asked, verdicts, strict=True)]
     if rows and all(row["state"] == JUDGE_FAILED for row in rows):
         raise UserError(f"the judge failed on every answer; the first time with {rows[0]['raw'].get('error')}")
-    write_jsonl(output, rows)
-    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+    write_verdicts(output, rows)
 
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        snakemake.input.prompts,
-        snakemake.input.answers,
-        JUDGES.entry(snakemake.params.judge["entry"]),
-        snakemake.output[0],
-    )
+    files, judge = snakemake.input, JUDGES.entry(snakemake.params.judge["entry"])
+    main(files.prompts, files.answers, judge, snakemake.output[0])

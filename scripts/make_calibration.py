@@ -1,14 +1,11 @@
 """Fit the threshold and the curve of a judge's probabilities on one gold set."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.files import read_jsonl, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.calibration.calibrated_card import calibration_of, card_with_calibration
-
-LOG = logging.getLogger(__name__)
 
 
 def main(gold_path: str, verdicts_path: str, names: Mapping[str, Any], output: str) -> None:

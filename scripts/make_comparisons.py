@@ -1,16 +1,13 @@
 """Compare the models of a study, or its judges, on the same prompts: differences and tests."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.comparisons.study_comparisons import Scored, compared, estimates
 from refusal_eval.stats.estimates.units import dialogue_splits, read_units
 from refusal_eval.study.comparison_families import family_of
-
-LOG = logging.getLogger(__name__)
 
 
 def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: str) -> None:

@@ -1,12 +1,11 @@
 """Correct refusal rates for the judge's errors: by gold of other models, and by labels on this study's own answers."""
 
 import itertools
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.corrected.corrected_study import study_corrected
 from refusal_eval.stats.corrected.peoples_labels import (
     Labelled,
@@ -19,7 +18,6 @@ from refusal_eval.stats.corrected.transfer import judged_gold
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import Units, read_units
 
-LOG = logging.getLogger(__name__)
 Cell = tuple[str, str, str]  # judge, model, split
 
 

@@ -2,20 +2,17 @@
 
 import dataclasses
 import gc
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import variance_estimates
-
-LOG = logging.getLogger(__name__)
 
 
 def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], output: str) -> None:

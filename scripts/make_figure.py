@@ -1,6 +1,5 @@
 """Draw one figure of a study: PDF, SVG and PNG, the numbers in it as CSV, and captions in Markdown and LaTeX."""
 
-import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,14 +8,12 @@ from typing import Any
 from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.files import write_text
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.plots.captions import caption_latex, caption_markdown
 from refusal_eval.plots.figure_data import FigureData, not_drawn
-from refusal_eval.plots.style import save_figure
+from refusal_eval.plots.style import save_figure, styled
 from refusal_eval.report.paper.markup import csv_text
-
-LOG = logging.getLogger(__name__)
 
 
 def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: Path) -> None:
@@ -30,7 +27,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     figure: Any = FIGURES.entry(asked["figure"])
     shown, protocol = Shown(**asked["shown"]), asked.get("protocol", "default")
     data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, files)
-    with warnings.catch_warnings(record=True) as noted:
+    with styled(), warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:
             drawn = figure.draw(data)
@@ -47,8 +44,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
         "caption.tex": caption_latex(drawn.caption),
     }
     for ending, text in texts.items():
-        with written_whole(folder / f"{figure.name}.{ending}") as handle:
-            handle.write(text)
+        write_text(folder / f"{figure.name}.{ending}", text)
 
 
 if snakemake := globals().get("snakemake"):

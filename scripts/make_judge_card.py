@@ -1,14 +1,11 @@
 """Measure one judge on one gold set: its agreement with people, and what calibration makes of it."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

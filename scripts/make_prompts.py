@@ -1,16 +1,14 @@
 """Turn the rows of a split into prompts."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
-LOG = logging.getLogger(__name__)
 OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match")
 
 

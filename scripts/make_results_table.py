@@ -1,12 +1,11 @@
 """Put every number of a study into one table, with a dictionary of what they mean."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.core.files import read_json, written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.files import read_json, write_text, written_whole
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.results.collected import Result, collected, estimates_in
 from refusal_eval.report.results.dictionary import dictionary, undescribed
 from refusal_eval.report.results.from_agreement import agreement_estimates
@@ -14,7 +13,6 @@ from refusal_eval.report.results.from_cards import card_estimates
 from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
 from refusal_eval.stats.estimates.estimate import Estimate
 
-LOG = logging.getLogger(__name__)
 PEOPLE_SOURCE = "audit/agreement.json"
 
 
@@ -49,12 +47,10 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], folder: s
     results = study_results(paths, study)
     estimates = [result.estimate for result in results]
     rows = table_rows(results)
-    with written_whole(Path(folder, "results.csv")) as handle:
-        handle.write(results_csv(rows))
+    write_text(Path(folder, "results.csv"), results_csv(rows))
     with written_whole(Path(folder, "results.parquet"), "wb") as handle:
         handle.write(results_parquet(rows))
-    with written_whole(Path(folder, "dictionary.md")) as handle:
-        handle.write(dictionary(estimates, study["study"]))
+    write_text(Path(folder, "dictionary.md"), dictionary(estimates, study["study"]))
     if unknown := undescribed(estimates):
         LOG.warning("estimands or flags without a description in the dictionary: %s", ", ".join(unknown))
     LOG.info("%d estimates", len(rows))

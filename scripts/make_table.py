@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
@@ -33,8 +33,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: 
         ]
     texts = (csv_text(frame), "\n".join(map(markdown, tables)), "\n".join(map(latex, tables)))
     for path, text in zip(outputs, texts, strict=True):
-        with written_whole(path) as handle:
-            handle.write(text)
+        write_text(path, text)
 
 
 if snakemake := globals().get("snakemake"):

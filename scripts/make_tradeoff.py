@@ -1,17 +1,14 @@
 """Weigh over-refusal against safety: models, contrast pairs, topics and languages."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.tradeoff.contrasts import languages_of
 from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
-
-LOG = logging.getLogger(__name__)
 
 
 def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: str) -> None:

@@ -1,6 +1,5 @@
 """Compute AQI's composites of models on two groups of prompts."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +12,9 @@ from refusal_eval.activations.sides import SIDES, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.confidence import confidence_by_prompt
 
-LOG = logging.getLogger(__name__)
 COLUMNS = ["model", "layer", *aqi.COLUMNS]
 
 

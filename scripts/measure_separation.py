@@ -1,6 +1,5 @@
 """Measure how far apart two groups of prompts lie in the activations of models, layer by layer."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +12,9 @@ from refusal_eval.activations.sides import SIDES, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.confidence import confidence_by_prompt
 
-LOG = logging.getLogger(__name__)
 COLUMNS = ["model", "layer", "index", "value", "low", "high", "null", "p", "n_positive", "n_negative"]
 
 

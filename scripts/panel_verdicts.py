@@ -1,16 +1,12 @@
 """Put together what several judges said about the answers of one cell."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.core.states import VERDICT_STATES, told_states
-from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
+from refusal_eval.judges.judge_base import Verdict, place_of, readable, verdict_row, write_verdicts
 from refusal_eval.judges.panel_judge import PanelJudge
-
-LOG = logging.getLogger(__name__)
 
 
 def main(
@@ -29,16 +25,12 @@ def main(
     said: dict[tuple[str, int, int], list[tuple[str, Verdict | None]]] = {}
     for name, path in zip(panel.members, verdict_paths, strict=True):
         for row in read_jsonl(path):
-            place = (row["prompt_id"], row["sample"], row["turn"])
             more = (row.get("kind"), tuple(row.get("flags") or ()), row.get("raw") or {})
             verdict = Verdict(row["state"], row["label"], row["p_refusal"], *more)
-            said.setdefault(place, []).append((name, verdict))
-    rows = []
-    for answer in readable(read_jsonl(answers_path)):
-        votes = said.get((answer["prompt_id"], answer["sample"], answer["turn"]), [])
-        rows.append(verdict_row(answer, panel.combined(votes, flags)))
-    write_jsonl(output, rows)
-    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+            said.setdefault(place_of(row), []).append((name, verdict))
+    answers = readable(read_jsonl(answers_path))
+    rows = [verdict_row(answer, panel.combined(said.get(place_of(answer), []), flags)) for answer in answers]
+    write_verdicts(output, rows)
 
 
 if snakemake := globals().get("snakemake"):

@@ -1,7 +1,6 @@
 """Take one cell's stored responses as the published code would: the probabilities of their parts."""
 
 import functools
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +10,7 @@ from refusal_eval.ask.store import StoreReader
 from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.compat.published_score import response_rows
 from refusal_eval.core.files import read_json, write_jsonl
-from refusal_eval.core.logs import start_log
-
-LOG = logging.getLogger(__name__)
+from refusal_eval.core.logs import LOG, start_log
 
 
 def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapping[str, Any], output: str) -> None:
@@ -28,11 +25,7 @@ def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapp
     """
     file = read_requests(request_path)
     chains = list(walk(Turns(file, tokenizer_folder), StoreReader(store_dir, file.header["engine_id"])))
-    responses = [
-        ((request.prompt_id, request.sample, request.turn), response)
-        for chain in chains
-        for request, response in chain.responses
-    ]
+    responses = [(request.place, response) for chain in chains for request, response in chain.responses]
     renderer = None
     if reading["end_mark"] is not None:
         renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=reading["trust_remote_code"])

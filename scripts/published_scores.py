@@ -1,6 +1,5 @@
 """Score one cell as the published code does, and tell what each of its choices does."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,7 @@ from typing import Any
 from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.files import read_jsonl, write_json
-from refusal_eval.core.logs import start_log
-
-LOG = logging.getLogger(__name__)
+from refusal_eval.core.logs import LOG, start_log
 
 
 def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorded: Sequence[str] = ()) -> None:

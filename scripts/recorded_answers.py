@@ -1,6 +1,5 @@
 """Read one cell's answers out of a folder in the published library's layout, instead of asking an engine."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,8 @@ from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mar
 from refusal_eval.compat.recorded_rows import recorded_cell
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, told_states
-
-LOG = logging.getLogger(__name__)
 
 
 def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], output: str, published: str) -> None:

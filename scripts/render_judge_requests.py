@@ -1,6 +1,5 @@
 """Render a judge's prompts for the answers of one cell and write the verdict requests."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,12 +7,10 @@ from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.judges.conversations import fitted, read_conversations
 from refusal_eval.judges.follow_ups import vote_seed
 from refusal_eval.judges.judge_base import EngineJudge
-
-LOG = logging.getLogger(__name__)
 
 
 def main(

@@ -1,20 +1,16 @@
 """Render the prompts of one cell, as its engine takes them, and write its requests, with the key of each."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.activations.sides import content_sha256
 from refusal_eval.ask.keys import Prompt, sample_seed
-from refusal_eval.ask.render import Renderer, renderer_of
+from refusal_eval.ask.render import Messages, Renderer, renderer_of
 from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_requests
-from refusal_eval.compat.published_requests import published_token_ids
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
-
-LOG = logging.getLogger(__name__)
 
 
 def generation_sampling(sampling: Mapping[str, Any], stop_ids: list[int]) -> dict[str, Any]:
@@ -30,6 +26,29 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     seed = None if request["sampling"]["temperature"] == 0 else request["seed"]
     rendering = {name: request[name] for name in names}
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
+
+
+def published_token_ids(renderer: Renderer, messages: Messages, longest: int) -> list[int]:
+    """Return a prompt's token ids as the published code makes them.
+
+    White space is stripped from the question and from the rendered template, so that the line break after the
+    assistant's header is missing. The text is then tokenized with the tokenizer's own special tokens, although a
+    template may have written them already: tokenizers that add a BOS double it. Of what is longer than `longest`, the
+    end is kept.
+
+    Args:
+        renderer: the model's renderer.
+        messages: the question; a system message may stand before it.
+        longest: tokens that a prompt may have (`max_model_len` less `max_tokens`).
+
+    Raises:
+        UserError: if no room is left for a prompt, or the template refuses the messages.
+    """
+    if longest < 1:
+        raise UserError(f"max_tokens leaves no room for a prompt: {longest} tokens")
+    stripped = [{**message, "content": message["content"].strip()} for message in messages]
+    ids = list(renderer.tokenizer(renderer.text(stripped).strip(), add_special_tokens=True)["input_ids"])
+    return ids[-longest:]
 
 
 def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any]) -> None:

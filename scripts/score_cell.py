@@ -1,19 +1,17 @@
 """Join one cell's prompts, answers and verdicts: a row for each sample of each scored prompt, as Parquet."""
 
 import gc
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.compat.published_score import BAND
 from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_rows
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
 from refusal_eval.stats.estimates.flags import FITTED
 from refusal_eval.stats.estimates.samples import noticed, sample_rows, write_samples
 
-LOG = logging.getLogger(__name__)
 MISSING = type(...)
 PLACE = {"prompt_id": (str,), "sample": (int,), "turn": (int,), "state": (str,)}
 NEEDED: Mapping[str, Mapping[str, tuple[type, ...]]] = {

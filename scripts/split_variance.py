@@ -1,17 +1,14 @@
 """Tell how much of the variation between verdicts is due to prompts, to sampling and to the judges."""
 
 import itertools
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.files import write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import variance_estimates
-
-LOG = logging.getLogger(__name__)
 
 
 def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], json_path: str) -> None:

@@ -1,6 +1,5 @@
 """Fit a judge on gold, and say what it would have said about each gold row without having seen its like."""
 
-import logging
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -8,16 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.ask.requests import read_requests
-from refusal_eval.ask.store import BRING_BACK, StoreReader, rejections
+from refusal_eval.ask.store import StoreReader, not_in_store, rejections
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.judges.trained_judge import TrainedJudge
 from refusal_eval.stats.agreement.weighting import normalised
-
-LOG = logging.getLogger(__name__)
 
 
 def main(
@@ -63,9 +60,7 @@ def stored_vectors(request_path: str, store_dir: str, rejected: Container[str]) 
     requests = [request for request in file.requests() if request.key is not None and request.key not in rejected]
     found = StoreReader(store_dir, file.header["engine_id"]).lookup(str(request.key) for request in requests)
     if lost := sum(request.key not in found for request in requests):
-        raise UserError(
-            f"{lost} of {len(requests)} responses are not in the store (was it moved or pruned?). {BRING_BACK}"
-        )
+        raise not_in_store(f"{lost} of {len(requests)} responses are")
     return {r.prompt_id: unpack_floats(found[str(r.key)]["response"]["vectors"]) for r in requests}
 
 

@@ -1,6 +1,5 @@
 """Trace every number of a study: revisions, hashes, engines, what served, versions."""
 
-import logging
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -9,10 +8,9 @@ from typing import Any
 
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.version import VERSION
 
-LOG = logging.getLogger(__name__)
 PACKAGES = (
     "snakemake",
     "transformers",
@@ -26,33 +24,32 @@ PACKAGES = (
 )
 
 
-def main(
-    engine_paths: list[str],
-    adapter_paths: list[str],
-    intervention_paths: list[str],
-    data_paths: list[str],
-    table_paths: list[str],
-    config: Mapping[str, Any],
-    results: str,
-    output: str,
-) -> None:
-    """Write the manifest: the whole study, the hash of each file behind its numbers, and what served the responses."""
-    engines = {engine["engine"]: engine for engine in map(read_json, engine_paths)}
+def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> None:
+    """Write the manifest: the whole study, the hash of each file behind its numbers, and what served the responses.
+
+    Args:
+        inputs: the files of `engines`, `adapters` and `interventions`, and of the study's `data` and `tables`.
+        config: the study.
+        results: its folder of results.
+        output: the file to write.
+    """
+    engines = {engine["engine"]: engine for engine in map(read_json, inputs.engines)}
     serving: dict[str, Any] = {}
     for engine in engines.values():
         serving |= StoreReader(config["store_dir"], engine["engine_id"]).serving()
-    files = {str(Path(path).relative_to(results)): sha256_of_file(path) for path in sorted({*data_paths, *table_paths})}
+    paths = sorted({*inputs.data, *inputs.tables})
+    files = {str(Path(path).relative_to(results)): sha256_of_file(path) for path in paths}
     manifest = {
         "refusal_eval": VERSION,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
         "study": dict(config),
         "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
-        "adapters": {adapter["model"]: adapter["identity"] for adapter in map(read_json, adapter_paths)},
+        "adapters": {adapter["model"]: adapter["identity"] for adapter in map(read_json, inputs.adapters)},
         "serving": serving,
         "files": files,
     }
-    if interventions := list(map(read_json, intervention_paths)):
+    if interventions := list(map(read_json, inputs.interventions)):
         manifest["interventions"] = {card["model"]: card for card in interventions}
     if lock := config.get("lock"):
         manifest["lock_sha256"] = sha256_of_file(lock)
@@ -62,14 +59,4 @@ def main(
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files, results = snakemake.input, snakemake.params.manifest["results"]
-    main(
-        files.engines,
-        files.adapters,
-        files.interventions,
-        files.data,
-        files.tables,
-        snakemake.config,
-        results,
-        snakemake.output[0],
-    )
+    main(snakemake.input, snakemake.config, snakemake.params.manifest["results"], snakemake.output[0])

@@ -10,7 +10,7 @@ from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.shapes import Number, Slug
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.style import COLUMN_WIDTH, styled
+from refusal_eval.plots.style import COLUMN_WIDTH
 from refusal_eval.report.paper.display import headline
 
 
@@ -31,15 +31,14 @@ class DotsFigure(Ordered):
 
         cells, models, splits = data.cells()
         rates = {cell: headline(score)["rate"] for cell, score in cells.items()}
-        with styled():
-            fig = Figure(figsize=(COLUMN_WIDTH / 72, 1 + 0.3 * len(models)), layout="constrained")
-            ax = fig.subplots()
-            for split in splits:
-                found = [rates.get((model, split)) for model in models]
-                ax.plot(found, models, "o", markersize=self.size, label=data.labels.split(split))
-            ax.set_yticks(range(len(models)), [data.labels.model(model) for model in models])
-            ax.set_xlabel("Refusal rate")
-            ax.legend()
+        fig = Figure(figsize=(COLUMN_WIDTH / 72, 1 + 0.3 * len(models)), layout="constrained")
+        ax = fig.subplots()
+        for split in splits:
+            found = [rates.get((model, split)) for model in models]
+            ax.plot(found, models, "o", markersize=self.size, label=data.labels.split(split))
+        ax.set_yticks(range(len(models)), [data.labels.model(model) for model in models])
+        ax.set_xlabel("Refusal rate")
+        ax.legend()
         rows = [{"model": model, "split": split, "rate": rate} for (model, split), rate in rates.items()]
         words = [*rates_words(data.scores), *study_words(data)]
         return Drawn(fig, pd.DataFrame(rows), Caption(self.title or "Refusal rates.", words))

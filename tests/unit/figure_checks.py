@@ -69,7 +69,8 @@ def draw(
     vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     vars(data).update({} if separation is None else {"separation": separation})
-    found: Drawn = figure.draw(data)
+    with styled():
+        found: Drawn = figure.draw(data)
     return found
 
 

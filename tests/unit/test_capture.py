@@ -8,9 +8,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from refusal_eval.activations import capture
+from refusal_eval.activations.capture import loaded_size
 from refusal_eval.activations.capture_program import load_model
 from refusal_eval.activations.tensor_files import write_states
-from refusal_eval.activations.weights_size import loaded_size
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 

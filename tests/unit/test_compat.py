@@ -6,12 +6,12 @@ import os
 
 import pytest
 from estimate_rows import units_in
+from render_requests import published_token_ids
 
 from refusal_eval.ask.keys import is_neutral
 from refusal_eval.compat.effects_table import protocol_effects
 from refusal_eval.compat.protocol_effects import CHOICES
 from refusal_eval.compat.published_cell import SCORE_FIELDS, cell_units, published_cell, vote_of_verdict
-from refusal_eval.compat.published_requests import published_token_ids
 from refusal_eval.compat.published_score import metrics, probabilities, prompt_score, response_rows
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.study_entry import PUBLISHED_SAMPLING

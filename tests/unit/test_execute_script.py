@@ -4,6 +4,7 @@ Marks of reasoning are looked at where answers are made, too.
 """
 
 import asyncio
+from types import SimpleNamespace
 
 import collect_answers
 import execute
@@ -188,7 +189,9 @@ def collect(reasoning, tokenizer, text="why\n</think>\n\nYes."):
         for key in keys:
             if key not in stored:
                 writer.append(key, response(tokenizer, text), "s")
-    collect_answers.main("requests/thinker/split.jsonl", [], "store", "model", reasoning, False, "answers.jsonl")
+    files = SimpleNamespace(requests="requests/thinker/split.jsonl", receipts=[])
+    how = {"reasoning": reasoning, "trust_remote_code": False}
+    collect_answers.main(files, "store", "model", how, "answers.jsonl")
     return list(read_jsonl("answers.jsonl"))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import check_judge
 import collect_verdicts
@@ -20,7 +21,7 @@ from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.compat.published_cell import published_text, vote_of_verdict
 from refusal_eval.config.entries import Reasoning
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, read_jsonl, sha256_of, write_json, write_jsonl
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.judges.conversations import fitted, with_gap
@@ -265,11 +266,8 @@ def test_anything_else_is_unparsable(text):
     assert wildguard_verdict({"text": text}).state == "unparsable"
 
 
-def test_half_a_character_in_what_wildguard_writes_can_be_kept():
-    read = vote_reader(judge_entry("wildguard"), {}, "", False)
-    verdict = read(None, {"text": "Harmful \ud83d"})
-    assert verdict.state == "unparsable" and canonical_json(verdict.raw).encode()
-    assert read(None, {}).state == "judge_failed"
+def test_a_response_without_text_is_a_failed_verdict_of_wildguard():
+    assert vote_reader(judge_entry("wildguard"), {}, "", False)(None, {}).state == "judge_failed"
 
 
 def test_wildguards_prompt_is_its_published_format_and_an_answer_cannot_end_it(tmp_path):
@@ -344,10 +342,14 @@ def answer_all(folder, texts, ids_of=lambda text: [1]):
 def collected(folder, engine, judge, rejected):
     """Return the verdict rows that a receipt with these rejections leads to."""
     write_json(folder / "receipt.json", {"rejected": rejected})
-    places = [str(folder / name) for name in ("answers.jsonl", "requests.jsonl", "receipt.json", "store")]
-    output = folder / "verdicts.jsonl"
-    collect_verdicts.main(places[0], places[1], [places[2]], places[3], engine, {}, judge, False, str(output))
-    return list(read_jsonl(output))
+    write_json(folder / "engine.json", engine)
+    write_json(folder / "judge.json", {})
+    files = {name: str(folder / f"{name}.json") for name in ("engine", "judge")}
+    files |= {name: str(folder / f"{name}.jsonl") for name in ("answers", "requests")}
+    none = {"calibration": [], "model": [], "unseen": []}
+    given = SimpleNamespace(**files, receipts=[str(folder / "receipt.json")], **none)
+    collect_verdicts.main(given, str(folder / "store"), judge, False, str(folder / "verdicts.jsonl"))
+    return list(read_jsonl(folder / "verdicts.jsonl"))
 
 
 def test_an_unreadable_vote_is_asked_once_more_with_another_seed_and_the_middle_vote_decides(cell):

@@ -11,7 +11,6 @@ from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
@@ -95,11 +94,10 @@ def test_label_probabilities_become_a_verdict(shares, labels, threshold, label, 
 )
 def test_a_response_without_a_log_probability_for_each_label_is_a_failed_verdict(named, told):
     read = vote_reader(judge_entry("llm"), {"label_token_ids": dict.fromkeys(THREE, 1)}, "", False)
-    verdict = read(None, {"text": "A\ud83d", "named_logprobs": named})
+    verdict = read(None, {"text": "A", "named_logprobs": named})
     assert (verdict.state, verdict.label) == ("judge_failed", None) and told in verdict.raw["error"]
     assert read(None, {"text": "A"}).state == "judge_failed"
-    whole = read(None, response(0.4, 0.1, 0.3) | {"text": "A\ud83d"})
-    assert whole.label == "refusal" and canonical_json(whole.raw).encode()
+    assert read(None, response(0.4, 0.1, 0.3)).label == "refusal"
 
 
 @pytest.fixture

@@ -293,7 +293,7 @@ def test_who_may_only_read_the_store_reads_it(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError("read-only")
 
-    monkeypatch.setattr("refusal_eval.ask.store.written_whole", refuse, raising=False)
+    monkeypatch.setattr("refusal_eval.ask.store.write_text", refuse)
     assert text_of(tmp_path, KEYS[0]).startswith("answer")
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+from types import SimpleNamespace
 
 import collect_verdicts
 import numpy as np
@@ -16,7 +17,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Ask, RequestSettings, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
@@ -298,12 +299,15 @@ def test_answers_are_judged_by_the_fit_and_gold_it_saw_by_what_it_said_unseen(tm
     write_jsonl(tmp_path / "answers.jsonl", answers)
     unseen = [verdict_row(answers[3], trained_judge.verdict([0.0, 0.0, 1.0]))]
     write_jsonl(tmp_path / "unseen.jsonl", unseen)
-    engine = {"tokenizer_folder": "none"}
-    fitted, said, store = (str(tmp_path / name) for name in ("judge.json", "unseen.jsonl", "store"))
-    files = [str(tmp_path / name) for name in ("answers.jsonl", "requests-0.jsonl")]
+    write_json(tmp_path / "engine.json", {"tokenizer_folder": "none"})
+    write_json(tmp_path / "checked.json", {})
+    places = (str(tmp_path / name) for name in ("answers.jsonl", "requests-0.jsonl", "engine.json", "checked.json"))
+    files = SimpleNamespace(**dict(zip(("answers", "requests", "engine", "judge"), places, strict=True)))
+    files.receipts, files.calibration = [], []
+    files.model, files.unseen = [str(tmp_path / "judge.json")], [str(tmp_path / "unseen.jsonl")]
     out = str(tmp_path / "out.jsonl")
-    collect_verdicts.main(*files, [], store, engine, {}, LEARNER, False, out, None, fitted, said)
-    keys = [request.key for request in read_requests(files[1]).requests()]
+    collect_verdicts.main(files, str(tmp_path / "store"), LEARNER, False, out)
+    keys = [request.key for request in read_requests(files.requests).requests()]
     single = [verdict_row(answer, *said_of(model, [answer["answer"]])) for answer in answers]
     assert single[3] != unseen[0]
     expected = [*single[:3], *unseen, *single[4:]]

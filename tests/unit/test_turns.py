@@ -1,6 +1,7 @@
 """Dialogues: each turn is asked with the model's own earlier answers, and resumed where the store ends."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import collect_answers
@@ -84,7 +85,9 @@ class Cell:
 
     def answers(self, receipts: list[str]) -> list[dict[str, Any]]:
         out = self.folder / "answers.jsonl"
-        collect_answers.main(str(self.requests), receipts, str(self.store_dir), self.tokenizer, None, False, str(out))
+        files = SimpleNamespace(requests=str(self.requests), receipts=receipts)
+        how = {"reasoning": None, "trust_remote_code": False}
+        collect_answers.main(files, str(self.store_dir), self.tokenizer, how, str(out))
         return list(read_jsonl(out))
 
 

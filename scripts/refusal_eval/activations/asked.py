@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.requests import Request, RequestFile
-from refusal_eval.ask.store import BRING_BACK, StoreReader
+from refusal_eval.ask.store import StoreReader, not_in_store
 from refusal_eval.core.canonical import KEY_VERSION, plain
-from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
 
 CAPTURE_VERSION = 1  # of what is captured; another one makes all stored activations unreachable
@@ -56,7 +55,7 @@ def asked_states(file: RequestFile, answers: str | Path | None, store_dir: str |
     rows = [row for row in read_jsonl(answers) if row.get("answer_tokens") and row["key"] is not None]
     records = StoreReader(store_dir, file.header["engine_id"]).lookup({row["key"] for row in rows})
     if lost := sum(row["key"] not in records for row in rows):
-        raise UserError(f"{lost} of {len(rows)} responses are not in the store (was it moved or pruned?). {BRING_BACK}")
+        raise not_in_store(f"{lost} of {len(rows)} responses are")
     tokens = {key: record["response"]["token_ids"] for key, record in records.items()}
     return answer_means(file.header["identity"], file.requests(), rows, tokens)
 

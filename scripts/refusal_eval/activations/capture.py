@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import socket
@@ -14,9 +15,8 @@ from typing import Any
 
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import Asked
-from refusal_eval.activations.weights_size import loaded_size
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import write_json
+from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.memory import main_memory
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
 from refusal_eval.engines.devices.lease import Lease, lease_devices
@@ -26,6 +26,7 @@ from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.server import server_environment
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord, remove_orphans
+from refusal_eval.weights.adapter import read_tensors
 
 LOG = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("capture_program.py")
@@ -33,6 +34,10 @@ MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a padded batch
 MOST_PROMPTS = {"cpu": 8, "cuda": 64}
 POLL_SECONDS = 0.2
 MEMORY_FACTOR = {"float32": 1.2, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of the loaded weights
+INDEX, ONE_FILE = "model.safetensors.index.json", "model.safetensors"
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+# Of numbers that are loaded as they are; all with a fraction (F64, F32, F16, BF16) take the format that is asked for.
+BYTES_AS_HELD = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
 
 
 def capture_missing(
@@ -145,6 +150,29 @@ def _check_memory(folder: str, dtype: str) -> None:
             f"too little memory: the model takes {needed / 2**30:.1f} GiB in {dtype}, and this job may take "
             f"{available / 2**30:.1f} GiB. Close other programs, or take a smaller model."
         )
+
+
+def loaded_size(folder: str | Path, dtype: str) -> int:
+    """Return the bytes of the weights of a model folder in a number format, from the headers of its files.
+
+    Args:
+        folder: the model.
+        dtype: a key of `BYTES`.
+
+    Raises:
+        UserError: if a file is damaged.
+    """
+    tensors = (tensor for path in weight_files(Path(folder)) for tensor in read_tensors(path).values())
+    return sum(math.prod(tensor.shape) * BYTES_AS_HELD.get(tensor.kind, BYTES[dtype]) for tensor in tensors)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that transformers loads: those of the index, the one file, or all; never a second copy."""
+    if (folder / ONE_FILE).is_file():
+        return [folder / ONE_FILE]
+    if (folder / INDEX).is_file():
+        return [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
+    return sorted(folder.glob("*.safetensors"))
 
 
 def card(

@@ -102,10 +102,9 @@ def _pending(
         turns = follow(file, tokenizer_folder)
         for chain in walk(turns, store):
             request = chain.next
-            first = chain.answered[0][0] if chain.answered else request
-            if request is None or request.key is None or first is None or first.key is None:
+            if request is None or request.key is None or chain.first.key is None:
                 continue
-            if in_shard(first.key, shard, shards):
+            if in_shard(chain.first.key, shard, shards):
                 keys.add(request.key)
                 left = turns.left(request)
                 yield Pending(request, file.settings, cell_name(file.path), turns, chain.responses, left)

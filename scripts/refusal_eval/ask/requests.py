@@ -108,6 +108,11 @@ class Request:
     messages: Sequence[Message] | None = None  # the prompt of an engine that takes no token ids; None for others
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """Which answer it is about, or asks for: prompt, sample and turn."""
+        return self.prompt_id, self.sample, self.turn
+
+    @property
     def token_ids(self) -> list[int]:
         """The token ids of the whole prompt."""
         return [*self.shared_ids, *self.own_ids]

@@ -32,7 +32,7 @@ from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, utf8, written_whole
+from refusal_eval.core.files import canonical_json, read_json, utf8, write_text
 from refusal_eval.core.packing import unpack_floats
 
 # What to do where a receipt tells of responses that are gone. All answers of a batch are then read again: what is
@@ -50,6 +50,13 @@ def rejections(receipts: Iterable[str | Path]) -> dict[str, str]:
     """Return the message of each request that the engine rejected for its own sake, by key: it has no response."""
     there = (path for path in receipts if Path(path).is_file())
     return {row["key"]: row["message"] for path in there for row in read_json(path)["rejected"]}
+
+
+def not_in_store(what: str) -> UserError:
+    """Return the error for `what`, such as `2 responses are`, which a receipt tells of and the store lacks."""
+    return UserError(
+        f"{what} not in the store, although executed before (was the store moved or pruned?). {BRING_BACK}"
+    )
 
 
 class StoreError(UserError, OSError):
@@ -192,8 +199,7 @@ class StoreReader:
         if newest <= _newest_read(self.folder):
             return False
         try:
-            with written_whole(self.folder / NEWEST_READ) as stream:
-                stream.write(newest + "\n")
+            write_text(self.folder / NEWEST_READ, newest + "\n")
         except OSError:  # who may not write here can keep nobody from writing earlier times
             return False
         return True

@@ -92,6 +92,13 @@ class Chain:
     next: Request | None
 
     @property
+    def first(self) -> Request:
+        """What was asked first."""
+        request = self.answered[0][0] if self.answered else self.next
+        assert request is not None
+        return request
+
+    @property
     def responses(self) -> list[tuple[Request, Response]]:
         """What was asked and answered so far."""
         return [(request, record["response"]) for request, record in self.answered]

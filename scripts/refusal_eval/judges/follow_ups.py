@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.judges.judge_base import EngineJudge, with_whole_characters
+from refusal_eval.judges.judge_base import EngineJudge
 
 if TYPE_CHECKING:
     from refusal_eval.ask.turns import Following
@@ -73,8 +73,7 @@ class Retries:
     def _was_read(self, request: Request, response: Response) -> bool:
         """Tell whether a response needs not be asked for again; one that is damaged would come back the same."""
         try:
-            whole = with_whole_characters(response)
-            text = self._reader.fields(request, whole)["answer"] or ""
-            return self._judge.can_read({**whole, "text": text})
+            text = self._reader.fields(request, response)["answer"] or ""
+            return self._judge.can_read({**response, "text": text})
         except (KeyError, TypeError, ValueError):
             return True

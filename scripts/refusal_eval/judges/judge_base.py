@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
@@ -16,6 +18,7 @@ from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import TEMPLATE_HELP, Day, FilePath, Number, PlainMapping, Slug, Template
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.rubric import Rubric, rubric_mistake
 from refusal_eval.core.states import (
@@ -27,12 +30,15 @@ from refusal_eval.core.states import (
     PARTIAL,
     REFUSAL,
     UNPARSABLE,
+    VERDICT_STATES,
+    told_states,
 )
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
 
 Messages = Sequence[Mapping[str, str]]
+LOG = logging.getLogger(__name__)
 CALIBRATED = "calibrated"  # the threshold of a judge whose labels are fitted on gold
 RAW_THRESHOLD = 0.5  # of such a judge's own label, which only tells refusal from partial
 
@@ -273,6 +279,17 @@ def readable(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
     return (row for row in answers if row["state"] in JUDGED_ANSWER_STATES)
 
 
+def place_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return which answer a row of answers or verdicts is about: prompt, sample and turn."""
+    return row["prompt_id"], row["sample"], row["turn"]
+
+
+def write_verdicts(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a verdicts file, and tell how many there are in each state."""
+    write_jsonl(path, rows)
+    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+
+
 def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = None) -> dict[str, Any]:
     """Return one line of a verdicts file."""
     return {
@@ -289,18 +306,10 @@ def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = N
     }
 
 
-def with_whole_characters(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response in whose text half characters, which no file can hold, are question marks."""
-    return {**response, "text": str(response["text"]).encode(errors="replace").decode()}
-
-
 def read_safely(read: Callable[[Mapping[str, Any]], Verdict], response: Mapping[str, Any]) -> Verdict:
-    """Return what `read` makes of a stored response; one that cannot be read is a failed verdict, which is no vote.
-
-    Half characters in its text, which no file can hold, become question marks.
-    """
+    """Return what `read` makes of a stored response; one that cannot be read is a failed verdict, which is no vote."""
     try:
-        return read(with_whole_characters(response))
+        return read(response)
     except (KeyError, TypeError, ValueError) as error:
         why = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
         return Verdict(JUDGE_FAILED, raw={"error": f"the judge's response cannot be read: {why}"})

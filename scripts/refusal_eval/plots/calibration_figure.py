@@ -15,7 +15,7 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import GREY, styled
+from refusal_eval.plots.style import GREY
 from refusal_eval.report.paper.display import number
 from refusal_eval.report.paper.table_notes import ranking_text, value_text
 
@@ -82,8 +82,7 @@ class CalibrationFigure(FigureEntry):
         found = [by_name[place] for place in places if place in by_name and soft_series(by_name[place])]
         if not found:
             raise data.undrawable(": none of its judges gives a probability on gold")
-        with styled():
-            fig = _draw(found, data)
+        fig = _draw(found, data)
         words = [
             "Each mark is a bin of equal mass: the share that people call a refusal or partial refusal, with its "
             "interval, over the mean probability that the judge gives one. Dashed line: perfect calibration."

@@ -28,7 +28,7 @@ from refusal_eval.plots.base import (
 from refusal_eval.plots.captions import rates_words, study_words, tagged
 from refusal_eval.plots.curves import highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
-from refusal_eval.plots.style import FAINT, LINE_HEIGHT, styled
+from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import Score, headline, mark_of, marks_of, notes_of
 from refusal_eval.stats.estimates.flags import derived_flags
 
@@ -108,8 +108,7 @@ class CategoriesFigure(Ordered):
         whole = [_whole(score) for score in scores if headline(score)["rate"] is not None]
 
         def draw(most: int) -> Figure:
-            with styled():
-                return _draw(_lines(rows, scores, most, data), [*rows, *whole], data)
+            return _draw(_lines(rows, scores, most, data), [*rows, *whole], data)
 
         most, fig = most_that_fits(draw, self.most)
         if not fits(fig):

@@ -11,7 +11,7 @@ from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels, settle, text_width, width_of
 from refusal_eval.plots.captions import tagged
 from refusal_eval.plots.figure_data import FigureData, Row, fits
-from refusal_eval.plots.style import FAINT, GREY, styled
+from refusal_eval.plots.style import FAINT, GREY
 from refusal_eval.report.paper.display import MINUS, marks_of
 
 if TYPE_CHECKING:
@@ -89,18 +89,17 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     labels = {split: f"{data.labels.split(split)} ({what})" for split, what in expected}
     labels |= {model: data.labels.model(model) for model in names["model"]} | {name: name for name in names["curve"]}
     titles = [labels[name] + marks_of(score for score in data.scores if score[panel] == name) for name in names[panel]]
-    with styled():
-        fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)
-        if len(names[curve]) > 1:
-            samples = [look.sample(line=True) for look in LOOKS[: len(names[curve])]]
-            legend(fig, samples, [labels[name] for name in names[curve]])
-        for ax, title in zip(axes, names[panel], strict=True):
-            in_panel = [row for row in rows if row[panel] == title]
-            _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
-        below, in_rows = tagged(chart.x_label, data.scores), -(-len(axes) // columns)
-        name_axes(fig, axes, columns, below, chart.y_label, _HIGH if in_rows <= _FEW_ROWS else _LOW)
-        _label_places(axes, chart)
-        settle(fig, axes[0], [_HIGH] * in_rows, _LOW / _HIGH)
+    fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)
+    if len(names[curve]) > 1:
+        samples = [look.sample(line=True) for look in LOOKS[: len(names[curve])]]
+        legend(fig, samples, [labels[name] for name in names[curve]])
+    for ax, title in zip(axes, names[panel], strict=True):
+        in_panel = [row for row in rows if row[panel] == title]
+        _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
+    below, in_rows = tagged(chart.x_label, data.scores), -(-len(axes) // columns)
+    name_axes(fig, axes, columns, below, chart.y_label, _HIGH if in_rows <= _FEW_ROWS else _LOW)
+    _label_places(axes, chart)
+    settle(fig, axes[0], [_HIGH] * in_rows, _LOW / _HIGH)
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models` or `splits`")
     return fig

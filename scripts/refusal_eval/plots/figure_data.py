@@ -16,7 +16,7 @@ from refusal_eval.config.figure_entry import Figure, Shown
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, settle, wrap_to
-from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH, styled
+from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.collected import estimates_in
@@ -186,11 +186,10 @@ class FigureData:
             draw: draws at a width in points.
             wide: whether the figure needs a page's width anyway.
         """
-        with styled():
-            drawing = draw(self.points(wide))
-            if not fits(drawing) and self.figure.width is None and not wide:
-                return draw(PAGE_WIDTH)
-            return drawing
+        drawing = draw(self.points(wide))
+        if not fits(drawing) and self.figure.width is None and not wide:
+            return draw(PAGE_WIDTH)
+        return drawing
 
     def undrawable(self, reason: str) -> UserError:
         """Return the error of a figure that cannot be drawn."""
@@ -217,12 +216,11 @@ def most_that_fits(draw: Callable[[int], Drawing], most: int) -> tuple[int, Draw
 
 def not_drawn(reason: str) -> Drawn:
     """Return a page that says why there is no figure, with an empty table."""
-    with styled():
-        lines = wrap_to(f"Not drawn: {reason}", COLUMN_WIDTH - 2 * EDGE)
-        heights = [len(lines) * LINE_HEIGHT]
-        fig = new_figure(COLUMN_WIDTH, heights)
-        ax = fig.subplots()
-        put_lines(ax, lines)
-        settle(fig, ax, heights)
+    lines = wrap_to(f"Not drawn: {reason}", COLUMN_WIDTH - 2 * EDGE)
+    heights = [len(lines) * LINE_HEIGHT]
+    fig = new_figure(COLUMN_WIDTH, heights)
+    ax = fig.subplots()
+    put_lines(ax, lines)
+    settle(fig, ax, heights)
     frame = pd.DataFrame({"not_drawn": [reason]}, dtype=object)
     return Drawn(fig, frame, Caption("Not drawn.", [f"{reason}."]))

@@ -16,7 +16,6 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import Tile, settle, text_width, tile_table
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.style import styled
 from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -80,8 +79,7 @@ class JudgeAgreementFigure(FigureEntry):
                 low, high = kappa["interval"] or (None, None)
                 names = {"first": pair["first"], "second": pair["second"], "split": self.split, "reading": reading}
                 rows.append(names | {"n": pair["n"], "kappa": kappa["value"], "low": low, "high": high})
-        with styled():
-            fig = _draw(pairs, judges, data)
+        fig = _draw(pairs, judges, data)
         where = f" on {data.labels.split(self.split)}" if self.split else ""
         caption = Caption(self.title or f"Agreement of judges{where}.", _words(agreement, group, pairs, judges))
         return Drawn(fig, pd.DataFrame(rows, dtype=object), caption)

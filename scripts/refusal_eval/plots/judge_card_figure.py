@@ -24,6 +24,7 @@ from refusal_eval.plots.calibration_figure import X_LABEL, Y_LABEL, draw_bins, r
 from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
+from refusal_eval.report.paper.judge_card_tables import answering_models
 from refusal_eval.report.paper.table_notes import share_text, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.agreement.measures import MIN_ROWS
@@ -112,12 +113,8 @@ def _wrapped(texts: Sequence[str]) -> list[str]:
 
 def _rows(card: Card, most: int) -> tuple[list[tuple[str, Group]], int]:
     """Name and numbers of each row, with at most that many models, and how many models have none."""
-    worst = (card["headline"]["broad"] or {}).get("answering_model")
-    models = sorted(card["models"], key=lambda g: (g["answering_model"] != worst, g["answering_model"]))
-    rows: list[tuple[str, Group]] = [("All answers", card)]
-    for group in models[:most] if len(models) > 1 else []:
-        mark = " (worst)" if group["answering_model"] == worst else ""
-        rows.append((clean(group["answering_model"]) + mark, group))
+    models = answering_models(card)
+    rows = [("All answers", card), *(models[:most] if len(models) > 1 else [])]
     for group in card["expectations"] if len(card["expectations"]) > 1 else []:
         rows.append((_EXPECTED.get(group["expectation"], clean(group["expectation"])), group))
     return rows, max(0, len(models) - most)

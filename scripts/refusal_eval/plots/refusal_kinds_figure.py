@@ -18,7 +18,7 @@ from refusal_eval.core.states import PARTIAL, REFUSAL
 from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
 from refusal_eval.plots.captions import k_text, study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
+from refusal_eval.plots.style import INK, LINE_HEIGHT
 from refusal_eval.report.paper.display import mark_of
 from refusal_eval.stats.estimates.flags import derived_flags
 
@@ -99,8 +99,7 @@ class RefusalKindsFigure(Ordered):
             found = {kind for bar in bars for kind in bar.kinds}
             kinds = [*(kind for kind in KINDS if kind in found), *sorted(found - {*KINDS, NOT_TOLD})]
             kinds += [NOT_TOLD] if NOT_TOLD in found else []
-            with styled():
-                fig = _draw(bars, kinds, data, data.points(wide))
+            fig = _draw(bars, kinds, data, data.points(wide))
             if fits(fig):
                 return Drawn(fig, _frame(bars, kinds, data.judge, self.reading), self._caption(kinds, by, data))
         raise data.too_high(fig, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))

@@ -15,7 +15,6 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.base import LOOKS, Look, legend, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import styled
 from refusal_eval.report.paper.display import joined
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ class SeparationFigure(Figure):
         found = found[found["model"].isin(data.shown.models) & found["index"].isin(self.indices)]
         if found.empty:
             raise data.undrawable(": there are no indices of these models to draw")
-        with styled():
-            fig = _draw(found, self.indices, data)
+        fig = _draw(found, self.indices, data)
         if not fits(fig):
             raise data.too_high(fig, "name fewer under `indices`")
         counts = found[["n_positive", "n_negative"]].drop_duplicates().to_numpy().tolist()

@@ -16,7 +16,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
 from refusal_eval.plots.captions import k_text, study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, styled
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
 from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ class TradeoffFigure(OfModels):
         entries = [by_model[model] for model in data.shown.models if model in by_model]
         if not entries:
             raise data.undrawable(": no model has both an over-refusal and a safety rate")
-        with styled():
-            fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
+        fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
     def _caption(

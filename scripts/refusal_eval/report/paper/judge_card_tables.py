@@ -118,11 +118,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         for card in sorted((c for c in found if c["judge"] == judge), key=lambda c: str(c["gold"])):
             names = [show.judge(judge), show.gold(card["gold"])]
             rows.append([*names, "all", *_numbers(card)])
-            worst = (card["headline"]["broad"] or {}).get("answering_model")
-            groups = sorted(card["models"], key=lambda g: (g["answering_model"] != worst, g["answering_model"]))
-            for group in groups:
-                mark = " (worst)" if group["answering_model"] == worst else ""
-                rows.append([*names, clean(group["answering_model"]) + mark, *_numbers(group)])
+            rows += [[*names, model, *_numbers(group)] for model, group in answering_models(card)]
     header = ["Judge", "Gold", "Answering model", "Judged", "Sensitivity", "Specificity", "Balanced\naccuracy", "F1"]
     header.append("Kappa")
     some_worst = any(card["models"] and card["headline"]["broad"] for card in found)
@@ -148,6 +144,13 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         keys=3,
         per_block=3,
     )
+
+
+def answering_models(card: Card) -> list[tuple[str, Card]]:
+    """Return name and numbers of each answering model of a card, the worst first."""
+    worst = (card["headline"]["broad"] or {}).get("answering_model")
+    groups = sorted(card["models"], key=lambda g: (g["answering_model"] != worst, g["answering_model"]))
+    return [(clean(g["answering_model"]) + " (worst)" * (g["answering_model"] == worst), g) for g in groups]
 
 
 def _groups(card: Card) -> Iterator[Mapping[str, Any]]:

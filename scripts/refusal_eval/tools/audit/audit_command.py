@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import write_json, write_jsonl, written_whole
+from refusal_eval.core.files import write_json, write_jsonl, write_text
 from refusal_eval.core.hints import nearest
 from refusal_eval.report.paper.display import percent
 from refusal_eval.tools.audit import audit_sample, label_merging
@@ -189,11 +189,9 @@ def write_outputs(
     }
     write_jsonl(folder / "labels.jsonl", label_merging.label_rows(audit, rows, probability))
     count = write_jsonl(folder / "gold.jsonl", label_merging.gold_rows(rows, probability, expectations))
-    with written_whole(folder / "gold.yaml") as handle:
-        handle.write(label_merging.gold_entry(audit, "gold.jsonl", count, people))
+    write_text(folder / "gold.yaml", label_merging.gold_entry(audit, "gold.jsonl", count, people))
     in_dispute = label_merging.disputed(label_merging.resolved(whole, marks))
     shown = [row for row in in_dispute if row["id"] in audit.sample or row["adjudicated"]]
-    with written_whole(folder / DISPUTED) as handle:
-        handle.write(disputed_sheet(audit.name, shown))
+    write_text(folder / DISPUTED, disputed_sheet(audit.name, shown))
     write_json(folder / "agreement.json", found)
     return found

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl, written_whole
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl, write_text
 from refusal_eval.tools.audit.audit_sample import STRATA, Member, Text
 from refusal_eval.tools.audit.rater_files import page, read_first, sheet
 
@@ -98,8 +98,7 @@ def write_audit(folder: Path, audit: Audit) -> bool:
         rows = [audit.sample[name] for name in names]
         made = {"html": page(audit.name, rater, rows), "csv": sheet(audit.name, rater, rows)}
         for ending, text in (made | {"txt": read_first(audit.name, rater, len(rows))}).items():
-            with written_whole(folder / RATERS / f"{rater}.{ending}") as handle:
-                handle.write(text)
+            write_text(folder / RATERS / f"{rater}.{ending}", text)
     write_jsonl(folder / SAMPLE, audit.sample.values())
     write_json(folder / FRAME, audit.frame)
     write_json(folder / DESIGN, audit.design)  # last: an audit with a design is whole

@@ -24,6 +24,7 @@ from refusal_eval.core.files import read_jsonl, sha256_of
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.conversations import read_conversations
+from refusal_eval.judges.judge_base import place_of
 from refusal_eval.stats.estimates.estimands import scored_turns
 from refusal_eval.stats.estimates.units import names_apart
 from refusal_eval.study.study import Study
@@ -90,13 +91,13 @@ def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) ->
     texts: dict[str, Text] = {}
     for model, split in product(models, list(splits)):
         verdicts = [rows_of(config, "verdicts", judge, model, split) for judge in config["judges"]]
-        labels = [{_place(row): row["label"] for row in rows if row["state"] == JUDGED} for rows in verdicts]
+        labels = [{place_of(row): row["label"] for row in rows if row["state"] == JUDGED} for rows in verdicts]
         for row in cell_answers(config, model, split):
-            stratum = stratum_of([found.get(_place(row)) for found in labels])
+            stratum = stratum_of([found.get(place_of(row)) for found in labels])
             text = texts.setdefault(row["id"], Text(row["id"], row["cluster"], stratum))
             if text.stratum != stratum:
                 texts[text.id] = replace(text, stratum=DISAGREE)
-            text.members.append(Member(model, split, *_place(row)))
+            text.members.append(Member(model, split, *place_of(row)))
     clusters: dict[str, set[str]] = {}
     for text in texts.values():
         clusters.setdefault(text.members[0].split, set()).add(text.cluster)
@@ -131,10 +132,6 @@ def rows_of(config: Config, *place: str) -> list[Any]:
     return list(read_jsonl(path))
 
 
-def _place(row: Row) -> tuple[str, int, int]:
-    return row["prompt_id"], row["sample"], row["turn"]
-
-
 def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Collection[str]]) -> list[dict[str, Any]]:
     """Return the rows of the sample, sorted by id: each text with its messages and answer, and who labels it."""
     first = {min(text.members): text for text in drawn}
@@ -142,7 +139,7 @@ def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Coll
     rows = []
     for model, split in sorted({(member.model, member.split) for member in first}):
         for answer in cell_answers(config, model, split):
-            if text := first.get(Member(model, split, *_place(answer))):
+            if text := first.get(Member(model, split, *place_of(answer))):
                 row = {name: getattr(text, name) for name in ("id", "probability", "stratum", "cluster")}
                 row |= {"messages": answer["messages"], "answer": answer["answer"]}
                 row["members"] = [list(member) for member in sorted(text.members)]
@@ -159,8 +156,8 @@ def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member
     asked, now = set[Member](), dict[Member, str]()
     for model, split in {(one.model, one.split) for one in drawn}:
         if model in config["models"] and split in config["splits"]:
-            asked |= {Member(model, split, *_place(row)) for row in rows_of(config, "answers", model, split)}
-            now |= {Member(model, split, *_place(row)): row["id"] for row in cell_answers(config, model, split)}
+            asked |= {Member(model, split, *place_of(row)) for row in rows_of(config, "answers", model, split)}
+            now |= {Member(model, split, *place_of(row)): row["id"] for row in cell_answers(config, model, split)}
     gone = [member for member in sorted(drawn) if member not in asked]
     return gone, [member for member in sorted(drawn) if member in asked and now.get(member) != drawn[member]]
 

@@ -8,7 +8,7 @@ import pandas as pd
 import typer
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import write_text
 from refusal_eval.report.paper.display import (
     Labels,
     clean,
@@ -141,6 +141,5 @@ def command(
         show = Labels(**labels_of([one, other]))
         table = differences_table(rows, [str(first), str(second)], show, level)
         for ending, content in (("md", text), ("csv", csv_text(differences_frame(rows))), ("tex", latex(table))):
-            with written_whole(output / f"studies.{ending}") as handle:
-                handle.write(content)
+            write_text(output / f"studies.{ending}", content)
     typer.echo(text, nl=False)

@@ -11,7 +11,7 @@ from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.config.lock_file import LOCK_VERSION, LockedRepo, LockedUrl, LockFile, lock_path, read_lock
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import size_text, written_whole
+from refusal_eval.core.files import size_text, write_text
 from refusal_eval.data.hub import offline, token_is_set
 from refusal_eval.tools.check.machine_checks import read_free
 from refusal_eval.tools.pin.hub_questions import Questions
@@ -84,8 +84,7 @@ def pin(study_file: Path, upgrade: bool, check: bool) -> bool:
     if Path(path).is_file() and Path(path).read_text(encoding="utf-8") == text:
         print(f"{path} is as it was.")
         return True
-    with written_whole(path) as handle:
-        handle.write(text)
+    write_text(path, text)
     for line in changed if old is not None else []:
         print(f"changed: {line}")
     for name in stale:
