@@ -212,8 +212,8 @@ class TrainedJudge(CalibratedJudge):
         64,
         ge=1,
         le=8192,
-        description="Most tokens of each text that it reads: the prompt's beginning, the answer's, and its end; and half "
-        "as many of the answer's opening, where most refusals are.",
+        description="Most tokens of each text that it reads: the prompt's beginning, the answer's, and its end; and "
+        "half as many of the answer's opening, where most refusals are.",
     )
 
     def files(self) -> list[str]:
