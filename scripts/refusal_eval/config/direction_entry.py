@@ -110,12 +110,13 @@ class Direction(Entry):
     method: Method = Field(
         "md",
         description="`md` difference of means, `wmd` weighted by |c(x)|, `rmd` and `wrmd` the same after the inverse "
-        "covariance of the negative side, `random` a seeded direction, for control.",
+        "covariance of the negative side, `random` the vectors of `of`, turned together into a random place, for "
+        "control.",
     )
     of: Fitted = Field(
         "md",
-        description="For `random`: the method that it is the control of. It has the length of its vectors and its "
-        "ranking of the layers.",
+        description="For `random`: the method that it is the control of. It keeps the lengths of its vectors, their "
+        "angles between layers, and its ranking of the layers.",
     )
     ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`, and for a `random` of them.")
     positions: Positions = Field(
