@@ -64,8 +64,8 @@ def main(
         direction = fitted
         fitted = kept_or_fitted(
             store_dir,
-            made_from({}, control_of=made),
-            lambda: control_of(direction, *groups, entry["hold_out"], entry["seed"], made),
+            made_from({}, control_of=made, draw=entry["draw"]),
+            lambda: control_of(direction, *groups, entry["hold_out"], entry["seed"], made, entry["draw"]),
         )
     write_direction(output, fitted.tensors(), about(name, entry, said, layers, fitted.ranking, sides))
     best = {layer["layer"]: layer for layer in fitted.card["layers"]}[fitted.ranking[0]]
@@ -80,7 +80,7 @@ def main(
         )
     named = {side: {key: value for key, value in entry[side].items() if value is not None} for side in SIDES}
     shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
-    shown |= {"of": entry["of"]} if control else {}
+    shown |= {"of": entry["of"], "draw": entry["draw"]} if control else {}
     write_json(card_path, {"direction": name, **shown, **named, **fitted.card, "ranking": fitted.ranking})
 
 

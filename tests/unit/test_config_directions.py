@@ -40,6 +40,7 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"method": "wmd"}, "", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
         ({"method": "random", "of": "wrmd"}, "", "`wrmd` weights prompts by |c(x)|, so each side needs a `judge`"),
         ({"method": "rmd", "of": "rmd"}, "", "`of` is for `random` only, and `method` is `rmd`; leave it out"),
+        ({"draw": 1}, "", "`draw` is for `random` only, and `method` is `md`; leave it out"),
         ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
         ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
     ],

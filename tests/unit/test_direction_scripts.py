@@ -26,7 +26,7 @@ RIDGE = {"value": 0.01, "relative": False}
 
 def entry(**changes):
     sides = {"positive": side(above=0.15), "negative": side(below=-0.15)}
-    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md"}
+    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md", "draw": 0}
     return {"model": "m", "positions": "last_prompt_token", **sides, **how, **changes}
 
 
@@ -94,6 +94,9 @@ def test_a_control_is_made_of_the_stored_direction_that_it_is_the_control_of(cel
     assert of_control["ranking"] == said["ranking"] and of_control["method"] == card["method"] == "random"
     (again, _), _ = fitted(cell, name="again", method="random", of="rmd")
     assert (again["direction"] == control["direction"]).all() and len(list(folder.iterdir())) == 2
+    (drawn, of_drawn), _ = fitted(cell, name="drawn", method="random", of="rmd", draw=1)
+    assert (drawn["direction"] != control["direction"]).any() and of_drawn["ranking"] == said["ranking"]
+    assert len(list(folder.iterdir())) == 3, "another draw is a control of the same direction"
     (other, _), _ = fitted(cell, name="other", method="random", of="md")
     cosine = other["direction"][0] @ random[0] / np.linalg.norm(other["direction"][0]) / np.linalg.norm(random[0])
     assert abs(cosine) < 0.99, "controls of two directions are two draws"

@@ -117,7 +117,7 @@ def parallel_sides(width=256, layers=6, seed=3):
 def test_a_control_keeps_the_lengths_the_angles_between_layers_and_the_ranking(of):
     sides, layers = parallel_sides(), list(range(6))
     fitted = fit(*sides, layers, Method(of), 0.25, 0)
-    control = control_of(fitted, *sides, layers, 0.25, 0, "a" * 64)
+    control = control_of(fitted, *sides, layers, 0.25, 0, "a" * 64, 0)
     real, random = (part.direction.astype(np.float64) for part in (fitted, control))
     gram = real @ real.T
     np.testing.assert_allclose(random @ random.T, gram, rtol=1e-6, atol=1e-6 * gram.max())
@@ -136,22 +136,22 @@ def test_a_control_keeps_the_lengths_the_angles_between_layers_and_the_ranking(o
     assert [layer["norm"] for layer in control.card["layers"]] == pytest.approx(np.linalg.norm(random, axis=1))
 
 
-def test_a_control_is_another_for_another_seed_and_for_another_direction():
+def test_a_control_is_another_for_another_draw_and_for_another_direction():
     sides, layers = parallel_sides(), list(range(6))
     fitted = fit(*sides, layers, Method("md"), 0.25, 0)
-    one, same, seeded, of_other = (
-        control_of(fitted, *sides, layers, 0.25, seed, made).direction.astype(np.float64)
-        for seed, made in ((0, "a" * 64), (0, "a" * 64), (1, "a" * 64), (0, "b" * 64))
+    one, same, drawn, of_other = (
+        control_of(fitted, *sides, layers, 0.25, 0, made, draw).direction.astype(np.float64)
+        for draw, made in ((0, "a" * 64), (0, "a" * 64), (1, "a" * 64), (0, "b" * 64))
     )
     assert (one == same).all()
-    for other in (seeded, of_other):
+    for other in (drawn, of_other):
         assert abs(one[0] @ other[0]) < 0.25 * np.linalg.norm(one[0]) * np.linalg.norm(other[0])
 
 
 def test_a_control_of_more_layers_than_dimensions_keeps_them_too():
     sides = parallel_sides(width=4)
     fitted = fit(*sides, list(range(6)), Method("md"), 0.25, 0)
-    control = control_of(fitted, *sides, list(range(6)), 0.25, 0, "a" * 64)
+    control = control_of(fitted, *sides, list(range(6)), 0.25, 0, "a" * 64, 0)
     real, random = (part.direction.astype(np.float64) for part in (fitted, control))
     np.testing.assert_allclose(random @ random.T, real @ real.T, rtol=1e-5, atol=1e-5)
 

@@ -371,9 +371,22 @@ def test_layers_in_another_order_are_the_same(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"of": "md"}, {"positive": {"split": "url-rows"}}, {"positions": "answer_mean"}, {"seed": 1}]
+    "change",
+    [
+        {"of": "md"},
+        {"positive": {"split": "url-rows"}},
+        {"positions": "answer_mean"},
+        {"seed": 1},
+        {"hold_out": 0.5},
+        {"ridge": {"value": 0.2}},
+    ],
 )
 def test_a_control_is_of_the_method_and_the_prompts_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
     project.write(BASE, changed(CATALOGUE, ("directions", "chance"), CATALOGUE["directions"]["chance"] | change))
     (line,) = project.mistakes(STUDIED)
     assert "models.steered.intervention: the study has no control" in line
+
+
+def test_a_control_may_be_another_draw(project: Project) -> None:
+    project.write(BASE, changed(CATALOGUE, ("directions", "chance", "draw"), 7))
+    assert project.mistakes(STUDIED) == []

@@ -205,6 +205,7 @@ def control_of(
     hold_out: float,
     seed: int,
     controlled: str,
+    draw: int,
 ) -> Fitted:
     """Return the random control of a direction: its vectors, turned together into a random place.
 
@@ -216,12 +217,12 @@ def control_of(
 
     Args:
         fitted: the direction.
-        positive, negative, layers, hold_out: what it was fitted with.
-        seed: decides which prompts were held out, and the draw.
+        positive, negative, layers, hold_out, seed: what it was fitted with.
         controlled: the SHA-256 of what the direction is made from, so that controls of two directions differ.
+        draw: which of the random places.
     """
     _, triangle = _qr(fitted.direction.T.astype(np.float64))
-    draws = np.random.default_rng([seed, int(controlled, 16)]).standard_normal(
+    draws = np.random.default_rng([draw, int(controlled, 16)]).standard_normal(
         (fitted.direction.shape[1], len(triangle))
     )
     vectors = (_qr(draws)[0] @ triangle).T

@@ -27,7 +27,7 @@ KEYS_OF = {"gate": ("gated", "constellation"), "offset": ("ablate",), "towards":
 CONTROLLED = ("add", "ablate")  # modes for which a random direction is a control
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
-OWN_OF_CONTROL = {"label", "method", "of", "ridge"}
+OWN_OF_CONTROL = {"label", "method", "of", "draw"}
 GATES = {
     "gated": "the cosine similarity that a token must exceed, e.g. `gate: 0.1`",
     "constellation": "the cosine similarity with the mean of its task that a token must exceed, e.g. `gate: 0.85`",
