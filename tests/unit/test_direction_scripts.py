@@ -91,6 +91,7 @@ def test_a_control_is_made_of_the_stored_direction_that_it_is_the_control_of(cel
     assert len(before) == 1 and len(list(folder.iterdir())) == 2
     real, random = (part["direction"].astype(float) for part in (tensors, control))
     np.testing.assert_allclose(random @ random.T, real @ real.T, rtol=1e-5, atol=1e-5)
+    assert (control["controlled"] == tensors["direction"]).all()
     assert of_control["ranking"] == said["ranking"] and of_control["method"] == card["method"] == "random"
     (again, _), _ = fitted(cell, name="again", method="random", of="rmd")
     assert (again["direction"] == control["direction"]).all() and len(list(folder.iterdir())) == 2

@@ -252,11 +252,40 @@ def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str
         compiled([FittedDirection.of_file(file)], NEUTRAL | asked)
 
 
-def test_a_random_direction_cannot_be_pulled_along(tmp_path: Path) -> None:
-    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
-    with pytest.raises(UserError, match=r"`pull` moves towards the mean of a side and ignores the vector"):
-        parts(tmp_path / "chance.safetensors", mode="pull", scale=0.5)
-    assert parts(tmp_path / "chance.safetensors", mode="add", scale=0.5)
+@pytest.fixture
+def chance(file: Path) -> Path:
+    """Return the control of a direction: other vectors of the same lengths, and the vectors that it controls."""
+    tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
+    turned = np.ascontiguousarray(np.roll(tensors["direction"], 1, axis=1))
+    path = file.with_name("chance.safetensors")
+    said = json.dumps(card | {"method": "random", "direction": "chance"})
+    save_file(tensors | {"direction": turned, "controlled": tensors["direction"]}, path, {"refusal_eval": said})
+    return path
+
+
+def test_a_control_of_gated_pushes_the_tokens_that_the_direction_would_push(file: Path, chance: Path) -> None:
+    asked: dict[str, Any] = {"mode": "gated", "scale": 0.5, "gate": 0.1}
+    real, control = parts(file, **asked), parts(chance, **asked)
+    assert (real["3.unit"] == control["3.unit"]).all() and (real["3.add"] != control["3.add"]).any()
+    np.testing.assert_allclose(control["3.add"], 0.5 * load_file(chance)["direction"][1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("towards", "sign"), [("negative", -1), ("positive", 1)])
+def test_a_control_of_pull_is_as_far_from_the_middle_of_both_means_another_way(
+    file: Path, chance: Path, towards: str, sign: int
+) -> None:
+    tensors = load_file(chance)
+    middle = (tensors["mean_negative"][1].astype(np.float64) + tensors["mean_positive"][1]) / 2
+    real, control = (parts(path, mode="pull", scale=0.5, towards=towards)["3.target"] for path in (file, chance))
+    np.testing.assert_allclose(control, middle + sign * tensors["direction"][1] / 2, rtol=0, atol=1e-5)
+    assert np.linalg.norm(control - middle) == pytest.approx(np.linalg.norm(real - middle), rel=1e-5)
+
+
+def test_a_control_of_a_constellation_finds_the_same_task_and_pulls_another_way(file: Path, chance: Path) -> None:
+    real, control = (of_tasks([path])[1] for path in (file, chance))
+    assert (real["3.units"] == control["3.units"]).all()
+    target = parts(chance, mode="pull", scale=0.5)["3.target"]
+    assert (control["3.targets"] == target).all() and (real["3.targets"] != target).any()
 
 
 @pytest.mark.parametrize("change", [{"model": "other"}, {"positions": "answer_mean"}, {"dtype": "bfloat16"}])
@@ -273,12 +302,7 @@ def test_directions_of_a_constellation_are_alike(constellation: list[Path], tmp_
         of_tasks([*constellation, tmp_path / "few.safetensors"])
 
 
-def test_a_random_direction_is_no_task_and_a_mean_of_zero_is_like_nothing(
-    constellation: list[Path], tmp_path: Path
-) -> None:
-    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
-    with pytest.raises(UserError, match=r"chance.safetensors: `constellation` moves towards the mean of a side and"):
-        of_tasks([*constellation, tmp_path / "chance.safetensors"])
+def test_a_mean_of_zero_is_like_nothing(constellation: list[Path], tmp_path: Path) -> None:
     random_direction(tmp_path / "zero.safetensors", LAYERS, **SMALL, size=0.0)
     with pytest.raises(UserError, match=r"zero.safetensors: the negative side's mean at layer 3 is zero, and no token"):
         of_tasks([*constellation, tmp_path / "zero.safetensors"])

@@ -132,14 +132,12 @@ class Fitted:
     mean_negative: States
     ranking: list[int]  # the numbers of the layers, the best first
     card: dict[str, Any]
+    controlled: States | None = None  # of a control the vectors that it is the control of
 
     def tensors(self) -> dict[str, States]:
         """Return the arrays by the names that they have in the file."""
-        return {
-            "direction": self.direction,
-            "mean_positive": self.mean_positive,
-            "mean_negative": self.mean_negative,
-        }
+        own = {"direction": self.direction, "mean_positive": self.mean_positive, "mean_negative": self.mean_negative}
+        return own if self.controlled is None else own | {"controlled": self.controlled}
 
 
 def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method, hold_out: float, seed: int) -> Fitted:
@@ -232,7 +230,8 @@ def control_of(
         value = Separated.by(vector, *_split(positive.at(place), negative.at(place), held)[1])
         own = {"held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d, "split_half_cosine": None}
         told.append(of_direction | own)
-    return replace(fitted, direction=vectors.astype(np.float32), card=fitted.card | {"layers": told})
+    card = fitted.card | {"layers": told}
+    return replace(fitted, direction=vectors.astype(np.float32), card=card, controlled=fitted.direction)
 
 
 def _qr(matrix: Floats) -> tuple[Floats, Floats]:
