@@ -32,10 +32,12 @@ from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import (
     CompiledIntervention,
+    gate_counts,
     intervention_sha256,
     proven,
     read_compiled,
     refusal,
+    refuse_nothing_passed,
 )
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.report.methods import methods_section
@@ -450,7 +452,9 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
 
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
     worker = (repository / "scripts/refusal_eval/engines/vllm_worker/steered_worker.py").read_text()
-    for line in ("VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"'):
+    lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
+    lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
+    for line in (*lines, 'COUNTING = "refusal-eval-gate"'):
         assert line in worker
         assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()
 
@@ -502,6 +506,44 @@ def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_sai
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(of_file(file), ask, str(tmp_path)))
     assert str(raised.value) == (f"the engine cannot be given the intervention of `m`. {told} No answer was asked for")
+
+
+GATED = CompiledIntervention("m", "0" * 64, 1, "gated", (2, 3), "file", 0.85)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_server_tells_how_many_tokens_passed_the_gate_when_it_is_asked_by_name(tmp_path: Path, tells: bool) -> None:
+    counts = {"tokens": 10, "passed": {"2": 1, "3": 0}}
+    (tmp_path / "intervention_gate.json").write_text('{"tokens": "of an earlier question"}')
+
+    async def ask(path: str, body: Any) -> Any:
+        assert (path, body["max_tokens"], body["request_id"]) == ("/v1/completions", 1, "refusal-eval-gate")
+        if tells:
+            (tmp_path / "intervention_gate.json").write_text(json.dumps(counts))
+
+    if tells:
+        assert asyncio.run(gate_counts(GATED, ask, str(tmp_path))) == counts
+    else:
+        with pytest.raises(ConnectionError, match="the worker says nothing of the gate"):
+            asyncio.run(gate_counts(GATED, ask, str(tmp_path)))
+
+
+def test_a_server_is_not_asked_for_a_gate_that_its_mode_has_not(file: Path) -> None:
+    async def ask(path: str, body: Any) -> Any:
+        raise AssertionError(path)
+
+    assert asyncio.run(gate_counts(of_file(file), ask, str(file.parent))) == {}
+
+
+def test_a_load_in_which_no_token_passed_the_gate_is_refused() -> None:
+    with pytest.raises(UserError) as told:
+        refuse_nothing_passed(GATED, {"tokens": 10, "passed": {"2": 0, "3": 0}})
+    assert str(told.value) == (
+        "no token passed the gate of 0.85 of `m` in this load, so its answers are those of the model without the "
+        "intervention: lower `gate`, or run again to take them as they are"
+    )
+    for counts in ({}, {"tokens": 0, "passed": {"2": 0}}, {"tokens": 10, "passed": {"2": 0, "3": 1}}):
+        refuse_nothing_passed(GATED, counts)
 
 
 def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:
