@@ -81,7 +81,8 @@ def main(
     named = {side: {key: value for key, value in entry[side].items() if value is not None} for side in SIDES}
     shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
     shown |= {"of": entry["of"], "draw": entry["draw"]} if control else {}
-    write_json(card_path, {"direction": name, **shown, **named, **fitted.card, "ranking": fitted.ranking})
+    without = {"n_left_out": {side: sides[side].left_out for side in SIDES}}
+    write_json(card_path, {"direction": name, **shown, **named, **without, **fitted.card, "ranking": fitted.ranking})
 
 
 def about(

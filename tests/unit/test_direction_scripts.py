@@ -60,8 +60,12 @@ def fitted(cell, name="refusal", **changes):
 
 def test_prompts_by_score_are_weighted_by_it(cell):
     (tensors, said), card = fitted(cell)
+    assert card["n_left_out"] == {"positive": 0, "negative": 0}
     assert card["n"] == {"positive": 12, "negative": 12} and card["ranking"] == [1, 0] == said["ranking"]
-    assert said["prompts"] == sorted(map(content_sha256, cell.prompts)) and said["direction"] == "refusal"
+    assert (
+        said["prompts"] == sorted(content_sha256(prompt["messages"]) for prompt in cell.prompts)
+        and said["direction"] == "refusal"
+    )
     clusters = [prompt["cluster"] for prompt in cell.prompts]
     held = held_out_clusters(clusters[:12], clusters[12:], 0.25, 0)
     used = np.array([cluster not in held for cluster in clusters])

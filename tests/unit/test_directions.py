@@ -279,12 +279,15 @@ def test_a_side_is_a_split_a_category_or_its_prompts_by_score():
     assert not is_on({"split": "s", "judge": "j", "below": 0.1}, PROMPTS[3], scores), "below is strictly below"
 
 
-def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path):
-    again = prompt("b", "y") | {"id": "another", "category": "z"}
+def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path, caplog):
+    caplog.set_level("INFO")
+    again = prompt(" B\n", "y") | {"id": "another", "category": "z"}
     write_jsonl(tmp_path / "evaluated.jsonl", [again, prompt("e", "x")])
     out = left_out({"prompts": "p.jsonl", "without evaluated": str(tmp_path / "evaluated.jsonl")})
     side = {"split": "s", "without": ["evaluated"]}
-    assert side_prompts("positive", side, PROMPTS, FILE, LAYERS, None, False, out).prompts == ["a", "c", "d"]
+    found = side_prompts("positive", side, PROMPTS, FILE, LAYERS, None, False, out)
+    assert found.prompts == ["a", "c", "d"] and found.left_out == 1
+    assert "1 of 4 prompts of the positive side are left out (split s, without evaluated)" in caplog.text
     assert left_out({"prompts": "p.jsonl"}) == set()
 
 
@@ -325,7 +328,7 @@ def test_sides_that_share_prompts_are_refused_by_content():
     part = side_prompts("negative", {"split": "s", "category": "x"}, PROMPTS, FILE, LAYERS, None, False)
     with pytest.raises(UserError, match="both sides have 2 prompts in common"):
         refuse_shared(whole, part)
-    assert whole.contents == [content_sha256(prompt(name)) for name in "abcd"]
+    assert whole.contents == [content_sha256(prompt(name)["messages"]) for name in "abcd"]
 
 
 # ---------------------------------------------------------------- files

@@ -642,10 +642,28 @@ def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
     rows = [{"id": f"p{n}", "messages": [{"role": "user", "content": f"question {n}"}]} for n in range(3)]
     other, refusal = (
         {"direction": name, "prompts": prompts}
-        for name, prompts in (("other", []), ("refusal", [sides.content_sha256(rows[1])]))
+        for name, prompts in (("other", []), ("refusal", [sides.content_sha256(rows[1]["messages"])]))
     )
     for directions in ([refusal], [refusal, other], [other, refusal]):
         card = {"model": "steered", "directions": directions}
         with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
             render_requests.refuse_fitted(rows, card)
     render_requests.refuse_fitted(rows[::2], card)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        ["QUESTION  one\n"],
+        ["\uff31uestion one"],  # a letter of another width
+        ["Hello", "question one"],
+        ["Question one", "and then?"],
+    ],
+)
+def test_a_prompt_in_another_form_or_as_a_turn_of_a_dialogue_made_the_direction_too(messages: list[str]) -> None:
+    made = sides.content_sha256([{"role": "user", "content": "question one"}])
+    card = {"model": "steered", "directions": [{"direction": "refusal", "prompts": [made]}]}
+    said = [{"role": "user", "content": text} for text in messages]
+    with pytest.raises(UserError, match=r"1 of these 1 prompts made the direction"):
+        render_requests.refuse_fitted([{"id": "p", "messages": said}], card)
+    render_requests.refuse_fitted([{"id": "p", "messages": [said[0] | {"role": "assistant"}]}], card)
