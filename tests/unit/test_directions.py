@@ -82,6 +82,21 @@ def test_ridge_with_more_dimensions_than_prompts_is_still_solved():
     )
 
 
+def test_a_ridge_that_is_too_small_is_told_and_a_poor_one_is_in_the_log(caplog):
+    negative = group(4, seed=2, name="n")
+    negative.states[:, :, 1] = negative.states[:, :, 0]  # without a ridge there is no inverse
+    positive = group(6, 2.0, seed=1)
+    for value in (1e-300, 1e-17):
+        with pytest.raises(
+            UserError, match=rf"at layer \d the covariance .* with `ridge.value` {value:g}; take a larger"
+        ):
+            fit(positive, negative, LAYERS, Method("rmd", value), 0.25, 0)
+    fit(positive, negative, LAYERS, Method("rmd", 0.01), 0.25, 0)
+    assert caplog.text == ""
+    fit(positive, negative, LAYERS, Method("rmd", 3e-16), 0.25, 0)
+    assert "layer 3: " in caplog.text and "a larger `ridge.value` than 3e-16 helps" in caplog.text
+
+
 def test_weighted_methods_with_equal_weights_are_the_plain_ones():
     positive, negative = group(8, 1.0, weights=np.full(8, 0.4)), group(8, seed=2, name="n", weights=np.full(8, 0.4))
     for plain, weighted in (("md", "wmd"), ("rmd", "wrmd")):

@@ -16,18 +16,21 @@ ones, h the states of a layer, w the weights of prompts. What differs from the p
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve
+from scipy.linalg import LinAlgError, LinAlgWarning, solve
 from scipy.stats import rankdata
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 
+LOG = logging.getLogger(__name__)
 FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted again
 WEIGHTED, RIDGE = ("wmd", "wrmd"), ("rmd", "wrmd")
 LEAST_FITTED = 2  # prompts of a side that a vector is made from
@@ -102,7 +105,7 @@ class Method:
             number: the layer's number in the model, for messages.
 
         Raises:
-            UserError: if both sides have the same mean, or one has no weight.
+            UserError: if both sides have the same mean, or one has no weight, or the ridge is too small.
         """
         positive, negative = self.weighting(positive), self.weighting(negative)
         if not (positive.weights.sum() and negative.weights.sum()):
@@ -112,8 +115,23 @@ class Method:
             raise UserError(f"at layer {number} both sides have the same mean, which gives no direction")
         if self.name not in RIDGE:
             return difference
-        vector = solve(self._covariance(negative), difference, assume_a="pos")
+        vector = self._solved(negative, difference, number)
         return np.asarray(vector * (np.linalg.norm(difference) / np.linalg.norm(vector)))
+
+    def _solved(self, negative: Group, difference: Floats, number: int) -> Floats:
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", LinAlgWarning)
+                vector: Floats = solve(self._covariance(negative), difference, assume_a="pos")
+        except LinAlgError as error:
+            raise UserError(
+                f"at layer {number} the covariance of the negative side cannot be inverted with `ridge.value` "
+                f"{self.ridge:g}; take a larger one, such as 0.01"
+            ) from error
+        for warning in told:
+            message = str(warning.message).rstrip(".")
+            LOG.warning("layer %d: %s; a larger `ridge.value` than %g helps", number, message, self.ridge)
+        return vector
 
     def _covariance(self, group: Group) -> Floats:
         centred = group.states - group.mean()
