@@ -1,6 +1,7 @@
 """Interventions in the catalogue: what is missing or does not go together is told with its line, all at once."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,6 +137,19 @@ def test_a_layer_beyond_a_model_that_is_here_is_told(project: Project, config: d
         "models.steered.intervention.layers.best: the model has 3 layers only"
     ]
     assert told(project, ADD | {"layers": [9]}, engine="hub-engine") == []  # not known before its weights are here
+
+
+@pytest.mark.parametrize("name", ["weights.json", "tokenizer_manifest.json"])
+def test_a_layer_beyond_a_model_whose_copy_is_in_the_cache_is_told(project: Project, name: str) -> None:
+    project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | {"layers": [2, 9]}))
+    study = STUDIED | {"cache_dir": str(project.folder / "cache")}
+    config = Study(project.load(study | {"models": ["plain"], "directions": ["refusal"]}))
+    manifest = Path(config.paths.weights_manifest(config.engines["hub-engine"].weights)).with_name(name)
+    (manifest.parent / "files").mkdir(parents=True)
+    (manifest.parent / "files" / "config.json").write_text('{"num_hidden_layers": 3}')
+    manifest.write_text('{"folder": "files", "files": {}}')
+    told = "models.steered.intervention.layers[1]: the model has 3 layers, counted from 0: the last one is 2"
+    assert told in without_lines(project.mistakes(study))
 
 
 def test_recorded_answers_cannot_be_steered(project: Project) -> None:

@@ -12,6 +12,7 @@ from refusal_eval.config.entries import Model
 from refusal_eval.config.intervention_entry import LAYERS_KEY, BestLayers, Intervention, of_text
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath
+from refusal_eval.config.source_entries import Source
 from refusal_eval.config.sweep import OWN_OF_MODEL
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.hints import nearest
@@ -37,7 +38,7 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
         if model.intervention is None or draft.catalogue.written["models"][name].get("sweep") is not None:
             continue  # a sweep is here in place of its models where it has mistakes itself
         here = ("models", name, "intervention")
-        for path, message in _own_mistakes(model.intervention, draft.engine_of(model), known):
+        for path, message in _own_mistakes(model.intervention, draft, model, known):
             yield (*here, *path), message
         for place, direction in _named(model.intervention):
             if direction in written and direction not in listed:
@@ -118,12 +119,13 @@ def _controls(direction: Direction) -> str:
     return canonical_json(said | {"method": direction.of if direction.method == "random" else direction.method})
 
 
-def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[str] | None) -> Iterator[Mistake]:
+def _own_mistakes(asked: Intervention, draft: Draft, model: Model, known: Collection[str] | None) -> Iterator[Mistake]:
     """Yield what is wrong with a model's intervention that none of its keys shows by itself.
 
     Args:
         asked: the entry, as far as it can be read.
-        engine: the model's engine, where the catalogue has it.
+        draft: the study.
+        model: the steered model.
         known: the names of the catalogue's directions; None where some could not be read.
     """
     for where, name in _named(asked):
@@ -145,11 +147,12 @@ def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[
         if said and asked.mode is not None and asked.mode not in modes:
             belongs = f"modes {' and '.join(f'`{mode}`' for mode in modes)}" if modes[1:] else f"mode `{modes[0]}`"
             yield (key,), f"is for {belongs} only, and this one is `{asked.mode}`; leave it out"
+    engine = draft.engine_of(model)
     if engine is None:
         return
     for message in engine.untried_with_interventions():
         yield (), message
-    count = _known_layers(engine)
+    count = _known_layers(draft.catalogue.valid["engines"].get(model.engine or "", engine), draft.study.cache_dir)
     layers = asked.layers if isinstance(asked.layers, list) else []
     for place, layer in enumerate(layers if count is not None else ()):
         if isinstance(layer, int) and count is not None and layer >= count:
@@ -222,14 +225,33 @@ def _direction_mistakes(
         yield ("layers", "best"), f"direction `{name}` has {len(captured)} `layers` only"
 
 
-def _known_layers(engine: Engine) -> int | None:
-    """Return the number of an engine's decoder layers; None before its weights, which tell it, are here."""
-    folder = getattr(getattr(engine, "weights", None), "path", None)
-    if not isinstance(folder, str):
-        return None
-    try:
-        config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None  # other checks tell of it
-    found = of_text(config).get(LAYERS_KEY) if isinstance(config, dict) else None
-    return found if type(found) is int else None
+def _known_layers(engine: Engine, cache: str) -> int | None:
+    """Return the number of an engine's decoder layers; None before its weights, which tell it, are here.
+
+    Args:
+        engine: the engine.
+        cache: the folder of copies of weights.
+    """
+    for folder in _folders(getattr(engine, "weights", None), cache):
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue  # other checks tell of it
+        found = of_text(config).get(LAYERS_KEY) if isinstance(config, dict) else None
+        if type(found) is int:
+            return found
+    return None
+
+
+def _folders(weights: Any, cache: str) -> Iterator[Path]:
+    """Yield where the files of weights lie: their own folder, or copies in the cache, of which manifests tell."""
+    if isinstance(path := getattr(weights, "path", None), str):
+        yield Path(path)
+    if not isinstance(weights, Source) or path is not None:
+        return
+    for name in ("tokenizer_manifest.json", "weights.json"):
+        manifest = Path(cache, "weights", weights.copy_id, name)
+        try:
+            yield manifest.parent / json.loads(manifest.read_text(encoding="utf-8"))["folder"]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            continue  # not fetched yet
