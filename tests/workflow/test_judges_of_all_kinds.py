@@ -230,7 +230,9 @@ def test_on_its_own_gold_a_trained_judge_says_what_it_said_without_having_seen_i
     folder = study.results / "judges" / "learned"
     said = verdicts(study, "learned", "gold/people")
     unseen = {(row["prompt_id"], 0): row for row in read_jsonl(folder / "out_of_fold.jsonl")}
-    assert {place: row | {"key": None} for place, row in said.items()} == unseen and {name for name, _ in said} == set(gold)
+    assert {place: row | {"key": None} for place, row in said.items()} == unseen and {name for name, _ in said} == set(
+        gold
+    )
     odd = [name for name, row in gold.items() if row["messages"][0]["content"] == ODD]
     keyword = KeywordReader.from_files([str(study.folder / "words.yaml")])
     asked = read_requests(study.results / "judge_requests" / "learned" / "gold" / "people.jsonl").requests()
