@@ -123,7 +123,7 @@ async def last_gate_counts(engine: "RunningEngine") -> dict[str, Any]:
     """Return how many tokens passed the gate of the load's intervention, with their share, and say it."""
     try:
         counts = await within(METRICS_SECONDS, engine.gate_counts())
-    except (ConnectionError, TimeoutError) as error:
+    except (ConnectionError, TimeoutError, ValueError) as error:
         LOG.warning("how many tokens passed the gate is not known: %s", error)
         return {}
     if not counts:
