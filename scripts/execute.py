@@ -19,7 +19,7 @@ from refusal_eval.core.files import read_json, sha256_of, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit, within
-from refusal_eval.engines.intervention_file import CompiledIntervention
+from refusal_eval.engines.intervention_file import CompiledIntervention, refuse_nothing_passed
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.engines.running_jobs import only_job
@@ -78,10 +78,11 @@ async def run_engine(
                 )
                 outcome = await work.run(pending)
         finally:
-            counters = await last_counters(engine)
+            counters, gate = await last_counters(engine), await last_gate_counts(engine)
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
-    return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
+    told = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
+    return outcome, told | ({"gate": gate} if gate else {})
 
 
 def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
@@ -116,6 +117,21 @@ async def last_counters(engine: "RunningEngine") -> dict[str, float]:
     return counters
 
 
+async def last_gate_counts(engine: "RunningEngine") -> dict[str, Any]:
+    """Return how many tokens passed the gate of the load's intervention, with their share, and say it."""
+    try:
+        counts = await within(METRICS_SECONDS, engine.gate_counts())
+    except (ConnectionError, TimeoutError, ValueError) as error:
+        LOG.warning("how many tokens passed the gate is not known: %s", error)
+        return {}
+    if not counts:
+        return {}
+    looked_at = counts["tokens"] * len(counts["passed"])
+    share = sum(counts["passed"].values()) / looked_at if looked_at else 0.0
+    LOG.info("%.1f %% of %d tokens passed the gate, over the steered layers", 100 * share, counts["tokens"])
+    return {**counts, "share": share}
+
+
 def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan: LoadPlan) -> None:
     """Execute a batch and write its receipt; without anything to do no engine is started.
 
@@ -148,6 +164,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             if pending:
                 outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, plan, most, look_again))
                 refuse_incomplete(outcome)
+                for intervention in plan.interventions:
+                    refuse_nothing_passed(intervention, engine.get("gate", {}))
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     report["seconds"] = round(time.monotonic() - started, 1)
     write_json(receipt, report)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
-from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, fit, made_from
+from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, control_of, fit, made_from
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.sides import SIDES, SidePrompts, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import read_states
@@ -38,9 +38,9 @@ def main(
     states = {side: read_states(files[side]["activations"]) for side in SIDES}
     said = states["positive"].metadata
     layers = checked_layers(entry["layers"], said["model_layers"], entry["model"])
-    ridge = entry["ridge"]
-    method = Method(entry["method"], ridge["value"], ridge["relative"], entry["seed"], entry["of"])
-    weighted = method.fitted.name in WEIGHTED
+    ridge, control = entry["ridge"], entry["method"] == "random"
+    method = Method(entry["of"] if control else entry["method"], ridge["value"], ridge["relative"])
+    weighted = method.name in WEIGHTED
     sides: dict[str, SidePrompts] = {}
     for side in SIDES:
         scores = confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None
@@ -52,14 +52,18 @@ def main(
             LOG.warning("%d prompts of split %s have no activations", lacking, entry[side]["split"])
     positive, negative = (sides[side] for side in SIDES)
     refuse_shared(positive, negative)
-    how = {"method": entry["method"], "layers": layers, "hold_out": entry["hold_out"], "seed": entry["seed"]}
-    how |= {"of": entry["of"]} if entry["method"] == "random" else {}
-    how |= {"ridge": ridge} if method.fitted.name in RIDGE else {}
-    fitted = kept_or_fitted(
-        store_dir,
-        made_from({side: sides[side].facts for side in SIDES}, **how),
-        lambda: fit(positive.group, negative.group, layers, method, entry["hold_out"], entry["seed"]),
-    )
+    how = {"method": method.name, "layers": layers, "hold_out": entry["hold_out"], "seed": entry["seed"]}
+    how |= {"ridge": ridge} if method.name in RIDGE else {}
+    made = made_from({side: sides[side].facts for side in SIDES}, **how)
+    groups = positive.group, negative.group, layers
+    fitted = kept_or_fitted(store_dir, made, lambda: fit(*groups, method, entry["hold_out"], entry["seed"]))
+    if control:
+        direction = fitted
+        fitted = kept_or_fitted(
+            store_dir,
+            made_from({}, control_of=made, draw=entry["draw"]),
+            lambda: control_of(direction, *groups, entry["hold_out"], entry["seed"], made, entry["draw"]),
+        )
     write_direction(output, fitted.tensors(), about(name, entry, said, layers, fitted.ranking, sides))
     best = {layer["layer"]: layer for layer in fitted.card["layers"]}[fitted.ranking[0]]
     LOG.info("%d positive and %d negative prompts", *(fitted.card["n"][side] for side in SIDES))
@@ -73,8 +77,9 @@ def main(
         )
     named = {side: {key: value for key, value in entry[side].items() if value is not None} for side in SIDES}
     shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
-    shown |= {"of": entry["of"]} if entry["method"] == "random" else {}
-    write_json(card_path, {"direction": name, **shown, **named, **fitted.card, "ranking": fitted.ranking})
+    shown |= {"of": entry["of"], "draw": entry["draw"]} if control else {}
+    without = {"n_left_out": {side: sides[side].left_out for side in SIDES}}
+    write_json(card_path, {"direction": name, **shown, **named, **without, **fitted.card, "ranking": fitted.ranking})
 
 
 def about(

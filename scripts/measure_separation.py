@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.separation import separation
+from refusal_eval.activations.separation import INDICES, over_layers, separation
 from refusal_eval.activations.sides import SIDES, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
@@ -15,7 +15,7 @@ from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.confidence import confidence_by_prompt
 
-COLUMNS = ["model", "layer", "index", "value", "low", "high", "null", "p", "n_positive", "n_negative"]
+COLUMNS = ["model", "layer", "index", "value", "low", "high", "null", "p", "p_layers", "n_positive", "n_negative"]
 
 
 def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
@@ -38,6 +38,10 @@ def rows_of_model(entry: Mapping[str, Any], model: str, files: Mapping[str, Mapp
         measured = separation(both, is_positive, clusters, entry["draws"], entry["seed"])
         found += [{"model": model, "layer": layer, **row, **counts} for row in measured]
         LOG.info("%s, layer %d: %s", model, layer, ", ".join(f"{row['index']} {row['value']:.3f}" for row in measured))
+    for index in INDICES:
+        rows = [row for row in found if row["index"] == index]
+        for row, p in zip(rows, over_layers([row.pop("apart") for row in rows]), strict=True):
+            row["p_layers"] = float(p)
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.activations.sides import content_sha256
+from refusal_eval.activations.sides import contents_of
 from refusal_eval.ask.keys import Prompt, sample_seed
 from refusal_eval.ask.render import Messages, Renderer, renderer_of
 from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_requests
@@ -52,10 +52,13 @@ def published_token_ids(renderer: Renderer, messages: Messages, longest: int) ->
 
 
 def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any]) -> None:
-    """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from."""
+    """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from.
+
+    A dialogue is one of them if any turn of its user is.
+    """
     for direction in intervention["directions"]:
         made_from = set(direction["prompts"])
-        if shared := [row["id"] for row in rows if content_sha256(row) in made_from]:
+        if shared := [row["id"] for row in rows if contents_of(row) & made_from]:
             raise UserError(
                 f"{len(shared)} of these {len(rows)} prompts made the direction `{direction['direction']}` (the first: "
                 f"{shared[0]}), and what it does to them says little of others: evaluate `{intervention['model']}` on "

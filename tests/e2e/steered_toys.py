@@ -167,6 +167,38 @@ found["tasks"] = [
 ]
 
 
+def counted_tokens(mode: str, backend: str | None) -> Any:
+    """Return what passed the gate in three calls of a layer, and that counting then begins again."""
+    unit = torch.eye(WIDTH)[0]
+    parts = {"unit": unit, "add": unit, "targets": unit[None], "units": unit[None], "share": torch.ones(1)}
+    model = plain((TOKENS, None))
+    worker.install(model, {**SPEC, "mode": mode, "gate": 0.5}, {f"1.{k}": v for k, v in parts.items()}, CONFIG)
+    layer = torch.compile(model.layers[1], fullgraph=True, backend=backend) if backend else model.layers[1]
+    for _ in range(3):
+        layer()
+    return [worker.gate_counts([model.layers[1]], [1]) for _ in range(2)]
+
+
+found["passed the gate"] = [counted_tokens(mode, backend) for mode in worker.GATED for backend in (None, "eager")]
+
+
+def counts_of_a_worker() -> Any:
+    """Return what a worker writes when it is asked, after the proof and after two more steps, and what it records."""
+    model, written = plain((TOKENS, None)), list[Any]()
+    steered = worker.SteeredWorker(model, True)
+    steered._record = lambda record: None
+    steered._write = lambda name, counts: written.append([name, counts])
+    parts = {"1.unit": torch.eye(WIDTH)[0], "1.add": torch.eye(WIDTH)[0]}
+    worker.read_intervention = lambda file, sha256: ({**SPEC, "mode": "gated", "gate": 0.5}, parts)
+    ask = SimpleNamespace(scheduled_new_reqs=[SimpleNamespace(req_id=f"cmpl-{worker.COUNTING}-0-ab12")])
+    ask.num_scheduled_tokens = {"r": 1}
+    first = SimpleNamespace(scheduled_new_reqs=[SimpleNamespace(req_id="cmpl-1")], num_scheduled_tokens={"r": 4})
+    steered.load_model()
+    for step in (first, DECODE, ask, first, DECODE, ask):
+        steered.execute_model(step)
+    return written
+
+
 def told_by_the_compiler(layer: Any) -> Any:
     """Return what is refused where the compiler meets a hook that raises."""
     layers = [layer((X, R)) for _ in range(LAYERS)]
@@ -203,6 +235,7 @@ found["classes that are not there"] = [
     if f"\nclass {name.split('.')[1]}(" not in (models / f"{name.split('.')[0]}.py").read_text()
 ]
 found["compiled"] = [told_by_the_compiler(Layer), told_by_the_compiler(LlamaDecoderLayer)]
+found["counts"] = counts_of_a_worker()
 found["records"] = records(plain((X, R)))
 found["records without hooks in decoding"] = records(plain((X, R)), decodes=False)
 found["records of an unread class"] = records(model_of(*(Layer((X, R)) for _ in range(LAYERS))))

@@ -127,7 +127,7 @@ def test_a_direction_is_the_difference_of_the_means_of_what_was_not_held_out(fit
         said = json.loads(file.metadata()["refusal_eval"])
     np.testing.assert_allclose(tensors["direction"], tensors["mean_positive"] - tensors["mean_negative"], atol=1e-5)
     prompts = [row for split in ("two", "extra") for row in read_jsonl(fitted_once.results / f"prompts/{split}.jsonl")]
-    assert said.pop("prompts") == sorted(map(content_sha256, prompts))
+    assert said.pop("prompts") == sorted(content_sha256(prompt["messages"]) for prompt in prompts)
     assert sorted(said.pop("ranking")) == [0, 1, 2]
     assert said == {
         "version": 1,

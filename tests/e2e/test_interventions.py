@@ -257,6 +257,15 @@ def test_layers_count_as_fired_after_a_prefill_and_a_decode_step_that_come_after
     assert toys["records without hooks in decoding"][-3:] == [[], silent, "stopped"]
 
 
+def test_tokens_that_pass_a_gate_are_counted_compiled_or_not(toys: dict[str, Any]) -> None:
+    once = [{"tokens": 15, "passed": {"1": 3}}, {"tokens": 0, "passed": {"1": 0}}]
+    assert toys["passed the gate"] == [once] * 4
+
+
+def test_a_worker_that_is_asked_writes_what_passed_since_it_was_last_asked(toys: dict[str, Any]) -> None:
+    assert toys["counts"] == [["intervention_gate.json", {"tokens": 10, "passed": {"1": 2}}]] * 2
+
+
 def test_what_a_hook_refuses_is_recorded(toys: dict[str, Any]) -> None:
     _, told, stopped = toys["records of an unread class"]
     assert "decoder layers of class `__main__.Layer`" in told and stopped == "stopped"

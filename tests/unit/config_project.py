@@ -112,6 +112,7 @@ directions:
     negative: {split: file-rows, judge: words, below: -0.15}
     method: random
     of: rmd
+    ridge: {value: 0.1}
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)
 )
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}

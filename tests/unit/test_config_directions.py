@@ -4,9 +4,10 @@ import pytest
 from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
 
 from refusal_eval.config.direction_entry import Separation
+from refusal_eval.core.files import write_json
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Capture, Study
-from refusal_eval.workflow.activations_stage import aqi_params, separation_params
+from refusal_eval.workflow.activations_stage import aqi_params, gpus, highest_layer, separation_params
 
 PLAIN = {"model": "plain", "positive": {"split": "hub-rows"}, "negative": {"split": "file-rows"}}
 WITH_ONE = STUDY | {"models": ["plain", "tuned"], "directions": ["refusal"]}
@@ -40,6 +41,7 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"method": "wmd"}, "", "`wmd` weights prompts by |c(x)|, so each side needs a `judge`"),
         ({"method": "random", "of": "wrmd"}, "", "`wrmd` weights prompts by |c(x)|, so each side needs a `judge`"),
         ({"method": "rmd", "of": "rmd"}, "", "`of` is for `random` only, and `method` is `rmd`; leave it out"),
+        ({"draw": 1}, "", "`draw` is for `random` only, and `method` is `md`; leave it out"),
         ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
         ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
     ],
@@ -116,6 +118,26 @@ def test_composites_are_of_the_layer_that_is_named_or_the_last_that_is_captured(
     assert aqi_params(study, "far").items() >= {"name": "far", "layer": layer, "gamma": 0.5, "seed": 42}.items()
     assert not {"aqi", "draws", "layers"} & set(aqi_params(study, "far"))
     assert set(separation_params(study, "far")) == set(Separation.model_fields) - {"aqi"}
+
+
+def test_what_activations_are_asked_for_knows_the_layers_of_interventions_too(project, tmp_path):
+    asked = {"direction": "refusal", "mode": "add", "scale": -0.5, "layers": [1, 99]}
+    catalogue = changed(CATALOGUE, ("models", "steered", "intervention"), asked)
+    project.write(BASE, changed(catalogue, ("models", "control", "intervention"), asked | {"direction": "chance"}))
+    models = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
+    study = Study(project.load(STUDY | models))
+    assert highest_layer(study, "plain") == 99 and highest_layer(study, "steered") is None
+
+    study.paths.results = str(tmp_path)
+    config = {"num_hidden_layers": 30, "hidden_size": 8, "architectures": ["LlamaForCausalLM"]}
+    write_json(tmp_path / "config.json", config)
+    write_json(study.paths.engine("hub-engine"), {"folder": str(tmp_path), "engine_id": "e"})
+    (tmp_path / "requests.jsonl").write_text("")
+    engine = study.engines["hub-engine"]
+    assert engine.gpus("cuda") == 1
+    object.__setattr__(engine, "device", "cuda")
+    told = gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
+    assert told == 0, "a sentence needs no GPU"
 
 
 def test_two_separations_need_two_names(project):

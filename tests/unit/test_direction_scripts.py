@@ -26,7 +26,7 @@ RIDGE = {"value": 0.01, "relative": False}
 
 def entry(**changes):
     sides = {"positive": side(above=0.15), "negative": side(below=-0.15)}
-    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md"}
+    how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md", "draw": 0}
     return {"model": "m", "positions": "last_prompt_token", **sides, **how, **changes}
 
 
@@ -60,8 +60,12 @@ def fitted(cell, name="refusal", **changes):
 
 def test_prompts_by_score_are_weighted_by_it(cell):
     (tensors, said), card = fitted(cell)
+    assert card["n_left_out"] == {"positive": 0, "negative": 0}
     assert card["n"] == {"positive": 12, "negative": 12} and card["ranking"] == [1, 0] == said["ranking"]
-    assert said["prompts"] == sorted(map(content_sha256, cell.prompts)) and said["direction"] == "refusal"
+    assert (
+        said["prompts"] == sorted(content_sha256(prompt["messages"]) for prompt in cell.prompts)
+        and said["direction"] == "refusal"
+    )
     clusters = [prompt["cluster"] for prompt in cell.prompts]
     held = held_out_clusters(clusters[:12], clusters[12:], 0.25, 0)
     used = np.array([cluster not in held for cluster in clusters])
@@ -81,17 +85,26 @@ def test_a_direction_is_read_from_the_store_unless_what_it_is_made_from_changed(
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5
     fitted(cell, name="other", ridge={"value": 1.0, "relative": True})
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5, "`wmd` has no ridge"
-    for number, of in enumerate(("md", "wmd", "rmd", "wrmd")):
-        fitted(cell, name="other", method="random", of=of)
-        assert len(list((cell.folder / "store" / "directions").iterdir())) == 6 + number
 
 
-def test_what_a_control_is_of_is_no_part_of_what_other_directions_are_made_from(cell, monkeypatch):
-    asked = []
-    monkeypatch.setattr(fit_direction, "made_from", lambda sides, **how: asked.append(how) or f"{len(asked)}" * 64)
-    for method in ("wmd", "random"):
-        fitted(cell, name=method, method=method)
-    assert [how.get("of") for how in asked] == [None, "md"]
+def test_a_control_is_made_of_the_stored_direction_that_it_is_the_control_of(cell):
+    (tensors, said), _ = fitted(cell, method="rmd")
+    folder = cell.folder / "store" / "directions"
+    before = {path.name for path in folder.iterdir()}
+    (control, of_control), card = fitted(cell, name="control", method="random", of="rmd")
+    assert len(before) == 1 and len(list(folder.iterdir())) == 2
+    real, random = (part["direction"].astype(float) for part in (tensors, control))
+    np.testing.assert_allclose(random @ random.T, real @ real.T, rtol=1e-5, atol=1e-5)
+    assert (control["controlled"] == tensors["direction"]).all()
+    assert of_control["ranking"] == said["ranking"] and of_control["method"] == card["method"] == "random"
+    (again, _), _ = fitted(cell, name="again", method="random", of="rmd")
+    assert (again["direction"] == control["direction"]).all() and len(list(folder.iterdir())) == 2
+    (drawn, of_drawn), _ = fitted(cell, name="drawn", method="random", of="rmd", draw=1)
+    assert (drawn["direction"] != control["direction"]).any() and of_drawn["ranking"] == said["ranking"]
+    assert len(list(folder.iterdir())) == 3, "another draw is a control of the same direction"
+    (other, _), _ = fitted(cell, name="other", method="random", of="md")
+    cosine = other["direction"][0] @ random[0] / np.linalg.norm(other["direction"][0]) / np.linalg.norm(random[0])
+    assert abs(cosine) < 0.99, "controls of two directions are two draws"
 
 
 def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):

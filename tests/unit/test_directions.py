@@ -9,7 +9,16 @@ import pytest
 from safetensors import safe_open
 
 from refusal_eval.activations.direction_files import kept_or_fitted, read_direction, write_direction
-from refusal_eval.activations.directions import Group, Method, auc, cohens_d, fit, held_out_clusters, made_from
+from refusal_eval.activations.directions import (
+    Group,
+    Method,
+    auc,
+    cohens_d,
+    control_of,
+    fit,
+    held_out_clusters,
+    made_from,
+)
 from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
@@ -40,7 +49,7 @@ def fitted_parts(positive, negative, hold_out=0.25, seed=0):
 def by_hand(method, positive, negative, layer, ridge=0.01, relative=False):
     """Return a layer's vector, written down again from the formulas, with an explicit inverse."""
     (p, wp), (n, wn) = ((states[:, layer], weights) for states, weights in (positive, negative))
-    if method in ("md", "rmd", "random"):
+    if method in ("md", "rmd"):
         wp, wn = np.ones(len(p)), np.ones(len(n))
     mean_p = sum(w * h for w, h in zip(wp, p, strict=True)) / sum(wp)
     mean_n = sum(w * h for w, h in zip(wn, n, strict=True)) / sum(wn)
@@ -73,6 +82,21 @@ def test_ridge_with_more_dimensions_than_prompts_is_still_solved():
     )
 
 
+def test_a_ridge_that_is_too_small_is_told_and_a_poor_one_is_in_the_log(caplog):
+    negative = group(4, seed=2, name="n")
+    negative.states[:, :, 1] = negative.states[:, :, 0]  # without a ridge there is no inverse
+    positive = group(6, 2.0, seed=1)
+    for value in (1e-300, 1e-17):
+        with pytest.raises(
+            UserError, match=rf"at layer \d the covariance .* with `ridge.value` {value:g}; take a larger"
+        ):
+            fit(positive, negative, LAYERS, Method("rmd", value), 0.25, 0)
+    fit(positive, negative, LAYERS, Method("rmd", 0.01), 0.25, 0)
+    assert caplog.text == ""
+    fit(positive, negative, LAYERS, Method("rmd", 3e-16), 0.25, 0)
+    assert "layer 3: " in caplog.text and "a larger `ridge.value` than 3e-16 helps" in caplog.text
+
+
 def test_weighted_methods_with_equal_weights_are_the_plain_ones():
     positive, negative = group(8, 1.0, weights=np.full(8, 0.4)), group(8, seed=2, name="n", weights=np.full(8, 0.4))
     for plain, weighted in (("md", "wmd"), ("rmd", "wrmd")):
@@ -93,39 +117,58 @@ def test_a_neutral_offset_changes_no_direction():
         np.testing.assert_allclose(*vectors, rtol=1e-3, atol=1e-5)
 
 
-def test_a_random_direction_is_seeded_and_as_long_as_the_difference_of_means():
-    positive, negative = group(8, 1.0), group(8, seed=2, name="n")
-    md = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).direction
-    one, same, other = (
-        fit(positive, negative, LAYERS, Method("random", seed=seed), 0.25, 0).direction for seed in (1, 1, 2)
-    )
-    np.testing.assert_allclose(np.linalg.norm(one, axis=1), np.linalg.norm(md, axis=1), rtol=1e-6)
-    assert (one == same).all() and (one != other).all()
-    by_md = fit(positive, negative, LAYERS, Method("md"), 0.25, 0).ranking
-    assert fit(positive, negative, LAYERS, Method("random", seed=1), 0.25, 0).ranking == by_md
-    alone = fit(
-        Group(positive.states[:, 1:2], positive.clusters, positive.weights),
-        Group(negative.states[:, 1:2], negative.clusters, negative.weights),
-        [7],
-        Method("random", seed=1),
-        0.25,
-        0,
-    )
-    assert (alone.direction[0] == one[1]).all(), "which other layers are asked for plays no part"
+def parallel_sides(width=256, layers=6, seed=3):
+    """Return two groups whose differences of means are nearly parallel at neighbouring layers, as in real models."""
+    rng, common = np.random.default_rng(seed), np.random.default_rng(9).standard_normal(width)
+    sides = []
+    for name, shift in (("p", 2.0), ("n", 0.0)):
+        states = rng.standard_normal((40, layers, width))
+        states += shift * (common + 0.4 * np.random.default_rng(1).standard_normal((layers, width)))
+        sides.append(Group(states.astype(np.float32), [f"{name}{row}" for row in range(40)], rng.random(40)))
+    return sides
 
 
 @pytest.mark.parametrize("of", ["md", "wmd", "rmd", "wrmd"])
-def test_a_control_has_the_lengths_and_the_ranking_of_the_method_that_it_is_the_control_of(of):
-    rng = np.random.default_rng(1)
-    sides = [group(30, 0.5, 3, "p", None, rng.random(30)), group(30, 0.0, 4, "n", None, rng.random(30))]
-    sides[0].states[:, 2, 0] += 1.5
-    for side in sides:
-        side.states[:, :, 0] *= 6  # the inverse covariance turns the vectors
-    fitted, control = (fit(*sides, LAYERS, method, 0.3, 0) for method in (Method(of), Method("random", of=of)))
+def test_a_control_keeps_the_lengths_the_angles_between_layers_and_the_ranking(of):
+    sides, layers = parallel_sides(), list(range(6))
+    fitted = fit(*sides, layers, Method(of), 0.25, 0)
+    control = control_of(fitted, *sides, layers, 0.25, 0, "a" * 64, 0)
+    real, random = (part.direction.astype(np.float64) for part in (fitted, control))
+    gram = real @ real.T
+    np.testing.assert_allclose(random @ random.T, gram, rtol=1e-6, atol=1e-6 * gram.max())
+    assert gram[0, 1] / np.sqrt(gram[0, 0] * gram[1, 1]) > 0.5, "layers that are not alike would show nothing"
+    for used in ([0, 1, 2, 3], layers):  # what a model's stream has gathered after some of the layers
+        added = [np.linalg.norm(part[used].sum(axis=0)) for part in (real, random)]
+        assert added[1] == pytest.approx(added[0], rel=1e-6)
+    cosines = real @ random.T / np.outer(*(np.linalg.norm(part, axis=1) for part in (real, random)))
+    assert np.abs(cosines).max() < 0.25
     assert control.ranking == fitted.ranking
-    for one, other in ((control.direction, fitted.direction), (control.mean_negative, fitted.mean_negative)):
-        np.testing.assert_allclose(np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1), rtol=1e-6)
-    assert abs(np.corrcoef(control.direction[0], fitted.direction[0])[0, 1]) < 0.99
+    assert (control.mean_negative == fitted.mean_negative).all()
+    assert (control.mean_positive == fitted.mean_positive).all()
+    assert all(
+        0.0 <= layer["held_out_auc"] <= 1.0 and layer["split_half_cosine"] is None for layer in control.card["layers"]
+    )
+    assert [layer["norm"] for layer in control.card["layers"]] == pytest.approx(np.linalg.norm(random, axis=1))
+
+
+def test_a_control_is_another_for_another_draw_and_for_another_direction():
+    sides, layers = parallel_sides(), list(range(6))
+    fitted = fit(*sides, layers, Method("md"), 0.25, 0)
+    one, same, drawn, of_other = (
+        control_of(fitted, *sides, layers, 0.25, 0, made, draw).direction.astype(np.float64)
+        for draw, made in ((0, "a" * 64), (0, "a" * 64), (1, "a" * 64), (0, "b" * 64))
+    )
+    assert (one == same).all()
+    for other in (drawn, of_other):
+        assert abs(one[0] @ other[0]) < 0.25 * np.linalg.norm(one[0]) * np.linalg.norm(other[0])
+
+
+def test_a_control_of_more_layers_than_dimensions_keeps_them_too():
+    sides = parallel_sides(width=4)
+    fitted = fit(*sides, list(range(6)), Method("md"), 0.25, 0)
+    control = control_of(fitted, *sides, list(range(6)), 0.25, 0, "a" * 64, 0)
+    real, random = (part.direction.astype(np.float64) for part in (fitted, control))
+    np.testing.assert_allclose(random @ random.T, real @ real.T, rtol=1e-5, atol=1e-5)
 
 
 def test_held_out_prompts_never_enter_the_vector():
@@ -251,12 +294,15 @@ def test_a_side_is_a_split_a_category_or_its_prompts_by_score():
     assert not is_on({"split": "s", "judge": "j", "below": 0.1}, PROMPTS[3], scores), "below is strictly below"
 
 
-def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path):
-    again = prompt("b", "y") | {"id": "another", "category": "z"}
+def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path, caplog):
+    caplog.set_level("INFO")
+    again = prompt(" B\n", "y") | {"id": "another", "category": "z"}
     write_jsonl(tmp_path / "evaluated.jsonl", [again, prompt("e", "x")])
     out = left_out({"prompts": "p.jsonl", "without evaluated": str(tmp_path / "evaluated.jsonl")})
     side = {"split": "s", "without": ["evaluated"]}
-    assert side_prompts("positive", side, PROMPTS, FILE, LAYERS, None, False, out).prompts == ["a", "c", "d"]
+    found = side_prompts("positive", side, PROMPTS, FILE, LAYERS, None, False, out)
+    assert found.prompts == ["a", "c", "d"] and found.left_out == 1
+    assert "1 of 4 prompts of the positive side are left out (split s, without evaluated)" in caplog.text
     assert left_out({"prompts": "p.jsonl"}) == set()
 
 
@@ -297,7 +343,7 @@ def test_sides_that_share_prompts_are_refused_by_content():
     part = side_prompts("negative", {"split": "s", "category": "x"}, PROMPTS, FILE, LAYERS, None, False)
     with pytest.raises(UserError, match="both sides have 2 prompts in common"):
         refuse_shared(whole, part)
-    assert whole.contents == [content_sha256(prompt(name)) for name in "abcd"]
+    assert whole.contents == [content_sha256(prompt(name)["messages"]) for name in "abcd"]
 
 
 # ---------------------------------------------------------------- files

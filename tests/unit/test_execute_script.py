@@ -206,3 +206,12 @@ def test_with_the_right_marks_only_the_answer_is_there_to_be_judged(cell):
     rows = collect(RIGHT, cell)
     assert len(rows) == SAMPLES
     assert {(row["state"], row["answer"]) for row in rows} == {("complete", "\n\nYes.")}
+
+
+def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path, monkeypatch):
+    async def told(self):
+        return {"tokens": 40, "passed": {"3": 4, "5": 0}}
+
+    monkeypatch.setattr(Engine, "gate_counts", told, raising=False)
+    run_batch(tmp_path)
+    assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}

@@ -1,6 +1,7 @@
 """Interventions in the catalogue: what is missing or does not go together is told with its line, all at once."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,15 +25,12 @@ def told(project: Project, intervention: Any, **more: Any) -> list[str]:
 
 
 def with_control(project: Project, catalogue: Any, intervention: Any, study: Any) -> list[str]:
-    """Return the mistakes of a study with a control where one is needed, but for those of the control itself."""
-    if intervention["mode"] in ("add", "ablate"):
-        control = {"like": "steered", "intervention": {"direction": "chance"}}
-        catalogue = changed(catalogue, ("models", "control"), control)
-        refusal = catalogue["directions"]["refusal"]
-        fitted = "md" if refusal["method"] == "random" else refusal["method"]
-        catalogue = changed(catalogue, ("directions", "chance"), refusal | {"method": "random", "of": fitted})
-    else:
-        study = study | {"models": ["plain", "steered"]}
+    """Return the mistakes of a study with a control, but for those of the control itself."""
+    control = {"like": "steered", "intervention": {"direction": "chance"}}
+    catalogue = changed(catalogue, ("models", "control"), control)
+    refusal = catalogue["directions"]["refusal"]
+    fitted = "md" if refusal["method"] == "random" else refusal["method"]
+    catalogue = changed(catalogue, ("directions", "chance"), refusal | {"method": "random", "of": fitted})
     project.write(BASE, catalogue)
     of_control = ("models.control.", "direction `chance`")
     return [line for line in without_lines(project.mistakes(study)) if not any(what in line for what in of_control)]
@@ -141,6 +139,19 @@ def test_a_layer_beyond_a_model_that_is_here_is_told(project: Project, config: d
     assert told(project, ADD | {"layers": [9]}, engine="hub-engine") == []  # not known before its weights are here
 
 
+@pytest.mark.parametrize("name", ["weights.json", "tokenizer_manifest.json"])
+def test_a_layer_beyond_a_model_whose_copy_is_in_the_cache_is_told(project: Project, name: str) -> None:
+    project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | {"layers": [2, 9]}))
+    study = STUDIED | {"cache_dir": str(project.folder / "cache")}
+    config = Study(project.load(study | {"models": ["plain"], "directions": ["refusal"]}))
+    manifest = Path(config.paths.weights_manifest(config.engines["hub-engine"].weights)).with_name(name)
+    (manifest.parent / "files").mkdir(parents=True)
+    (manifest.parent / "files" / "config.json").write_text('{"num_hidden_layers": 3}')
+    manifest.write_text('{"folder": "files", "files": {}}')
+    told = "models.steered.intervention.layers[1]: the model has 3 layers, counted from 0: the last one is 2"
+    assert told in without_lines(project.mistakes(study))
+
+
 def test_recorded_answers_cannot_be_steered(project: Project) -> None:
     (project.folder / "answers").mkdir()
     found = told(project, ADD, recorded="../../answers")
@@ -161,18 +172,42 @@ TASKS |= {"gate": 0.85}
 
 def of_tasks(project: Project, change: dict[str, Any], study: Any = STUDIED, **mood: Any) -> list[str]:
     """Return the mistakes of a constellation of two directions, the second with these keys, without file and line."""
-    directions = CATALOGUE["directions"]
-    catalogue = changed(CATALOGUE, ("directions", "mood"), directions["refusal"] | mood)
-    catalogue = changed(catalogue, (*STEERED, "intervention"), TASKS | change)
+    catalogue = with_tasks(TASKS | change, **mood)
     project.write(BASE, catalogue)
-    return without_lines(
-        project.mistakes(study | {"models": ["plain", "steered"], "directions": ["refusal", "chance", "mood"]})
-    )
+    models = [*dict.fromkeys([*study["models"], "control"])]
+    found = project.mistakes(study | {"models": models, "directions": list(catalogue["directions"])})
+    of_control = ("models.control.", "`mood-chance`", "the study has no control")
+    return [line for line in without_lines(found) if not any(what in line for what in of_control)]
+
+
+def with_tasks(asked: Any, **mood: Any) -> Any:
+    """Return a catalogue with a constellation, of two directions, and its control."""
+    entry = CATALOGUE["directions"]["refusal"] | mood
+    catalogue = changed(CATALOGUE, ("directions", "mood"), entry)
+    catalogue = changed(catalogue, ("directions", "mood-chance"), entry | {"method": "random", "of": "rmd"})
+    catalogue = changed(catalogue, (*STEERED, "intervention"), asked)
+    names = {"refusal": "chance", "mood": "mood-chance"}
+    directions = asked["direction"]
+    if isinstance(directions, list):
+        directions = [names.get(str(name), name) for name in directions]
+    return changed(catalogue, ("models", "control", "intervention"), asked | {"direction": directions})
 
 
 @pytest.mark.parametrize("change", [{}, {"layers": {"best": 2}}, {"direction": ["refusal"]}, {"allow_overlap": True}])
-def test_a_constellation_of_directions_needs_no_control(project: Project, change: dict[str, Any]) -> None:
-    assert of_tasks(project, change) == []
+def test_a_constellation_of_directions_is_valid_beside_its_control(project: Project, change: dict[str, Any]) -> None:
+    project.write(BASE, with_tasks(TASKS | change))
+    study = STUDIED | {"directions": ["refusal", "chance", "mood", "mood-chance"]}
+    assert project.mistakes(study) == []
+
+
+@pytest.mark.parametrize("names", [["chance"], ["chance", "mood"], ["chance", "chance-2"]])
+def test_a_control_of_a_constellation_has_a_control_of_each_of_its_tasks(project: Project, names: list[str]) -> None:
+    catalogue = changed(with_tasks(TASKS, seed=1), ("models", "control", "intervention", "direction"), names)
+    more = catalogue["directions"]["chance"] | {"draw": 1}
+    project.write(BASE, changed(catalogue, ("directions", "chance-2"), more))
+    study = STUDIED | {"directions": ["refusal", "chance", "chance-2", "mood", "mood-chance"]}
+    told = [line for line in project.mistakes(study) if "models.steered.intervention: the study has no control" in line]
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(
@@ -185,10 +220,6 @@ def test_a_constellation_of_directions_needs_no_control(project: Project, change
         (
             {"direction": "refusal"},
             "direction: `constellation` takes a list of directions, one for each task: write [refusal], and name those",
-        ),
-        (
-            {"direction": ["mood", "chance"]},
-            "direction[1]: `constellation` moves towards the mean of a side and ignores the vector, so that with a",
         ),
         (
             {"gate": None},
@@ -218,7 +249,7 @@ LINES = """models:
       direction:
         - refusal
         - refusl
-        - chance
+        - chanse
       mode: constellation
       layers: [3]
       gate: 0.5
@@ -258,7 +289,7 @@ def test_layers_that_a_direction_of_a_constellation_lacks_are_told(project: Proj
     catalogue = changed(catalogue, ("directions", "mood"), CATALOGUE["directions"]["refusal"] | {"layers": [3, 5]})
     project.write(BASE, changed(catalogue, (*STEERED, "intervention"), TASKS | {"layers": [3, 9]}))
     study = STUDIED | {"models": ["plain", "steered"], "directions": ["refusal", "mood"]}
-    assert without_lines(project.mistakes(study)) == [
+    assert [line for line in without_lines(project.mistakes(study)) if "no control" not in line] == [
         f"models.steered.intervention.layers[1]: direction `{name}` has no vector for it: its `layers` are 3, 5"
         for name in ("mood", "refusal")
     ]
@@ -276,10 +307,13 @@ def test_a_constellation_needs_harmless_prompts_beside_it(project: Project) -> N
     assert "the study has no split of harmless prompts (`expectation: comply`)" in line
 
 
-def test_a_random_direction_is_no_control_of_a_mode_that_ignores_the_vector(project: Project) -> None:
-    (line,) = with_direction(project, ADD | {"mode": "pull"}, method="random")
-    assert line.startswith("models.steered.intervention.mode: `pull` moves towards the mean of a side and ignores the")
-    assert with_direction(project, ADD, method="random") == []
+@pytest.mark.parametrize("mode", [{}, {"mode": "gated", "gate": -1}, {"mode": "pull"}, {"mode": "ablate"}])
+def test_each_mode_needs_a_control_and_a_random_direction_is_one(project: Project, mode: dict[str, Any]) -> None:
+    assert with_direction(project, ADD | mode, method="random") == []
+    assert told(project, ADD | mode) == []
+    project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | mode))
+    (line,) = project.mistakes(STUDIED | {"models": ["plain", "steered"]})
+    assert "models.steered.intervention: the study has no control of it" in line
 
 
 def test_layers_that_the_direction_does_not_capture_are_told(project: Project) -> None:
@@ -340,8 +374,8 @@ def test_a_steered_model_stands_beside_its_control_and_harmless_prompts(project:
     project.write(BASE, CATALOGUE)
     (line,) = without_lines(project.mistakes(STUDIED | {"models": ["plain", "steered"]}))
     assert line.startswith(
-        "models.steered.intervention: the study has no control of it: the same model with the same `mode`, `layers` "
-        "and `offset`, at no smaller `scale`, along a direction that differs only in `method: random` and `of`, here "
+        "models.steered.intervention: the study has no control of it: the same model with the same "
+        "`intervention`, at no smaller `scale`, along a direction that differs only in `method: random` and `of`, here "
         "`of: rmd`."
     )
     found = without_lines(project.mistakes(STUDIED | {"splits": ["wheel-rows"]}))
@@ -371,9 +405,22 @@ def test_layers_in_another_order_are_the_same(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"of": "md"}, {"positive": {"split": "url-rows"}}, {"positions": "answer_mean"}, {"seed": 1}]
+    "change",
+    [
+        {"of": "md"},
+        {"positive": {"split": "url-rows"}},
+        {"positions": "answer_mean"},
+        {"seed": 1},
+        {"hold_out": 0.5},
+        {"ridge": {"value": 0.2}},
+    ],
 )
 def test_a_control_is_of_the_method_and_the_prompts_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
     project.write(BASE, changed(CATALOGUE, ("directions", "chance"), CATALOGUE["directions"]["chance"] | change))
     (line,) = project.mistakes(STUDIED)
     assert "models.steered.intervention: the study has no control" in line
+
+
+def test_a_control_may_be_another_draw(project: Project) -> None:
+    project.write(BASE, changed(CATALOGUE, ("directions", "chance", "draw"), 7))
+    assert project.mistakes(STUDIED) == []

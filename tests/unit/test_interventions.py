@@ -32,10 +32,12 @@ from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import (
     CompiledIntervention,
+    gate_counts,
     intervention_sha256,
     proven,
     read_compiled,
     refusal,
+    refuse_nothing_passed,
 )
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.report.methods import methods_section
@@ -252,11 +254,40 @@ def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str
         compiled([FittedDirection.of_file(file)], NEUTRAL | asked)
 
 
-def test_a_random_direction_cannot_be_pulled_along(tmp_path: Path) -> None:
-    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
-    with pytest.raises(UserError, match=r"`pull` moves towards the mean of a side and ignores the vector"):
-        parts(tmp_path / "chance.safetensors", mode="pull", scale=0.5)
-    assert parts(tmp_path / "chance.safetensors", mode="add", scale=0.5)
+@pytest.fixture
+def chance(file: Path) -> Path:
+    """Return the control of a direction: other vectors of the same lengths, and the vectors that it controls."""
+    tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
+    turned = np.ascontiguousarray(np.roll(tensors["direction"], 1, axis=1))
+    path = file.with_name("chance.safetensors")
+    said = json.dumps(card | {"method": "random", "direction": "chance"})
+    save_file(tensors | {"direction": turned, "controlled": tensors["direction"]}, path, {"refusal_eval": said})
+    return path
+
+
+def test_a_control_of_gated_pushes_the_tokens_that_the_direction_would_push(file: Path, chance: Path) -> None:
+    asked: dict[str, Any] = {"mode": "gated", "scale": 0.5, "gate": 0.1}
+    real, control = parts(file, **asked), parts(chance, **asked)
+    assert (real["3.unit"] == control["3.unit"]).all() and (real["3.add"] != control["3.add"]).any()
+    np.testing.assert_allclose(control["3.add"], 0.5 * load_file(chance)["direction"][1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("towards", "sign"), [("negative", -1), ("positive", 1)])
+def test_a_control_of_pull_is_as_far_from_the_middle_of_both_means_another_way(
+    file: Path, chance: Path, towards: str, sign: int
+) -> None:
+    tensors = load_file(chance)
+    middle = (tensors["mean_negative"][1].astype(np.float64) + tensors["mean_positive"][1]) / 2
+    real, control = (parts(path, mode="pull", scale=0.5, towards=towards)["3.target"] for path in (file, chance))
+    np.testing.assert_allclose(control, middle + sign * tensors["direction"][1] / 2, rtol=0, atol=1e-5)
+    assert np.linalg.norm(control - middle) == pytest.approx(np.linalg.norm(real - middle), rel=1e-5)
+
+
+def test_a_control_of_a_constellation_finds_the_same_task_and_pulls_another_way(file: Path, chance: Path) -> None:
+    real, control = (of_tasks([path])[1] for path in (file, chance))
+    assert (real["3.units"] == control["3.units"]).all()
+    target = parts(chance, mode="pull", scale=0.5)["3.target"]
+    assert (control["3.targets"] == target).all() and (real["3.targets"] != target).any()
 
 
 @pytest.mark.parametrize("change", [{"model": "other"}, {"positions": "answer_mean"}, {"dtype": "bfloat16"}])
@@ -273,12 +304,7 @@ def test_directions_of_a_constellation_are_alike(constellation: list[Path], tmp_
         of_tasks([*constellation, tmp_path / "few.safetensors"])
 
 
-def test_a_random_direction_is_no_task_and_a_mean_of_zero_is_like_nothing(
-    constellation: list[Path], tmp_path: Path
-) -> None:
-    random_direction(tmp_path / "chance.safetensors", LAYERS, **SMALL, method="random")
-    with pytest.raises(UserError, match=r"chance.safetensors: `constellation` moves towards the mean of a side and"):
-        of_tasks([*constellation, tmp_path / "chance.safetensors"])
+def test_a_mean_of_zero_is_like_nothing(constellation: list[Path], tmp_path: Path) -> None:
     random_direction(tmp_path / "zero.safetensors", LAYERS, **SMALL, size=0.0)
     with pytest.raises(UserError, match=r"zero.safetensors: the negative side's mean at layer 3 is zero, and no token"):
         of_tasks([*constellation, tmp_path / "zero.safetensors"])
@@ -426,7 +452,9 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
 
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
     worker = (repository / "scripts/refusal_eval/engines/vllm_worker/steered_worker.py").read_text()
-    for line in ("VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"'):
+    lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
+    lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
+    for line in (*lines, 'COUNTING = "refusal-eval-gate"'):
         assert line in worker
         assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()
 
@@ -478,6 +506,44 @@ def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_sai
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(of_file(file), ask, str(tmp_path)))
     assert str(raised.value) == (f"the engine cannot be given the intervention of `m`. {told} No answer was asked for")
+
+
+GATED = CompiledIntervention("m", "0" * 64, 1, "gated", (2, 3), "file", 0.85)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_server_tells_how_many_tokens_passed_the_gate_when_it_is_asked_by_name(tmp_path: Path, tells: bool) -> None:
+    counts = {"tokens": 10, "passed": {"2": 1, "3": 0}}
+    (tmp_path / "intervention_gate.json").write_text('{"tokens": "of an earlier question"}')
+
+    async def ask(path: str, body: Any) -> Any:
+        assert (path, body["max_tokens"], body["request_id"]) == ("/v1/completions", 1, "refusal-eval-gate")
+        if tells:
+            (tmp_path / "intervention_gate.json").write_text(json.dumps(counts))
+
+    if tells:
+        assert asyncio.run(gate_counts(GATED, ask, str(tmp_path))) == counts
+    else:
+        with pytest.raises(ConnectionError, match="the worker says nothing of the gate"):
+            asyncio.run(gate_counts(GATED, ask, str(tmp_path)))
+
+
+def test_a_server_is_not_asked_for_a_gate_that_its_mode_has_not(file: Path) -> None:
+    async def ask(path: str, body: Any) -> Any:
+        raise AssertionError(path)
+
+    assert asyncio.run(gate_counts(of_file(file), ask, str(file.parent))) == {}
+
+
+def test_a_load_in_which_no_token_passed_the_gate_is_refused() -> None:
+    with pytest.raises(UserError) as told:
+        refuse_nothing_passed(GATED, {"tokens": 10, "passed": {"2": 0, "3": 0}})
+    assert str(told.value) == (
+        "no token passed the gate of 0.85 of `m` in this load, so its answers are those of the model without the "
+        "intervention: lower `gate`, or run again to take them as they are"
+    )
+    for counts in ({}, {"tokens": 0, "passed": {"2": 0}}, {"tokens": 10, "passed": {"2": 0, "3": 1}}):
+        refuse_nothing_passed(GATED, counts)
 
 
 def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:
@@ -576,10 +642,28 @@ def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
     rows = [{"id": f"p{n}", "messages": [{"role": "user", "content": f"question {n}"}]} for n in range(3)]
     other, refusal = (
         {"direction": name, "prompts": prompts}
-        for name, prompts in (("other", []), ("refusal", [sides.content_sha256(rows[1])]))
+        for name, prompts in (("other", []), ("refusal", [sides.content_sha256(rows[1]["messages"])]))
     )
     for directions in ([refusal], [refusal, other], [other, refusal]):
         card = {"model": "steered", "directions": directions}
         with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
             render_requests.refuse_fitted(rows, card)
     render_requests.refuse_fitted(rows[::2], card)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        ["QUESTION  one\n"],
+        ["\uff31uestion one"],  # a letter of another width
+        ["Hello", "question one"],
+        ["Question one", "and then?"],
+    ],
+)
+def test_a_prompt_in_another_form_or_as_a_turn_of_a_dialogue_made_the_direction_too(messages: list[str]) -> None:
+    made = sides.content_sha256([{"role": "user", "content": "question one"}])
+    card = {"model": "steered", "directions": [{"direction": "refusal", "prompts": [made]}]}
+    said = [{"role": "user", "content": text} for text in messages]
+    with pytest.raises(UserError, match=r"1 of these 1 prompts made the direction"):
+        render_requests.refuse_fitted([{"id": "p", "messages": said}], card)
+    render_requests.refuse_fitted([{"id": "p", "messages": [said[0] | {"role": "assistant"}]}], card)

@@ -389,7 +389,7 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
 def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(repository, tmp_path, capsys):
     for name, said in (
         ("steering", "9 models on 3 splits (72 prompts), K = 1"),
-        ("steering_paper", "10 models on 4 splits (604 prompts), K = 5"),
+        ("steering_paper", "15 models on 4 splits (604 prompts), K = 5"),
     ):
         assert main(["plan", str(repository / "config" / f"{name}.yaml"), "--directory", str(tmp_path)]) == 0
         assert said in flat(capsys.readouterr().out)

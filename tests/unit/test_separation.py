@@ -11,6 +11,7 @@ from refusal_eval.activations.separation import (
     cluster_folds,
     indices,
     observed,
+    over_layers,
     permuted,
     separation,
 )
@@ -149,3 +150,29 @@ def test_an_interval_holds_the_value_where_there_are_more_dimensions_than_prompt
     rows = {row["index"]: row for row in separation(states, positive, [str(i) for i in range(30)], 60, 0)}
     for name in ("davies_bouldin", "calinski_harabasz", "xie_beni", "silhouette", "auc"):
         assert rows[name]["low"] <= rows[name]["value"] <= rows[name]["high"], rows[name]
+
+
+def test_p_over_layers_takes_account_of_how_many_there_are():
+    rng = np.random.default_rng(0)
+    small = 0
+    for _ in range(100):
+        noise = list(rng.standard_normal((20, 200)))
+        p = over_layers(noise)
+        alone = np.array([(layer >= layer[0]).mean() for layer in noise])
+        assert (p >= alone - 1e-9).all() and p[np.argmin(alone)] == p.min()
+        small += p.min() <= 0.05
+    assert 0 <= small <= 12, "of 100 tables without any separation about five have a small one"
+    noise[3][0] = 9.0
+    assert over_layers(noise)[3] == pytest.approx(over_layers(noise).min()) and over_layers(noise)[3] < 0.2
+    assert over_layers([noise[0]])[0] == pytest.approx((noise[0] >= noise[0][0]).mean())
+    noise[5][0] = -np.inf  # an index that this layer does not have
+    assert np.isnan(over_layers(noise)[5])
+
+
+def test_layers_of_the_same_prompts_have_the_same_permutations():
+    states = np.random.default_rng(1).standard_normal((20, 4))
+    positive, clusters = np.arange(20) < 10, [str(number) for number in range(20)]
+    rows = [separation(states * scale, positive, clusters, 20, 0) for scale in (1, 3)]
+    for one, other in zip(*rows, strict=True):
+        if one["index"] in ("silhouette", "auc"):  # they have no units
+            np.testing.assert_allclose(one["apart"], other["apart"])

@@ -97,25 +97,28 @@ def test_a_constellation_is_another_one_when_one_of_its_directions_changes_and_n
     steered: Project,
 ) -> None:
     mood = {**SIDES, "positive": SIDES["negative"], "negative": SIDES["positive"]}
-    tasks = entry(direction=["refusal", "mood"], mode="constellation", scale=0.3, gate=0.5)
+    asked = {"mode": "constellation", "scale": 0.3, "gate": 0.5}
+    tasks = {"tasks": entry(direction=["refusal", "mood"], **asked)}
+    tasks |= {"tasks-control": entry(direction=["chance", "mood-chance"], **asked)}
+    moods = {"mood": mood, "mood-chance": mood | {"method": "random"}}
     change_yaml(
         steered.folder / "catalogue.yaml",
-        lambda d: d | {"directions": d["directions"] | {"mood": mood}, "models": d["models"] | {"tasks": tasks}},
+        lambda d: d | {"directions": d["directions"] | moods, "models": d["models"] | tasks},
     )
-    models = ["plain", "down", "up", "control", "tasks"]
-    steered.study(models=models, directions=["refusal", "chance", "mood"])
-    requests = [*REQUESTS, "results/small/requests/tasks/one.jsonl"]
+    models = ["plain", "down", "up", "control", *tasks]
+    steered.study(models=models, directions=["refusal", "chance", *moods])
+    requests = [*REQUESTS, *(f"results/small/requests/{model}/one.jsonl" for model in tasks)]
     steered.snakemake(*requests)
     cards = {name: read_json(steered.results / "interventions" / f"{name}.json") for name in models[1:]}
     assert [told["direction"] for told in cards["tasks"]["directions"]] == ["refusal", "mood"]
     change_yaml(
         steered.folder / "catalogue.yaml",
-        lambda d: d | {"directions": d["directions"] | {"mood": mood | {"seed": 1}}},
+        lambda d: d | {"directions": d["directions"] | {name: one | {"seed": 1} for name, one in moods.items()}},
     )
     steered.snakemake(*requests)
     after = {name: read_json(steered.results / "interventions" / f"{name}.json") for name in models[1:]}
-    assert [name for name in models[1:] if after[name]["sha256"] != cards[name]["sha256"]] == ["tasks"]
-    own = [file for file in steered.request_files("requests") if file.path.parent.name == "tasks"]
+    assert [name for name in models[1:] if after[name]["sha256"] != cards[name]["sha256"]] == [*tasks]
+    own = [file for file in steered.request_files("requests") if file.path.parent.name in tasks]
     assert steered.missing("requests") == {key for file in own for key in list(file.keys())}
 
 

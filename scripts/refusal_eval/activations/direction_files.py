@@ -1,8 +1,9 @@
-"""Files of directions: three float32 tensors [layers, width] and one JSON value, in safetensors.
+"""Files of directions: three or four float32 tensors [layers, width] and one JSON value, in safetensors.
 
-The tensors are `direction`, `mean_positive` and `mean_negative`; the metadata's one key `refusal_eval` holds canonical
-JSON. A fitted direction is kept in the store, `<store>/directions/<SHA-256 of what it was made from>.safetensors`: the
-last bits of linear algebra differ between machines, and a steered model with other bits is another model.
+The tensors are `direction`, `mean_positive`, `mean_negative` and, of a control, `controlled`; the metadata's one key
+`refusal_eval` holds canonical JSON. A fitted direction is kept in the store, under `directions/` by the SHA-256 of what
+it was made from: the last bits of linear algebra differ between machines, and a steered model with other bits is
+another model.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from refusal_eval.core.files import BadFile, canonical_json, written_whole
 LOG = logging.getLogger(__name__)
 FOLDER, METADATA = "directions", "refusal_eval"
 TENSORS = ("direction", "mean_positive", "mean_negative")
+CONTROLLED = "controlled"  # of a control: the vectors that it is the control of
 
 
 def write_direction(path: str | Path, tensors: Mapping[str, NDArray[np.float32]], said: Mapping[str, Any]) -> None:
@@ -33,10 +35,10 @@ def write_direction(path: str | Path, tensors: Mapping[str, NDArray[np.float32]]
 
     Args:
         path: the file.
-        tensors: the arrays `TENSORS`.
+        tensors: the arrays `TENSORS`, of a control `CONTROLLED` too.
         said: the JSON value of its metadata.
     """
-    arrays = {name: np.ascontiguousarray(tensors[name], dtype=np.float32) for name in TENSORS}
+    arrays = {name: np.ascontiguousarray(tensors[name], dtype=np.float32) for name in tensors}
     with written_whole(path, "wb") as handle:
         handle.write(save(arrays, {METADATA: canonical_json(dict(said))}))
 
@@ -49,7 +51,8 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
     """
     try:
         with safe_open(str(path), "numpy") as file:
-            tensors = {name: file.get_tensor(name).astype(np.float32) for name in TENSORS}
+            names = [*TENSORS, *({CONTROLLED} & set(file.keys()))]
+            tensors = {name: file.get_tensor(name).astype(np.float32) for name in names}
             said: dict[str, Any] = json.loads(file.metadata()[METADATA])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is not a direction: {error}; delete it and run again") from error

@@ -16,18 +16,21 @@ ones, h the states of a layer, w the weights of prompts. What differs from the p
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve
+from scipy.linalg import LinAlgError, LinAlgWarning, solve
 from scipy.stats import rankdata
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 
+LOG = logging.getLogger(__name__)
 FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted again
 WEIGHTED, RIDGE = ("wmd", "wrmd"), ("rmd", "wrmd")
 LEAST_FITTED = 2  # prompts of a side that a vector is made from
@@ -73,27 +76,18 @@ class Method:
     """How a vector is made of two groups.
 
     Attributes:
-        name: `md`, `wmd`, `rmd`, `wrmd` or `random`.
+        name: `md`, `wmd`, `rmd` or `wrmd`.
         ridge: lambda.
         relative: whether lambda is multiplied by the mean of the covariance's diagonal.
-        seed: of `random`.
-        of: the method that `random` is the control of; it takes its means, its lengths and its ranking.
     """
 
     name: str
     ridge: float = 0.01
     relative: bool = False
-    seed: int = 0
-    of: str = "md"
-
-    @property
-    def fitted(self) -> Method:
-        """The method that weights and ranks: of a control the one that it is the control of."""
-        return replace(self, name=self.of) if self.name == "random" else self
 
     def weighting(self, group: Group) -> Group:
         """Return the group with the weights that count: equal ones, unless the method is weighted."""
-        return group if self.fitted.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
+        return group if self.name in WEIGHTED else replace(group, weights=np.ones(len(group)))
 
     def vector(self, positive: Group, negative: Group, number: int) -> Floats:
         """Return the vector of one layer, [width], from the negative to the positive side.
@@ -102,17 +96,16 @@ class Method:
         wmd     the same with means weighted by |c(x)|
         rmd     the direction of (Sigma_N + lambda I)^-1 (mean_P h - mean_N h), Sigma_N the covariance of N
         wrmd    the same with weighted means, and Sigma_N weighted and divided by the sum of the weights
-        random  a Gaussian direction
 
         All are as long as the difference of (weighted) means. The covariance is divided by the number of prompts, so
         that `wrmd` with equal weights is `rmd`.
 
         Args:
             positive, negative: the sides at that layer.
-            number: the layer's number in the model, for `random`.
+            number: the layer's number in the model, for messages.
 
         Raises:
-            UserError: if both sides have the same mean, or one has no weight.
+            UserError: if both sides have the same mean, or one has no weight, or the ridge is too small.
         """
         positive, negative = self.weighting(positive), self.weighting(negative)
         if not (positive.weights.sum() and negative.weights.sum()):
@@ -120,13 +113,25 @@ class Method:
         difference = positive.mean() - negative.mean()
         if not difference.any():
             raise UserError(f"at layer {number} both sides have the same mean, which gives no direction")
-        if self.name in RIDGE:
-            vector = solve(self._covariance(negative), difference, assume_a="pos")
-        elif self.name == "random":
-            vector = np.random.default_rng([self.seed, number]).standard_normal(len(difference))
-        else:
+        if self.name not in RIDGE:
             return difference
+        vector = self._solved(negative, difference, number)
         return np.asarray(vector * (np.linalg.norm(difference) / np.linalg.norm(vector)))
+
+    def _solved(self, negative: Group, difference: Floats, number: int) -> Floats:
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", LinAlgWarning)
+                vector: Floats = solve(self._covariance(negative), difference, assume_a="pos")
+        except LinAlgError as error:
+            raise UserError(
+                f"at layer {number} the covariance of the negative side cannot be inverted with `ridge.value` "
+                f"{self.ridge:g}; take a larger one, such as 0.01"
+            ) from error
+        for warning in told:
+            message = str(warning.message).rstrip(".")
+            LOG.warning("layer %d: %s; a larger `ridge.value` than %g helps", number, message, self.ridge)
+        return vector
 
     def _covariance(self, group: Group) -> Floats:
         centred = group.states - group.mean()
@@ -145,14 +150,12 @@ class Fitted:
     mean_negative: States
     ranking: list[int]  # the numbers of the layers, the best first
     card: dict[str, Any]
+    controlled: States | None = None  # of a control the vectors that it is the control of
 
     def tensors(self) -> dict[str, States]:
         """Return the arrays by the names that they have in the file."""
-        return {
-            "direction": self.direction,
-            "mean_positive": self.mean_positive,
-            "mean_negative": self.mean_negative,
-        }
+        own = {"direction": self.direction, "mean_positive": self.mean_positive, "mean_negative": self.mean_negative}
+        return own if self.controlled is None else own | {"controlled": self.controlled}
 
 
 def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method, hold_out: float, seed: int) -> Fitted:
@@ -160,8 +163,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
 
     Held-out clusters enter no mean, no covariance and no vector. Layers are ranked by the area under the ROC curve of
     the projections of held-out prompts on the layer's vector. Few prompts give equal areas, often 1; of such layers the
-    one with the larger Cohen's d of these projections comes first, and of equal ones the lower. Those of `random` are
-    ranked as the method ranks them that it is the control of.
+    one with the larger Cohen's d of these projections comes first, and of equal ones the lower.
 
     Args:
         positive, negative: the sides.
@@ -176,7 +178,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     """
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
     counts = {"n": (len(positive), len(negative))}
-    vectors, separated, ranks = list[Floats](), list[Separated](), list[Separated]()
+    vectors, separated = list[Floats](), list[Separated]()
     cosines = list[float | None]()
     means: tuple[list[Floats], list[Floats]] = ([], [])
     for place, number in enumerate(layers):
@@ -189,18 +191,15 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         counts |= {"n_fitted": (len(fitting[0]), len(fitting[1])), "n_held_out": (len(held_out[0]), len(held_out[1]))}
         vector = method.vector(*fitting, number)
         vectors.append(vector)
-        # A control differs in its vectors, not in where they are used.
-        ranking_vector = vector if method.fitted is method else method.fitted.vector(*fitting, number)
         for group, own in zip(fitting, means, strict=True):
             own.append(method.weighting(group).mean())
         separated.append(Separated.by(vector, *held_out))
-        ranks.append(Separated.by(ranking_vector, *held_out))
         cosines.append(_cosine_of_halves(method, fitting, number, seed))
-    ranked = sorted(zip(ranks, layers, strict=True), key=lambda pair: (*pair[0].order(), pair[1]))
+    ranked = sorted(zip(separated, layers, strict=True), key=lambda pair: (*pair[0].order(), pair[1]))
     ranking = [number for _, number in ranked]
     card = {
         **{name: {"positive": one, "negative": other} for name, (one, other) in counts.items()},
-        "best_auc_layers": sum(value.auc == ranked[0][0].auc for value in ranks),
+        "best_auc_layers": sum(value.auc == ranked[0][0].auc for value in separated),
         "layers": [
             {"layer": number, "held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d}
             | {"split_half_cosine": cosine_of_halves}
@@ -212,6 +211,52 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     }
     direction, mean_positive, mean_negative = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
     return Fitted(direction, mean_positive, mean_negative, ranking, card)
+
+
+def control_of(
+    fitted: Fitted,
+    positive: Group,
+    negative: Group,
+    layers: Sequence[int],
+    hold_out: float,
+    seed: int,
+    controlled: str,
+    draw: int,
+) -> Fitted:
+    """Return the random control of a direction: its vectors, turned together into a random place.
+
+    With V [layers, width] = R' B', where the columns of B are an orthonormal basis of what the vectors span, the
+    control is R' C' with as many random orthonormal columns C. Lengths and the angles between layers stay. Vectors
+    of neighbouring layers point nearly the same way, so that what several layers add to the stream gathers; of vectors
+    drawn for each layer alone it would be shorter, by the square root of the number of layers. Means and ranking are
+    the direction's own: a control differs in its vectors, not in where they are used.
+
+    Args:
+        fitted: the direction.
+        positive, negative, layers, hold_out, seed: what it was fitted with.
+        controlled: the SHA-256 of what the direction is made from, so that controls of two directions differ.
+        draw: which of the random places.
+    """
+    _, triangle = _qr(fitted.direction.T.astype(np.float64))
+    draws = np.random.default_rng([draw, int(controlled, 16)]).standard_normal(
+        (fitted.direction.shape[1], len(triangle))
+    )
+    vectors = (_qr(draws)[0] @ triangle).T
+    held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
+    told = list[dict[str, Any]]()
+    for place, (vector, of_direction) in enumerate(zip(vectors, fitted.card["layers"], strict=True)):
+        value = Separated.by(vector, *_split(positive.at(place), negative.at(place), held)[1])
+        own = {"held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d, "split_half_cosine": None}
+        told.append(of_direction | own)
+    card = fitted.card | {"layers": told}
+    return replace(fitted, direction=vectors.astype(np.float32), card=card, controlled=fitted.direction)
+
+
+def _qr(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the QR decomposition with a diagonal of R that is not negative, so that it is the same everywhere."""
+    columns, triangle = np.linalg.qr(matrix)
+    signs = np.where(np.diag(triangle) < 0, -1.0, 1.0)
+    return columns * signs, signs[:, None] * triangle
 
 
 @dataclass(frozen=True)
@@ -280,10 +325,10 @@ def _split(positive: Group, negative: Group, held: set[str]) -> tuple[tuple[Grou
 def _cosine_of_halves(method: Method, fitting: tuple[Group, Group], number: int, seed: int) -> float | None:
     """Return the cosine of the vectors of two halves of both sides, clusters kept together.
 
-    None where a half gives no vector, and for a vector that is not made of the prompts.
+    None where a half gives no vector.
     """
     positive, negative = fitting
-    if method.name == "random" or min(len(set(group.clusters)) for group in fitting) < 2:
+    if min(len(set(group.clusters)) for group in fitting) < 2:
         return None
     half = held_out_clusters(positive.clusters, negative.clusters, 0.5, seed, "half")
     try:

@@ -11,6 +11,10 @@ u = v / |v|, s the scale and h the residual stream after the layer at one token:
              h + s (mu - h) where cos(h, mu) > gate, else h; with several directions, one for each task, and mu the one
              of their negative means that is most similar to h
 
+With a control in place of a direction, v is the control's; `gated` compares h with the vector that it is the control
+of, so that the same tokens are pushed; and `pull` and `constellation` move to the middle of both means plus or minus
+v / 2, as far from the middle as mu. What task a token has, and whether it passes, is decided by mu all the same.
+
 `add` and, with o = 0 and s = 1, `ablate` are activation addition and directional ablation of Arditi et al. (arXiv
 2406.11717, section 2.4), after chosen layers; the offset is that of affine editing (Marshall et al., arXiv 2411.09003),
 here at the midpoint. `constellation` approximates SafeConstellations (Maskey et al., arXiv 2508.11290), which finds one
@@ -28,8 +32,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.config.intervention_entry import AT_RANDOM, LAYERS_KEY, MEANS_ONLY, of_text
+from refusal_eval.activations.direction_files import CONTROLLED, read_direction
+from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.core.texts import ranges
@@ -38,6 +42,7 @@ from refusal_eval.engines.intervention_file import METADATA, VERSION, interventi
 # What a model's card says of each direction, and what directions of one constellation have in common.
 TOLD = ("direction", "method", "model", "positions", "dtype", "prompts")
 ALIKE = ("architecture", "model_layers", "width", "model", "dtype", "positions", "layers")
+Vector = np.ndarray  # [width], float64
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class FittedDirection:
     vectors: np.ndarray  # [layers, width], float32, in units of the residual stream
     mean_positive: np.ndarray  # the same
     mean_negative: np.ndarray  # the same
+    controlled: np.ndarray | None = None  # the same, of a control: the vectors that it is the control of
 
     @classmethod
     def of_file(cls, path: str | Path) -> FittedDirection:
@@ -58,12 +64,36 @@ class FittedDirection:
             BadFile: see `read_direction`.
         """
         tensors, card = read_direction(path)
-        return cls(str(path), card, tensors["direction"], tensors["mean_positive"], tensors["mean_negative"])
+        own = {name: tensors[name] for name in ("mean_positive", "mean_negative")}
+        return cls(str(path), card, tensors["direction"], **own, controlled=tensors.get(CONTROLLED))
 
     @property
     def layers(self) -> list[int]:
         """The captured decoder layers, 0-based, ascending."""
         return list(self.card["layers"])
+
+    def at(self, layer: int) -> LayerParts:
+        """Return what modes take of it at one layer, in float64."""
+        place = self.layers.index(layer)
+        like = self.vectors if self.controlled is None else self.controlled
+        rows = (self.vectors, like, self.mean_negative, self.mean_positive)
+        v, like_v, negative, positive = (row[place].astype(np.float64) for row in rows)
+        targets = negative, positive
+        if self.card["method"] == "random":
+            middle = (negative + positive) / 2
+            targets = middle - v / 2, middle + v / 2
+        return LayerParts(v, like_v, negative, *targets)
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """A direction at one layer."""
+
+    v: Vector
+    like: Vector  # what tokens are compared with: v, of a control the vector that it is the control of
+    mean: Vector  # that of the negative side
+    negative: Vector  # what tokens are pulled to: the mean, of a control a point as far from the middle of both means
+    positive: Vector  # the same of the positive side
 
 
 def ranking_of(directions: Sequence[FittedDirection]) -> list[int]:
@@ -138,13 +168,10 @@ def compiled(
 
     Raises:
         UserError: for layers that the directions do not have, for directions that are unlike each other, for vectors
-            without a direction, for numbers beyond float32, and for a random direction in a mode that takes means.
+            without a direction, and for numbers beyond float32.
     """
     refuse_unlike(directions)
     layers, mode, card = chosen_layers(directions, asked["layers"]), asked["mode"], directions[0].card
-    for direction in directions:
-        if mode in MEANS_ONLY and direction.card["method"] == "random":
-            raise UserError(f"{direction.file}: {AT_RANDOM.format(mode=mode)}")
     tensors: dict[str, np.ndarray] = {}
     for layer in layers:
         parts = _tasks(directions, layer, asked) if mode == "constellation" else _along(directions[0], layer, asked)
@@ -183,29 +210,28 @@ def write_intervention(
 # ---------------------------------------------------------------- modes
 
 Parts = Mapping[str, Any] | None
-Vector = np.ndarray  # [width], float64
 
 
-def _add(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
-    return {"add": asked["scale"] * v}
+def _add(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
+    return {"add": asked["scale"] * at.v}
 
 
-def _ablate(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
-    u = _unit(v)
+def _ablate(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
+    u = _unit(at.v)
     if u is None:
         return None
-    offset = 0.0 if asked["offset"] == "none" else math.fsum((negative + positive) / 2 * u)
+    offset = 0.0 if asked["offset"] == "none" else math.fsum((at.negative + at.positive) / 2 * u)
     scale = 1.0 if asked["scale"] is None else asked["scale"]
     return {"unit": u, "offset": [offset], "remove": scale * u}
 
 
-def _gated(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
-    u = _unit(v)
-    return None if u is None else {"unit": u, "add": asked["scale"] * v}
+def _gated(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
+    u = _unit(at.like)
+    return None if u is None else {"unit": u, "add": asked["scale"] * at.v}
 
 
-def _pull(v: Vector, negative: Vector, positive: Vector, asked: Mapping[str, Any]) -> Parts:
-    return {"target": positive if asked["towards"] == "positive" else negative, "share": [asked["scale"]]}
+def _pull(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
+    return {"target": at.positive if asked["towards"] == "positive" else at.negative, "share": [asked["scale"]]}
 
 
 MODES = {"add": _add, "ablate": _ablate, "gated": _gated, "pull": _pull}  # those with one direction
@@ -213,9 +239,7 @@ MODES = {"add": _add, "ablate": _ablate, "gated": _gated, "pull": _pull}  # thos
 
 def _along(direction: FittedDirection, layer: int, asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parts of a mode with one direction, at one layer."""
-    at = direction.layers.index(layer)
-    sides = direction.mean_negative[at].astype(np.float64), direction.mean_positive[at].astype(np.float64)
-    parts = MODES[asked["mode"]](direction.vectors[at].astype(np.float64), *sides, asked)
+    parts = MODES[asked["mode"]](direction.at(layer), asked)
     if parts is None:
         raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
     return parts
@@ -225,13 +249,13 @@ def _tasks(directions: Sequence[FittedDirection], layer: int, asked: Mapping[str
     """Return the parts of `constellation` at one layer: targets and units are [tasks, width]."""
     pairs = list[tuple[Vector, Vector]]()
     for direction in directions:
-        mean = direction.mean_negative[direction.layers.index(layer)].astype(np.float64)
-        unit = _unit(mean)
+        at = direction.at(layer)
+        unit = _unit(at.mean)
         if unit is None:
             raise UserError(
                 f"{direction.file}: the negative side's mean at layer {layer} is zero, and no token is like it"
             )
-        pairs.append((mean, unit))
+        pairs.append((at.negative, unit))
     # In an order that their numbers alone decide: neither names nor the order of the list are in a key.
     targets, units = zip(*sorted(pairs, key=lambda pair: pair[0].tobytes()), strict=True)
     return {"targets": targets, "units": units, "share": [asked["scale"]]}

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
 from refusal_eval.core.errors import UserError
@@ -116,7 +117,8 @@ def separation(
 
     Each row has `index`, `value`, `low` and `high` (bootstrap over clusters, 95 %, see above; NaN for `dunn`, of which
     it does not hold), `null` (the median where labels are permuted) and `p`, the share of permutations (and the
-    observed labels) that lie as far apart or further.
+    observed labels) that lie as far apart or further. `apart` has the value and the index of each permutation, larger
+    where further apart; layers with the same prompts, draws and seed have the same permutations.
 
     Args:
         states: [prompts, width].
@@ -183,7 +185,25 @@ def _row(
     further = chance <= value if name in LOWER_IS_APART else chance >= value
     p = (1 + further.sum()) / (1 + len(chance)) if not np.isnan(value) else float("nan")
     median = float(np.median(chance)) if len(chance) else float("nan")
-    return {"index": name, "value": value, "low": low, "high": high, "null": median, "p": float(p)}
+    turned = np.array([value, *(draw[name] for draw in null)]) * (-1 if name in LOWER_IS_APART else 1)
+    apart = np.where(np.isnan(turned), -np.inf, turned)
+    told = {"index": name, "value": value, "low": low, "high": high, "null": median, "p": float(p)}
+    return told | {"apart": apart}
+
+
+def over_layers(apart: Sequence[Floats]) -> Floats:
+    """Return p of an index at each layer, corrected for the number of layers (Westfall and Young's smallest p).
+
+    It is the share of permutations (and the observed labels) whose smallest p over all layers is as small or smaller.
+
+    Args:
+        apart: of each layer what `separation` returns as `apart`.
+    """
+    values = np.stack(apart)
+    p = 1 - (rankdata(values, method="min", axis=1) - 1) / values.shape[1]
+    least = p.min(axis=0)
+    corrected: Floats = (least[None, :] <= p[:, :1] + 1e-12).mean(axis=1)
+    return np.where(np.isinf(values[:, 0]), np.nan, corrected)
 
 
 def _interval(name: str, value: float, drawn: Floats) -> tuple[float, float]:

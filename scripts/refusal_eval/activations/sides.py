@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ from refusal_eval.activations.directions import Group, States, refuse_not_finite
 from refusal_eval.activations.tensor_files import StateFile, widened
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
+from refusal_eval.core.texts import nfkc
 
+LOG = logging.getLogger(__name__)
 SIDES = ("positive", "negative")
 
 
@@ -22,24 +25,33 @@ class SidePrompts:
 
     group: Group
     prompts: list[str]  # ids
-    contents: list[str]  # SHA-256 of the messages of each
+    contents: list[str]  # of each its `content_sha256`
     categories: list[str | None]
     facts: list[dict[str, Any]]  # the parts of each that decide the direction: activation keys, cluster, weight
+    left_out: int  # prompts that would be on this side too, but for the splits that it leaves out
 
 
-def content_sha256(prompt: Mapping[str, Any]) -> str:
-    """Return the SHA-256 (64 hex digits) of a prompt's messages; its id is the first 16 of them."""
-    return sha256_of(prompt["messages"])
+def content_sha256(messages: Sequence[Mapping[str, str]]) -> str:
+    """Return the SHA-256 (64 hex digits) of messages: of their text without Unicode's forms, case and white space."""
+    texts = [" ".join(nfkc(nfkc(message["content"]).casefold()).split()) for message in messages]
+    return sha256_of([[message["role"], text] for message, text in zip(messages, texts, strict=True)])
+
+
+def contents_of(prompt: Mapping[str, Any]) -> set[str]:
+    """Return the `content_sha256` of a prompt, and of each turn of the user in it as a prompt of its own."""
+    messages = prompt["messages"]
+    turns = ([message] for message in messages if message["role"] == "user")
+    return {content_sha256(part) for part in (messages, *turns)}
 
 
 def left_out(files: Mapping[str, str]) -> set[str]:
-    """Return the contents of the prompts that a side leaves out.
+    """Return the contents of the prompts that a side leaves out, and of their turns.
 
     Args:
         files: of the side; `without ...` are the prompts of splits that are left out.
     """
     paths = [path for name, path in files.items() if name.startswith("without ")]
-    return {content_sha256(prompt) for path in paths for prompt in read_jsonl(path)}
+    return {content for path in paths for prompt in read_jsonl(path) for content in contents_of(prompt)}
 
 
 def side_prompts(
@@ -70,14 +82,17 @@ def side_prompts(
     rows: dict[str, list[int]] = {}
     for row, prompt_id in enumerate(file.metadata["prompts"]):
         rows.setdefault(prompt_id, []).append(row)
-    chosen = sorted(
-        (
-            prompt
-            for prompt in prompts
-            if prompt["id"] in rows and is_on(side, prompt, scores) and content_sha256(prompt) not in left_out
-        ),
-        key=lambda prompt: str(prompt["id"]),
-    )
+    there = [prompt for prompt in prompts if prompt["id"] in rows and is_on(side, prompt, scores)]
+    kept = [prompt for prompt in there if content_sha256(prompt["messages"]) not in left_out]
+    chosen = sorted(kept, key=lambda prompt: str(prompt["id"]))
+    if left_out:
+        LOG.info(
+            "%d of %d prompts of the %s side are left out (%s)",
+            len(there) - len(kept),
+            len(there),
+            name,
+            _in_words(side),
+        )
     if len(chosen) < 2:
         raise UserError(
             f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}); "
@@ -99,9 +114,10 @@ def side_prompts(
     return SidePrompts(
         group,
         [prompt["id"] for prompt in chosen],
-        [content_sha256(prompt) for prompt in chosen],
+        [content_sha256(prompt["messages"]) for prompt in chosen],
         [prompt["category"] for prompt in chosen],
         facts,
+        len(there) - len(kept),
     )
 
 
@@ -157,11 +173,12 @@ def is_on(side: Mapping[str, Any], prompt: Mapping[str, Any], scores: Mapping[st
 
 def refuse_shared(positive: SidePrompts, negative: SidePrompts) -> None:
     """Raise `UserError` if a prompt is on both sides, by its content."""
-    shared = sorted(set(positive.contents) & set(negative.contents))
+    pairs, others = zip(positive.prompts, positive.contents, strict=True), set(negative.contents)
+    shared = [prompt for prompt, content in pairs if content in others]
     if shared:
         raise UserError(
             f"both sides have {len(shared)} prompt{'s' if len(shared) != 1 else ''} in common (the first: "
-            f"{shared[0][:16]}); a prompt can be on one side only"
+            f"{shared[0]}); a prompt can be on one side only"
         )
 
 

@@ -110,13 +110,15 @@ class Direction(Entry):
     method: Method = Field(
         "md",
         description="`md` difference of means, `wmd` weighted by |c(x)|, `rmd` and `wrmd` the same after the inverse "
-        "covariance of the negative side, `random` a seeded direction, for control.",
+        "covariance of the negative side, `random` the vectors of `of`, turned together into a random place, for "
+        "control.",
     )
     of: Fitted = Field(
         "md",
-        description="For `random`: the method that it is the control of. It has the length of its vectors and its "
-        "ranking of the layers.",
+        description="For `random`: the method that it is the control of. It keeps the lengths of its vectors, their "
+        "angles between layers, and its ranking of the layers.",
     )
+    draw: Whole = Field(0, ge=0, description="For `random`: which of the random places; another number is another one.")
     ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`, and for a `random` of them.")
     positions: Positions = Field(
         "last_prompt_token",
@@ -133,13 +135,14 @@ class Direction(Entry):
         description="Share of the clusters of prompts that the vector never sees and that rank the layers; at "
         "least one of each side.",
     )
-    seed: Whole = Field(0, ge=0, description="Decides which prompts are held out, and the vector of `random`.")
+    seed: Whole = Field(0, ge=0, description="Decides which prompts are held out.")
 
     @model_validator(mode="after")
     def _what_belongs_together(self) -> Direction:
         refuse_wrong_layers(self.layers)
-        if self.method != "random" and self.of != "md":
-            raise ValueError(f"`of` is for `random` only, and `method` is `{self.method}`; leave it out")
+        for key, said in (("of", self.of != "md"), ("draw", self.draw != 0)):
+            if said and self.method != "random":
+                raise ValueError(f"`{key}` is for `random` only, and `method` is `{self.method}`; leave it out")
         fitted = self.of if self.method == "random" else self.method
         if fitted in WEIGHTED and None in (self.positive.judge, self.negative.judge):
             raise ValueError(f"`{fitted}` weights prompts by |c(x)|, so each side needs a `judge`")

@@ -9,12 +9,6 @@ from pydantic import AfterValidator, Field
 
 from refusal_eval.config.shapes import Entry, Number, Slug, Whole
 
-AT_RANDOM = (
-    "`{mode}` moves towards the mean of a side and ignores the vector, so that with a direction of method `random` it "
-    "is the same as with the real one and no control; take `add` or `ablate`, or `{mode}` with sides of unrelated "
-    "prompts"
-)
-MEANS_ONLY = ("pull", "constellation")  # modes that take means of a direction and not its vector
 LAYERS_KEY, TEXT_PARTS = "num_hidden_layers", ("text_config", "llm_config", "language_config")
 
 

@@ -9,25 +9,19 @@ from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
-from refusal_eval.config.intervention_entry import (
-    AT_RANDOM,
-    LAYERS_KEY,
-    MEANS_ONLY,
-    BestLayers,
-    Intervention,
-    of_text,
-)
+from refusal_eval.config.intervention_entry import LAYERS_KEY, BestLayers, Intervention, of_text
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath
+from refusal_eval.config.source_entries import Source
 from refusal_eval.config.sweep import OWN_OF_MODEL
+from refusal_eval.core.files import canonical_json
 from refusal_eval.core.hints import nearest
 
 # Which modes each key belongs to; in others it would say something that is not done.
 KEYS_OF = {"gate": ("gated", "constellation"), "offset": ("ablate",), "towards": ("pull",)}
-CONTROLLED = ("add", "ablate")  # modes for which a random direction is a control
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
-OWN_OF_CONTROL = {"label", "method", "of", "ridge"}
+OWN_OF_CONTROL = {"label", "method", "of", "draw"}
 GATES = {
     "gated": "the cosine similarity that a token must exceed, e.g. `gate: 0.1`",
     "constellation": "the cosine similarity with the mean of its task that a token must exceed, e.g. `gate: 0.85`",
@@ -44,7 +38,7 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
         if model.intervention is None or draft.catalogue.written["models"][name].get("sweep") is not None:
             continue  # a sweep is here in place of its models where it has mistakes itself
         here = ("models", name, "intervention")
-        for path, message in _own_mistakes(model.intervention, draft.engine_of(model), known):
+        for path, message in _own_mistakes(model.intervention, draft, model, known):
             yield (*here, *path), message
         for place, direction in _named(model.intervention):
             if direction in written and direction not in listed:
@@ -89,18 +83,15 @@ def _without_company(draft: Draft, model: Model) -> Iterator[str]:
     models = [entry for entry in entries if entry is not None]
     if model not in models or len(models) < len(entries):
         return  # what is wrong with an entry comes first
-    if asked is None or asked.mode not in CONTROLLED:
+    directions = [draft.catalogue.valid["directions"].get(name) for name in asked.directions] if asked else []
+    if None in directions or any(_is_control(other, model, draft) for other in models):
         return
-    direction = draft.catalogue.valid["directions"].get(asked.directions[0])
-    if direction is None:
-        return
-    if not any(_is_control(other, model, draft) for other in models):
-        yield (
-            "the study has no control of it: the same model with the same `mode`, `layers` and `offset`, at no smaller "
-            "`scale`, along a direction that differs only in `method: random` and `of`, here "
-            f"`of: {direction.method}`. Without one, any vector of that length might do the same; add one "
-            "(docs/interventions.md)"
-        )
+    methods = " and ".join(dict.fromkeys(f"`of: {direction.method}`" for direction in directions if direction))
+    yield (
+        "the study has no control of it: the same model with the same `intervention`, at no smaller `scale`, along a "
+        f"direction that differs only in `method: random` and `of`, here {methods}. Without one, any vector of that "
+        "length might do the same; add one (docs/interventions.md)"
+    )
 
 
 def _is_control(other: Model, model: Model, draft: Draft) -> bool:
@@ -111,22 +102,30 @@ def _is_control(other: Model, model: Model, draft: Draft) -> bool:
     if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
         return False
     directions = draft.catalogue.valid["directions"]
-    own, random = (directions.get(each.directions[0]) for each in (asked, control))
-    if own is None or random is None or random.method != "random":
+    named = [[directions.get(name) for name in each.directions] for each in (asked, control)]
+    own, random = ([entry for entry in entries if entry is not None] for entries in named)
+    if [own, random] != named or any(entry.method != "random" for entry in random):
         return False
-    if random is own:
+    if {id(entry) for entry in own} == {id(entry) for entry in random}:
         return True
-    same_model = other.model_dump(exclude=OWN_OF_MODEL) == model.model_dump(exclude=OWN_OF_MODEL)
-    same_sides = random.model_dump(exclude=OWN_OF_CONTROL) == own.model_dump(exclude=OWN_OF_CONTROL)
-    return bool(same_model and same_sides and random.of == own.method)
+    if other.model_dump(exclude=OWN_OF_MODEL) != model.model_dump(exclude=OWN_OF_MODEL):
+        return False
+    return sorted(_controls(entry) for entry in random) == sorted(_controls(entry) for entry in own)
 
 
-def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[str] | None) -> Iterator[Mistake]:
+def _controls(direction: Direction) -> str:
+    """Return what a direction is fitted as, or what a random one is the control of; their equality is a control's."""
+    said = direction.model_dump(mode="json", exclude=OWN_OF_CONTROL)
+    return canonical_json(said | {"method": direction.of if direction.method == "random" else direction.method})
+
+
+def _own_mistakes(asked: Intervention, draft: Draft, model: Model, known: Collection[str] | None) -> Iterator[Mistake]:
     """Yield what is wrong with a model's intervention that none of its keys shows by itself.
 
     Args:
         asked: the entry, as far as it can be read.
-        engine: the model's engine, where the catalogue has it.
+        draft: the study.
+        model: the steered model.
         known: the names of the catalogue's directions; None where some could not be read.
     """
     for where, name in _named(asked):
@@ -138,7 +137,7 @@ def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[
     elif asked.mode not in (None, "constellation") and isinstance(asked.direction, list) and asked.direction:
         yield ("direction",), f"a list is for mode `constellation` only, and this one is `{asked.mode}`; name one"
     if asked.mode in SCALED and asked.scale is None:
-        example = "0.3" if asked.mode in MEANS_ONLY else "-0.5"
+        example = "0.3" if asked.mode in ("pull", "constellation") else "-0.5"
         message = f"`scale` is missing: `{asked.mode}` needs it, e.g. `scale: {example}`"
         yield ("scale",), message
     if asked.mode in GATES and asked.gate is None:
@@ -148,11 +147,12 @@ def _own_mistakes(asked: Intervention, engine: Engine | None, known: Collection[
         if said and asked.mode is not None and asked.mode not in modes:
             belongs = f"modes {' and '.join(f'`{mode}`' for mode in modes)}" if modes[1:] else f"mode `{modes[0]}`"
             yield (key,), f"is for {belongs} only, and this one is `{asked.mode}`; leave it out"
+    engine = draft.engine_of(model)
     if engine is None:
         return
     for message in engine.untried_with_interventions():
         yield (), message
-    count = _known_layers(engine)
+    count = _known_layers(draft.catalogue.valid["engines"].get(model.engine or "", engine), draft.study.cache_dir)
     layers = asked.layers if isinstance(asked.layers, list) else []
     for place, layer in enumerate(layers if count is not None else ()):
         if isinstance(layer, int) and count is not None and layer >= count:
@@ -212,8 +212,6 @@ def _direction_mistakes(
             "was trained from the other, say `other_weights: true`"
         )
         yield place, message
-    if asked.mode in MEANS_ONLY and direction.method == "random":
-        yield ("mode",) if asked.mode == "pull" else place, AT_RANDOM.format(mode=asked.mode)
     captured = direction.layers
     if captured is None:
         return
@@ -227,14 +225,33 @@ def _direction_mistakes(
         yield ("layers", "best"), f"direction `{name}` has {len(captured)} `layers` only"
 
 
-def _known_layers(engine: Engine) -> int | None:
-    """Return the number of an engine's decoder layers; None before its weights, which tell it, are here."""
-    folder = getattr(getattr(engine, "weights", None), "path", None)
-    if not isinstance(folder, str):
-        return None
-    try:
-        config = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None  # other checks tell of it
-    found = of_text(config).get(LAYERS_KEY) if isinstance(config, dict) else None
-    return found if type(found) is int else None
+def _known_layers(engine: Engine, cache: str) -> int | None:
+    """Return the number of an engine's decoder layers; None before its weights, which tell it, are here.
+
+    Args:
+        engine: the engine.
+        cache: the folder of copies of weights.
+    """
+    for folder in _folders(getattr(engine, "weights", None), cache):
+        try:
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue  # other checks tell of it
+        found = of_text(config).get(LAYERS_KEY) if isinstance(config, dict) else None
+        if type(found) is int:
+            return found
+    return None
+
+
+def _folders(weights: Any, cache: str) -> Iterator[Path]:
+    """Yield where the files of weights lie: their own folder, or copies in the cache, of which manifests tell."""
+    if isinstance(path := getattr(weights, "path", None), str):
+        yield Path(path)
+    if not isinstance(weights, Source) or path is not None:
+        return
+    for name in ("tokenizer_manifest.json", "weights.json"):
+        manifest = Path(cache, "weights", weights.copy_id, name)
+        try:
+            yield manifest.parent / json.loads(manifest.read_text(encoding="utf-8"))["folder"]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            continue  # not fetched yet

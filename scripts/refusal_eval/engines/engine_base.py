@@ -95,3 +95,11 @@ class RunningEngine(abc.ABC):
             ConnectionError: if the engine does not tell.
         """
         raise ConnectionError("this engine tells no counters")
+
+    async def gate_counts(self) -> dict[str, Any]:
+        """Return how many tokens of this load passed the gate of its intervention; nothing where there is none.
+
+        Raises:
+            ConnectionError: if the engine does not tell.
+        """
+        return {}

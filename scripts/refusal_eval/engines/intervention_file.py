@@ -19,6 +19,9 @@ VERSION = 1  # of the file and of what the modes mean, as in vllm_worker/steered
 HASHED = ("gate", "layers", "mode", "version")
 METADATA = "refusal_eval"  # the one key of the file's metadata
 RECORD = "intervention.json"  # what the worker writes into the server's private folder
+GATED = ("gated", "constellation")  # modes that leave tokens as they are
+COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
+COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
 WORKER_FOLDER = Path(__file__).with_name("vllm_worker")
 WORKER = "steered_worker.SteeredWorker"
 
@@ -33,11 +36,13 @@ class CompiledIntervention:
     mode: str  # add, ablate, gated, pull or constellation
     layers: tuple[int, ...]  # 0-based decoder layers, ascending
     file: str  # the compiled file
+    gate: float | None = None  # of `gated` and `constellation`
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any], file: str) -> CompiledIntervention:
         """Return the intervention that a card describes, compiled into `file`."""
-        return cls(card["model"], card["sha256"], card["version"], card["mode"], tuple(card["layers"]), file)
+        keys = ("model", "sha256", "version", "mode", "gate")
+        return cls(**{key: card[key] for key in keys}, layers=tuple(card["layers"]), file=file)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -130,3 +135,42 @@ async def proven(
             f"{what}. Its answers would not be steered, and none was asked for"
         )
     return told
+
+
+async def gate_counts(
+    intervention: CompiledIntervention, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], folder: str
+) -> dict[str, Any]:
+    """Return {"tokens", "passed": {layer: tokens}} since it was last asked, or since the start; nothing without a gate.
+
+    The tokens of the request that asks are not counted. Of several copies of the model one tells.
+
+    Args:
+        intervention: what the server was started with.
+        ask: posts JSON to an endpoint of the server.
+        folder: the server's private folder.
+
+    Raises:
+        ConnectionError: if the server does not tell.
+    """
+    if intervention.mode not in GATED:
+        return {}
+    Path(folder, COUNTS).unlink(missing_ok=True)
+    await ask("/v1/completions", {"prompt": [0], "max_tokens": 1, "temperature": 0.0, "request_id": COUNTING})
+    if not Path(folder, COUNTS).is_file():
+        raise ConnectionError("the worker says nothing of the gate")
+    counts: dict[str, Any] = read_json(Path(folder, COUNTS))
+    return counts
+
+
+def refuse_nothing_passed(intervention: CompiledIntervention, counts: Mapping[str, Any]) -> None:
+    """Raise `UserError` if a load had tokens, and none of them passed the gate at any layer.
+
+    Args:
+        intervention: the load's.
+        counts: see `gate_counts`.
+    """
+    if counts.get("tokens") and not any(counts["passed"].values()):
+        raise UserError(
+            f"no token passed the gate of {intervention.gate:g} of `{intervention.model}` in this load, so its answers "
+            "are those of the model without the intervention: lower `gate`, or run again to take them as they are"
+        )

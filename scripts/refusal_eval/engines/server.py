@@ -29,7 +29,7 @@ from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABIL
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad, RunningEngine
 from refusal_eval.engines.engine_client import EngineClient, Health
-from refusal_eval.engines.intervention_file import proven, refusal
+from refusal_eval.engines.intervention_file import gate_counts, proven, refusal
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.private_folder import make_private_folder
@@ -175,6 +175,8 @@ class Server(RunningEngine):
             self._engine.server_is_ready(load, self._server.pid)
             if load.intervention is not None:
                 self._intervention = await proven(load.intervention, self._client.ask, self._private)
+                with contextlib.suppress(ConnectionError):  # the end tells
+                    await self.gate_counts()  # the tokens of the proof do not count
             self._versions = read_versions(self._asked)
         except BaseException:
             await self._stop()
@@ -299,6 +301,13 @@ class Server(RunningEngine):
         counters = await self._client.metrics()
         self._watch.counted(counters)
         return counters
+
+    async def gate_counts(self) -> dict[str, Any]:
+        """Return how many tokens of this load passed the gate (see `intervention_file.gate_counts`)."""
+        assert self._client
+        if self._load.intervention is None:
+            return {}
+        return await gate_counts(self._load.intervention, self._client.ask, self._private)
 
     def serving_record(self) -> dict[str, Any]:
         """Return versions, device and flags behind the responses of this engine load."""

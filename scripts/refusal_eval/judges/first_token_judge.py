@@ -28,8 +28,11 @@ MOST_TOKENS = 128  # whose log-probabilities vLLM gives with one request
 class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
     """The probability with which a model begins its reply to the prompt with one of these tokens (docs/judges).
 
-    It reads the prompt and no answer: what the model is about to do. With a model that was trained to begin with a
-    refusal token (arXiv 2412.06748) a threshold on it is that paper's method; with others it is a probe."""
+    It reads the prompt and no answer: what the model is about to do. It is made for models that were trained to begin
+    with a refusal token (arXiv 2412.06748); with others it is a probe. The paper puts its threshold on softmax(logits /
+    T)[token], T from 1 to 2, and of tokens for categories takes the most probable one. Here T is 1, and the threshold
+    is on the share q_r / (q_r + q_c) of the refusal tokens among all that are named or, without `compliance`, on the
+    sum q_r over all refusal tokens."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
     read_only: ClassVar[frozenset[str]] = CalibratedJudge.read_only | {"mass_floor"}

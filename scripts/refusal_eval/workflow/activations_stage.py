@@ -26,8 +26,16 @@ def layers(study: Study, positions: str, model: str, split: str) -> list[int] | 
 
 
 def highest_layer(study: Study, model: str) -> int | None:
-    """Return the highest layer of a model that is named anywhere; None where none is named."""
+    """Return the highest layer of a model that is named anywhere; None where none is named.
+
+    By a direction, a separation, or an intervention along a direction of the model: a layer that does not exist is told
+    before any GPU works.
+    """
     named = [capture.layers or [] for capture in study.captures if capture.model == model]
+    for entry in study.models.values():
+        asked = entry.intervention
+        if asked is not None and any(study.directions[name].model == model for name in asked.directions):
+            named.append(asked.layers if isinstance(asked.layers, list) else [])
     return max((layer for layers in named for layer in layers), default=None)
 
 
@@ -57,10 +65,11 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
     try:
         engine_file = read_json(described)
         depth = model_facts(engine_file["folder"])["model_layers"]
+        checked_layers([highest_layer(study, model) or 0], depth, model)
         wanted = checked_layers(layers(study, positions, model, split), depth, model)
         asked = asked_states(read_requests(requests), answers, study.paths.store)
-    except UserError:  # the job tells it
-        return count
+    except UserError:  # the job tells it, and needs no GPU for that
+        return 0
     store = ActivationStore(study.paths.store, engine_file["engine_id"])
     return count if store.missing((item.key for item in asked), wanted) else 0
 

@@ -30,6 +30,9 @@ else:
 VERSION = 1  # of the compiled file and of what the modes mean
 HASHED = ("gate", "layers", "mode", "version")
 RECORD = "intervention.json"  # in the server's private temporary folder: what was installed, and what has fired
+GATED = ("gated", "constellation")  # modes that leave tokens as they are
+COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
+COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
 PASSES = ("prefill", "decode")  # steps that are computed in different ways: on CUDA, decoding is a replayed graph
 # Decoder layers, by module and class, whose forward pass was read: they return (x, residual), and the stream is the sum
 # of both. Others return the whole stream with a residual that is old, so that a sum would be another stream.
@@ -116,7 +119,8 @@ def ablate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
 def gated(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     """h + s v where cos(h, v) > gate, for each token."""
     cosine = h @ layer.steer_unit / h.norm(dim=-1).clamp_min(1e-12)
-    return torch.where((cosine > gate)[..., None], layer.steer_add, 0.0)
+    passed = counted(layer, (cosine > gate)[..., None])
+    return torch.where(passed, layer.steer_add, 0.0)
 
 
 def pull(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
@@ -129,7 +133,18 @@ def constellation(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tens
     cosines = h @ layer.steer_units.T / h.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     best = cosines.argmax(dim=-1, keepdim=True)
     target = layer.steer_targets[best.squeeze(-1)]
-    return torch.where(cosines.gather(-1, best) > gate, layer.steer_share * (target - h), 0.0)
+    passed = counted(layer, cosines.gather(-1, best) > gate)
+    return torch.where(passed, layer.steer_share * (target - h), 0.0)
+
+
+def counted(layer: Any, passed: torch.Tensor) -> torch.Tensor:
+    """Count on the device which tokens passed a gate, and which there were; return the same tensor.
+
+    In place on buffers, as hooks are counted, so that it is in compiled code and in graphs.
+    """
+    layer.steer_passed.add_(passed.sum())
+    layer.steer_tokens.add_(torch.ones_like(passed, dtype=torch.int64).sum())
+    return passed
 
 
 MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
@@ -197,7 +212,9 @@ def install(model: Any, spec: Mapping[str, Any], tensors: Mapping[str, torch.Ten
             number, _, part = name.partition(".")
             if int(number) == index:
                 layer.register_buffer(f"steer_{part}", tensor.to(device, torch.float32), persistent=False)
-        layer.register_buffer("steer_fired", torch.zeros(1, dtype=torch.int64, device=device), persistent=False)
+        for name in ("fired", "passed", "tokens"):
+            count = torch.zeros(1, dtype=torch.int64, device=device)
+            layer.register_buffer(f"steer_{name}", count, persistent=False)
         layer.register_forward_hook(hook_of(spec["mode"], spec["gate"], class_of(layer)))
         chosen.append(layer)
     return chosen
@@ -209,6 +226,26 @@ def pass_of(scheduler_output: Any) -> str | None:
         return "prefill"
     tokens = scheduler_output.num_scheduled_tokens.values()
     return "decode" if tokens and all(number == 1 for number in tokens) else None
+
+
+def asks_for_counts(scheduler_output: Any) -> bool:
+    """Tell whether one of a step's new requests asks how many tokens passed the gate."""
+    return any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
+
+
+def gate_counts(layers: Sequence[Any], numbers: Sequence[int]) -> dict[str, Any]:
+    """Return how many tokens were looked at, and of each layer how many passed; begin to count again.
+
+    Args:
+        layers: the steered layers; each has seen the same tokens.
+        numbers: their numbers in the model.
+    """
+    passed = {str(number): int(layer.steer_passed) for number, layer in zip(numbers, layers, strict=True)}
+    tokens = int(layers[0].steer_tokens)
+    for layer in layers:
+        layer.steer_passed.zero_()
+        layer.steer_tokens.zero_()
+    return {"tokens": tokens, "passed": passed}
 
 
 def refusal_in(error: BaseException | None, layers: Sequence[Any]) -> str | None:
@@ -253,6 +290,20 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         return times
 
     def execute_model(self, scheduler_output: Any) -> Any:
+        """Compute a step; if a request of it asks, write what passed the gate before it, and do not count it.
+
+        Raises:
+            InterventionError: see `_checked_step`.
+        """
+        if self.spec["mode"] not in GATED or not asks_for_counts(scheduler_output):
+            return self._checked_step(scheduler_output)
+        counts = gate_counts(self.steered, self.spec["layers"])
+        output = self._checked_step(scheduler_output)
+        gate_counts(self.steered, self.spec["layers"])
+        self._write(COUNTS, counts)
+        return output
+
+    def _checked_step(self, scheduler_output: Any) -> Any:
         """Compute a step; the first prefill and the first decode step show whether the hooks are in what is computed.
 
         Raises:
@@ -295,8 +346,11 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
 
     def _record(self, record: Mapping[str, Any]) -> None:
         print(f"intervention {json.dumps(record)}", flush=True)
+        self._write(RECORD, record)
+
+    def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self.rank == 0:
-            path = Path(tempfile.gettempdir(), RECORD)
+            path = Path(tempfile.gettempdir(), name)
             temporary = path.with_suffix(f".{os.getpid()}")  # copies of the model are written about side by side
             temporary.write_text(json.dumps(record), encoding="utf-8")
             os.replace(temporary, path)

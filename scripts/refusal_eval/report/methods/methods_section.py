@@ -55,7 +55,7 @@ _FITTED = {
     "rmd": "the difference of means after the inverse covariance of the negative side",
     "wrmd": "the difference of means weighted by the size of the refusal score, after the inverse covariance of the "
     "negative side",
-    "random": "a random vector as long as the difference of means",
+    "random": "fitted vectors, turned together into a random place, as a control",
 }
 _POSITIONS = {
     "last_prompt_token": "at the token before the answer",
