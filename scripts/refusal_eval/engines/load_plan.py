@@ -72,6 +72,14 @@ class LoadPlan:
         """The GPUs that the load takes."""
         return self.engine.gpus(self.device)
 
+    def refuse_too_few(self, gpus: int) -> None:
+        """Raise `UserError` if the job got fewer GPUs than the load takes."""
+        if gpus < self.gpus:
+            raise UserError(
+                f"this job got {gpus} GPUs and needs {self.gpus} (tensor x pipeline x data parallel). "
+                f"Run snakemake with `--resources gpu={self.gpus}` or more."
+            )
+
     def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
         """Return what the engine is entered with.
 
