@@ -19,7 +19,6 @@ VERSION = 1  # of the file and of what the modes mean, as in vllm_worker/steered
 HASHED = ("gate", "layers", "mode", "version")
 METADATA = "refusal_eval"  # the one key of the file's metadata
 RECORD = "intervention.json"  # what the worker writes into the server's private folder
-WORKER_FOLDER = Path(__file__).with_name("vllm_worker")
 WORKER = "steered_worker.SteeredWorker"
 
 
