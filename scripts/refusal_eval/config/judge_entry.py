@@ -67,7 +67,7 @@ class JudgeEntry(Entry):
             judges, or what was `recorded` with answers that were drawn elsewhere.
         gives_probabilities: whether its verdicts have a probability of refusal.
         tells_refusal_kinds: whether it says of a refusal which kind it is.
-        engine_needs: what its engine must be able to do, see `Capabilities`.
+        engine_needs: what its engine must be able to do, see `Capability`.
     """
 
     way: ClassVar[Way]
