@@ -151,9 +151,3 @@ class Engine(Entry):
 
 
 AnyEngine = Annotated[Engine, OfKind(ENGINES)]
-
-
-def engine_of_entry(entry: Mapping[str, Any]) -> Engine:
-    """Return a validated entry, as the config holds it, as its class."""
-    engine: Engine = ENGINES.get(ENGINES.kind_of(entry)).model_validate(entry)  # type: ignore[assignment]
-    return engine
