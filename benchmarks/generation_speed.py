@@ -25,7 +25,8 @@ from measuring import ROOT, gpus, print_head, print_limit, print_values, snakema
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
-from refusal_eval.config.engine_entry import engine_of_entry
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.canonical import plain
 from refusal_eval.core.files import canonical_json, read_json, read_jsonl
 from refusal_eval.core.packing import unpack_floats
@@ -88,7 +89,7 @@ class Comparison:
     def _plain(
         self, project: Path, determinism: str, splits: Mapping[str, list[str]], prompts: int | None = None
     ) -> tuple[float, Answers]:
-        engine = engine_of_entry(self.entry)
+        engine: Engine = ENGINES.entry(self.entry)
         assert isinstance(engine, LocalEngine)
         device, python = engine.device_here(ROOT), engine.python_here(ROOT)
         asked = [

@@ -1,6 +1,5 @@
 """Capture the activations of one model on one split: what the store lacks is computed, in the engine environment."""
 
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,23 +59,16 @@ def main(
     if left_out := len(every - {item.prompt_id for item in asked}):
         LOG.warning("%d prompts are too long for the model, or have no answer, and are left out", left_out)
     store = ActivationStore(plan.store_dir, engine["engine_id"])
-    if store.missing((item.key for item in asked), wanted) and gpus < plan.gpus:
-        raise UserError(
-            f"this job got {gpus} GPUs and needs {plan.gpus}. Run snakemake with `--resources gpu={plan.gpus}` or more."
-        )
+    if store.missing((item.key for item in asked), wanted):
+        plan.refuse_too_few(gpus)
     capture_missing(store, asked, wanted, facts["model_layers"], plan, log.with_suffix(".capture.log"))
     states, kind = store.states([item.key for item in asked], wanted)
     write_states(output, states, kind, card(facts, engine, asked, wanted, **names))
     LOG.info("%d prompts x %d layers x %d", *states.shape)
 
 
-def _stop_on_sigterm(*_: object) -> None:
-    raise SystemExit("stopped by SIGTERM")
-
-
 if snakemake := globals().get("snakemake"):
     end_with_parent()
-    signal.signal(signal.SIGTERM, _stop_on_sigterm)
     start_log(snakemake)
     described = read_json(snakemake.input.engine)
     main(

@@ -5,14 +5,13 @@ import contextlib
 import math
 import os
 import resource
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.pending import Pending, pending_requests, shard_keys
-from refusal_eval.ask.requests import Request, RequestFile, read_requests
+from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
@@ -32,18 +31,6 @@ if TYPE_CHECKING:
     from refusal_eval.engines.execution import Outcome
 
 METRICS_SECONDS = 5.0  # at the end, when a scheduler may be waiting for this job to be gone
-
-
-def engine_id_of(files: Sequence[RequestFile]) -> str:
-    """Return the id of the engine that a batch asks.
-
-    Raises:
-        UserError: if it asks more than one.
-    """
-    engine_ids = {str(file.header["engine_id"]) for file in files}
-    if len(engine_ids) != 1:
-        raise UserError(f"one batch asks {len(engine_ids)} different engines; this is a mistake in the workflow")
-    return engine_ids.pop()
 
 
 async def run_engine(
@@ -144,16 +131,13 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     requests = len(shard_keys(files, *part))  # of dialogues the first turns: more is not known before
     pending: list[Pending] = []
     if files:
-        store = StoreReader(plan.store_dir, engine_id_of(files))
+        (engine_id,) = {str(file.header["engine_id"]) for file in files}  # those of a batch ask one engine
+        store = StoreReader(plan.store_dir, engine_id)
         pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
     if pending:
-        if gpus < plan.gpus:
-            raise UserError(
-                f"this job got {gpus} GPUs and needs {plan.gpus} (tensor x pipeline x data parallel). "
-                f"Run snakemake with `--resources gpu={plan.gpus}` or more."
-            )
+        plan.refuse_too_few(gpus)
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
         most = most_failures(plan.failure_limit, requests)
         with only_job(receipt, request_paths, *part) as look_again:
@@ -204,14 +188,9 @@ def allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _stop_on_sigterm(*_: object) -> None:
-    raise SystemExit("stopped by SIGTERM")
-
-
 if snakemake := globals().get("snakemake"):
     started = time.monotonic()
     end_with_parent()
-    signal.signal(signal.SIGTERM, _stop_on_sigterm)
     start_log(snakemake)
     allow_many_connections()
     runtime = snakemake.resources.get("runtime")

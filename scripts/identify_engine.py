@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.engine_entry import engine_of_entry
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.weights.engine_file import describe_engine, refuse_strict, weight_source
@@ -13,7 +14,7 @@ def main(snakemake: Any) -> None:
     """Write the engine's description to the rule's output."""
     log = start_log(snakemake)
     name, params = snakemake.wildcards.engine, snakemake.params.engine
-    engine = engine_of_entry(snakemake.config["engine_entries"][name])
+    engine: Engine = ENGINES.entry(snakemake.config["engine_entries"][name])
     weights = params["weights"]
     manifest = None if weights is None or not weight_source(weights).fetched else snakemake.input[0]
     described = describe_engine(name, engine, weights, manifest, snakemake.config["cache_dir"])

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from refusal_eval.ask.keys import Prompt
 from refusal_eval.ask.requests import RequestSettings
-from refusal_eval.config.engine_entry import Capabilities, Engine
+from refusal_eval.config.engine_entry import Capability, Engine
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.shapes import Page, Text
 from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
@@ -23,7 +23,7 @@ SENT = ("max_tokens", "temperature", "top_p", "stop")
 class ChatEngine(Engine):
     """A model behind an address."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(writes_text=True, takes_messages=True, seeds=True)
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"writes_text", "takes_messages", "seeds"})
 
     kind: Literal["chat"]
     address: Page = Field(description="Where it is served. Not in the request key.")

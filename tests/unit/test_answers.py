@@ -3,7 +3,7 @@
 import pytest
 
 from refusal_eval.ask.answers import answer_of, answer_of_text
-from refusal_eval.ask.reasoning import Marks, NoReasoning, marks_in_text
+from refusal_eval.ask.reasoning import Marks, marks_in_text
 from refusal_eval.core.packing import pack_floats, unpack_floats
 
 OPEN, CLOSED = [1, 100], [1]  # prompts that do and do not open the reasoning
@@ -28,14 +28,14 @@ def test_log_probabilities_are_kept_to_the_last_bit():
 
 
 def test_a_plain_answer_is_the_engines_text_and_its_stop_token_has_no_weight():
-    row = answer_of(response([5, 6, 2], logprobs=[-1.0, -2.0, -30.0]), CLOSED, NoReasoning(), decode)
+    row = answer_of(response([5, 6, 2], logprobs=[-1.0, -2.0, -30.0]), CLOSED, None, decode)
     assert (row["state"], row["answer"], row["reasoning"]) == ("complete", "text", None)
     assert row["answer_tokens"] == 2
     assert row["answer_logprob"] == pytest.approx(-1.5)  # (-1 - 2) / 2
 
 
 def test_an_answer_that_ends_by_length_is_truncated_and_all_its_tokens_count():
-    row = answer_of(response([5, 6], finish="length", stop=None, logprobs=[-1.0, -3.0]), CLOSED, NoReasoning(), decode)
+    row = answer_of(response([5, 6], finish="length", stop=None, logprobs=[-1.0, -3.0]), CLOSED, None, decode)
     assert (row["state"], row["answer_tokens"], row["answer_logprob"]) == ("truncated", 2, pytest.approx(-2.0))
 
 
@@ -69,8 +69,8 @@ def test_nothing_behind_the_reasoning_is_no_answer():
 
 
 def test_white_space_is_empty_and_a_filter_blocks():
-    assert answer_of(response([5, 2], text=" \n"), CLOSED, NoReasoning(), decode)["state"] == "empty"
-    assert answer_of(response([], finish="content_filter"), CLOSED, NoReasoning(), decode)["state"] == "blocked"
+    assert answer_of(response([5, 2], text=" \n"), CLOSED, None, decode)["state"] == "empty"
+    assert answer_of(response([], finish="content_filter"), CLOSED, None, decode)["state"] == "blocked"
 
 
 def test_a_stop_string_does_not_show_in_an_answer_behind_reasoning():
@@ -86,5 +86,5 @@ def test_an_engine_that_tells_texts_only_has_answers_without_counts_and_weights(
     assert row["answer_tokens"] is row["answer_logprob"] is row["reasoning_tokens"] is None
     cut = answer_of_text({**told, "text": "<t>why", "finish_reason": "length"}, marks_in_text({"end": "</t>"}))
     assert cut["state"] == "truncated_reasoning"
-    assert answer_of_text({**told, "text": ""}, NoReasoning())["state"] == "empty"
-    assert answer_of_text({**told, "finish_reason": "content_filter"}, NoReasoning())["state"] == "blocked"
+    assert answer_of_text({**told, "text": ""}, None)["state"] == "empty"
+    assert answer_of_text({**told, "finish_reason": "content_filter"}, None)["state"] == "blocked"

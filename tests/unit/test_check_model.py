@@ -448,7 +448,6 @@ def temporary(tmp_path, monkeypatch):
     for name in ("end_with_parent", "allow_many_connections"):
         monkeypatch.setattr(check_command, name, lambda: None)
     monkeypatch.setattr(check_command, "take_network_away", lambda: "")
-    monkeypatch.setattr(check_command.signal, "signal", lambda *_: None)
     return folder
 
 

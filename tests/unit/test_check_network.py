@@ -54,10 +54,10 @@ def test_the_hub_is_asked_where_the_variable_says_and_no_password_of_its_address
 
 
 def test_the_token_is_never_told_and_without_one_what_is_gated_cannot_be_fetched(tmp_path):
-    assert checks.has_token({"HF_TOKEN": "hf_SECRET", "HF_HOME": str(tmp_path)})
-    assert not checks.has_token({"HF_HOME": str(tmp_path)})
+    assert checks.token_is_set({"HF_TOKEN": "hf_SECRET", "HF_HOME": str(tmp_path)})
+    assert not checks.token_is_set({"HF_HOME": str(tmp_path)})
     (tmp_path / "token").write_text("hf_SECRET")
-    assert checks.has_token({"HF_HOME": str(tmp_path)})
+    assert checks.token_is_set({"HF_HOME": str(tmp_path)})
     told(checks.token(NEEDS, True), "ok", "set")
     told(checks.token(NEEDS, False), "warn", "gated")
     told(checks.token(FETCHED, False), "not applicable")

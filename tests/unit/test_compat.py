@@ -310,5 +310,6 @@ def test_the_rendered_prompt_is_stripped_and_gets_a_second_bos_and_of_a_long_one
 
 def test_nothing_but_its_length_is_left_of_a_models_sampling():
     assert set(PUBLISHED_SAMPLING) == set(Sampling.model_fields) - {"max_tokens"}
+    assert PUBLISHED_SAMPLING["temperature"] == 1
     for name, value in PUBLISHED_SAMPLING.items():
         assert name == "temperature" or is_neutral(name, value)

@@ -4,6 +4,7 @@ import pytest
 from engine_entries import server_command, vllm_folder, vllm_options
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.engines import nodes as nodes_module
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.vllm_engine import VllmEngine
 
@@ -65,32 +66,31 @@ def test_the_step_learns_nothing_of_the_step_it_is_started_from_nor_of_this_node
     assert worker_environment(environment) == {"PATH": "/bin", "HF_HUB_OFFLINE": "1", "SLURM_JOB_ID": "12"}
 
 
-def test_the_nodes_are_those_of_the_slurm_job_this_one_first() -> None:
+def test_the_nodes_are_those_of_the_slurm_job_this_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
     job = {"SLURM_JOB_NODELIST": "node[3,7]", "SLURMD_NODENAME": "node7"}
-    asked: list[list[str]] = []
+    asked: list[tuple[str, ...]] = []
 
-    def run(command: object, **_: object) -> str:
-        asked.append(list(command))  # type: ignore[call-overload]
+    def answer(*command: str) -> str:
+        asked.append(command)
         return "node3\nnode7\n"
 
-    nodes = find_nodes(2, 16, job, run)
-    assert asked == [["scontrol", "show", "hostnames", "node[3,7]"]]
+    monkeypatch.setattr(nodes_module, "slurm_answer", answer)
+    nodes = find_nodes(2, 16, job)
+    assert asked == [("scontrol", "show", "hostnames", "node[3,7]")]
     assert (nodes.hosts, nodes.gpus) == (["node7", "node3"], 8)
     assert nodes.port != nodes.rpc_port and min(nodes.port, nodes.rpc_port) > 1023
     with pytest.raises(UserError, match="needs 3 nodes, and its Slurm job has 2: node3 node7"):
-        find_nodes(3, 24, job, run)
+        find_nodes(3, 24, job)
     with pytest.raises(UserError, match="runs on login, which is none of its nodes"):
-        find_nodes(2, 16, {**job, "SLURMD_NODENAME": "login"}, run)
+        find_nodes(2, 16, {**job, "SLURMD_NODENAME": "login"})
     with pytest.raises(UserError, match="needs 2 nodes, and so a Slurm job: run with `--profile profiles/slurm`"):
-        find_nodes(2, 16, {}, run)
+        find_nodes(2, 16, {})
 
 
-def test_slurms_tools_missing_is_told() -> None:
-    def run(command: object, **_: object) -> str:
-        raise FileNotFoundError("scontrol")
-
-    with pytest.raises(UserError, match="cannot be had from scontrol"):
-        find_nodes(2, 16, {"SLURM_JOB_NODELIST": "node[1-2]"}, run)
+def test_slurms_tools_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="cannot be had from scontrol: there is no scontrol on this machine"):
+        find_nodes(2, 16, {"SLURM_JOB_NODELIST": "node[1-2]"})
 
 
 def test_the_installed_vllm_knows_these_options() -> None:

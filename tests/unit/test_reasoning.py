@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from refusal_eval.ask.answers import AnswerReader, answer_of
-from refusal_eval.ask.reasoning import Harmony, Marks, NoReasoning, reasoning_of
+from refusal_eval.ask.reasoning import Harmony, Marks, reasoning_of
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
@@ -136,7 +136,7 @@ def test_marks_are_looked_for_as_tokens_where_they_are_tokens():
     qwen = Words(**{"<think>": 151667, "</think>": 151668})
     assert reasoning_of({"start": "<think>", "end": "</think>"}, qwen, letters) == Marks((151668,), (151667,), letters)
     assert reasoning_of({"start": None, "end": "</think>"}, Words(), letters) == Marks("</think>", None, letters)
-    assert isinstance(reasoning_of(None, None, letters), NoReasoning)
+    assert reasoning_of(None, None, letters) is None
     shown = Marks("</think>", "Thought", lambda ids: "Thought" if ids == (5,) else letters(ids))
     found = reasoning_of({"start": "Thought", "end": "</think>"}, Words(Thought=5), shown.decode)
     assert found == shown, "as ` Thought` it would have another id"

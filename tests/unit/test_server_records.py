@@ -140,8 +140,7 @@ def test_a_living_job_keeps_its_server_and_is_known_by_its_start_too(started):
 
 
 def test_numbers_that_are_others_by_now_are_left_alone(killed):
-    server = {"pid": killed.server, "start": 1, "session": killed.server}
-    killed.edit(members=killed.marks(*killed.children, later=1), server=server)
+    killed.edit(members=killed.marks(*killed.children, later=1), server={"pid": killed.server, "start": 1})
     assert remove_orphans() == []
     assert alive(*killed.children) == killed.children
     assert not killed.record.exists()  # nothing is left to look for
@@ -163,7 +162,7 @@ def test_a_late_process_is_still_known_when_the_known_one_ended_first(started):
 
 
 def test_another_session_with_the_same_number_is_left_alone(killed, stranger):
-    killed.edit(server={"pid": killed.server, "start": 1, "session": stranger})
+    killed.edit(server={"pid": stranger, "start": 1})
     remove_orphans()
     assert alive(*killed.children, stranger) == [stranger]
 
@@ -185,9 +184,9 @@ def test_numbers_of_another_boot_machine_or_container_mean_nothing_here(killed, 
 
 def test_damaged_records_are_left_alone_and_told(killed):
     whole, folder = killed.record.read_text(), killed.record.parent
-    session_0 = json.dumps(json.loads(whole) | {"server": {"pid": killed.server, "start": 1, "session": 0}})
+    number_0 = json.dumps(json.loads(whole) | {"server": {"pid": 0, "start": 1}})
     damaged = [killed.record, *(folder / f"{number}.json" for number in range(5))]
-    for path, text in zip(damaged, ["", "{", "[]", '{"server": 3}', session_0], strict=False):
+    for path, text in zip(damaged, ["", "{", "[]", '{"server": 3}', number_0], strict=False):
         path.write_text(text)
     elsewhere = killed.private / "record"
     elsewhere.write_text(whole)

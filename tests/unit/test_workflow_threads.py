@@ -17,7 +17,7 @@ def threads(project):
 
     def of(gpus, cores, limit, device="cuda", submits=False):
         config["engine_entries"]["hub-engine"] |= {"device": device, "tensor_parallel": gpus}
-        return execution_stage.threads(Study(config), "engine/hub-engine", project.folder, cores, limit, submits)
+        return execution_stage.threads(Study(config), "hub-engine", project.folder, cores, limit, submits)
 
     return of
 

@@ -60,7 +60,7 @@ def load_weights(wildcards):
 def load_threads(wildcards):
     """Return the threads of an engine load."""
     machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
-    return execution_stage.threads(study, wildcards.batch, ROOT, *machine)
+    return execution_stage.threads(study, execution_stage.engine_of(wildcards.batch), ROOT, *machine)
 
 
 def load_gpus(wildcards, input):
@@ -101,7 +101,7 @@ def earlier_jobs():
 def capture_threads(wildcards):
     """Return the threads of capturing: all cores on a CPU, as an engine load takes."""
     machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
-    return execution_stage.engine_threads(study, study.models[wildcards.model].engine, ROOT, *machine)
+    return execution_stage.threads(study, study.models[wildcards.model].engine, ROOT, *machine)
 
 
 def read_answers(wildcards):

@@ -19,7 +19,6 @@ from refusal_eval.core.files import BadFile, canonical_json, written_whole
 
 TENSOR, METADATA = "states", "refusal_eval"
 HELD_AS: Mapping[str, type[np.generic]] = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32}
-SAFETENSORS_TYPES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 LARGEST_HEADER = 100_000_000  # bytes, as in safetensors itself
 Bits = NDArray[Any]
 

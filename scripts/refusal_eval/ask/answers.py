@@ -27,9 +27,8 @@ class AnswerReader:
         # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
         if reasoning and tokenizer_folder is not None:
             self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
-        self._reasoning: Reasoning
         if reasoning and self._renderer is None:
-            self._reasoning = marks_in_text(reasoning)
+            self._reasoning: Reasoning | None = marks_in_text(reasoning)
         else:
             self._reasoning = reasoning_of(reasoning, self._renderer and self._renderer.tokenizer, self._decode)
 
@@ -45,11 +44,11 @@ class AnswerReader:
 
 
 def answer_of(
-    response: Mapping[str, Any], prompt_ids: Sequence[int], reasoning: Reasoning, decode: Decode
+    response: Mapping[str, Any], prompt_ids: Sequence[int], reasoning: Reasoning | None, decode: Decode
 ) -> dict[str, Any]:
     """Return an answer's fields (without its prompt, sample and key) from a response.
 
-    The token that stopped it belongs to no segment: it is not part of the text.
+    Without `reasoning` all is answer. The token that stopped it belongs to no segment: it is not part of the text.
     `answer_logprob` and `reasoning_logprob` are means over a segment's tokens of their raw log-probability, in nats;
     None for an empty segment.
     """
@@ -58,7 +57,7 @@ def answer_of(
     token_ids = list(response["token_ids"])
     stopped_by_token = response["finish_reason"] == STOP and not isinstance(response["stop_reason"], str)
     written = token_ids[:-1] if stopped_by_token else token_ids
-    segments = reasoning.segments(prompt_ids, written)
+    segments = reasoning.segments(prompt_ids, written) if reasoning else Segments(0, len(written))
     begin = segments.end if segments.begin is None else segments.begin
     if begin == 0 and segments.end == len(written):
         answer = response["text"]  # all is answer: the engine's own detokenisation is the reference
@@ -79,7 +78,7 @@ def answer_of(
     }
 
 
-def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning) -> dict[str, Any]:
+def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning | None) -> dict[str, Any]:
     """Return an answer's fields from a response of an engine that tells neither tokens nor log-probabilities.
 
     The numbers of tokens and the log-probabilities are None: nothing here can count or weigh them.

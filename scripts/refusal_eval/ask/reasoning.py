@@ -7,7 +7,7 @@ Three ways to tell: the tokens of an end mark, the text of one that is no token 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from refusal_eval.core.errors import UserError
 
@@ -29,22 +29,6 @@ class Segments:
     begin: int | None
     end: int
     text: str | None = None
-
-
-class Reasoning(Protocol):
-    """How one model's reasoning is separated from its answers."""
-
-    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
-        """Return the segment of the answer in a response's token ids (without the token that stopped it)."""
-        ...
-
-
-class NoReasoning:
-    """A model that does not reason: all is answer."""
-
-    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
-        """Return the whole response."""
-        return Segments(0, len(token_ids))
 
 
 @dataclass(frozen=True)
@@ -125,8 +109,11 @@ class Harmony:
         return begin is not None and not self.ends & set(prompt_ids[last + begin :])
 
 
-def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> Reasoning:
-    """Return how a model's reasoning is found.
+Reasoning = Marks | Harmony
+
+
+def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> Reasoning | None:
+    """Return how a model's reasoning is separated from its answers; None for a model that does not reason.
 
     Args:
         entry: the model's `reasoning`: {"format": "harmony"}, or marks {"start", "end"}; None if it does not reason.
@@ -137,7 +124,7 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
         UserError: if the tokenizer has no harmony tokens.
     """
     if not entry:
-        return NoReasoning()
+        return None
     if entry.get("format") == "harmony":
         return _harmony(tokenizer)
     start, end = entry.get("start") or None, str(entry["end"])

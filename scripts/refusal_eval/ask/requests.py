@@ -190,7 +190,7 @@ def write_requests(
         settings: what all requests have in common.
         max_model_len: the most tokens of a prompt and its answer together; None where only the engine knows.
         dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
-        retries: how votes that cannot be read are asked again (see `refusal_eval.judges.vote_retries`); None without.
+        retries: how votes that cannot be read are asked again (see `refusal_eval.judges.follow_ups`); None without.
     """
     asks, prefix = list(asks), list[Any]()
     if len(asks) > 1 and not any(is_messages(ask.prompt) for ask in asks):

@@ -17,7 +17,8 @@ from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, MOST_CHARACTERS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
 from refusal_eval.config.sweep import swept
-from refusal_eval.config.yaml_source import Layer, Source, Written, look_up, readable_path
+from refusal_eval.config.yaml_source import Layer, Source, Written, look_up
+from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest, nearest_name
 from refusal_eval.core.secret_names import names_a_secret
 
@@ -224,7 +225,7 @@ def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], prob
             problems.append(source.problem((*at, *path), f"the environment variable {unset[0]} is not set"))
         # Relative to the folder of the file that names it, but for an output: that is relative to where snakemake runs.
         beside = os.path.join(os.path.dirname(os.path.abspath(source.file)), text)
-        holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else readable_path(beside)
+        holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else shown_path(beside)
     return value
 
 

@@ -11,7 +11,8 @@ from refusal_eval.config.draft import Draft
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.study_entry import Study
-from refusal_eval.config.yaml_source import Source, Written, look_up, readable_path
+from refusal_eval.config.yaml_source import Source, Written, look_up
+from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest_name
 
 LARGEST_STUDY = 2**20  # bytes
@@ -47,11 +48,11 @@ def folder_mistakes(draft: Draft) -> Iterator[Mistake]:
     folders = {"results_dir": os.path.abspath(study.results_dir), **shared, "study": results}
     for key, folder in folders.items():
         if in_the_way := _no_folder(folder):
-            message = f"{readable_path(in_the_way)} is there and is no folder; move it away, or choose another name"
+            message = f"{shown_path(in_the_way)} is there and is no folder; move it away, or choose another name"
             yield (key,), message
     for key, folder in shared.items():
         if (results + os.sep).startswith(folder + os.sep):
-            message = f"the results would lie in {readable_path(results)}, inside `{key}`; choose another name"
+            message = f"the results would lie in {shown_path(results)}, inside `{key}`; choose another name"
             yield ("study",), message
 
 
@@ -64,7 +65,7 @@ def same_name_mistakes(draft: Draft) -> Iterator[Mistake]:
     for other in sorted(files - {here}):
         data, name = Source(other).data, draft.study.study
         if data.get("study") == name and data != source.data:
-            message = f"{readable_path(other)} has the same study name `{name}` and other content; rename one of them"
+            message = f"{shown_path(other)} has the same study name `{name}` and other content; rename one of them"
             yield ("study",), message
 
 

@@ -7,51 +7,29 @@ devices, and how it is entered. `ENGINES` (kinds.py) names the kinds that ship.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from refusal_eval.config.kinds import ENGINES, OfKind
 from refusal_eval.config.shapes import Day, Entry, Number, Page, Text, Version, Whole
 
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a kind of engine can do. It is asked while a study is validated, before anything runs.
-
-    Attributes:
-        writes_text: it is a language model; answers are texts.
-        classifies: a response is the logits of classes.
-        embeds: a response is a vector for each text of the request.
-        takes_token_ids: a request is the exact token ids, rendered here with the engine's own tokenizer.
-        takes_messages: a request is a list of messages, which the engine renders itself.
-        log_probabilities: a response has the raw log-probability of each of its tokens.
-        label_probabilities: the log-probabilities of named tokens can be asked for.
-        structured_outputs: a reply can be held to a form.
-        adapters: it serves LoRA adapters.
-        interventions: it changes the residual stream of its answers.
-        seeds: a request's seed is obeyed.
-        strict: `determinism: strict` can be had.
-    """
-
-    writes_text: bool = False
-    classifies: bool = False
-    embeds: bool = False
-    takes_token_ids: bool = False
-    takes_messages: bool = False
-    log_probabilities: bool = False
-    label_probabilities: bool = False
-    structured_outputs: bool = False
-    adapters: bool = False
-    interventions: bool = False
-    seeds: bool = False
-    strict: bool = False
-
-    def lacks(self, needed: tuple[str, ...]) -> list[str]:
-        """Return which of these capabilities are missing."""
-        return [name for name in needed if not getattr(self, name)]
+# What a kind of engine can do. It is asked while a study is validated, before anything runs.
+Capability = Literal[
+    "writes_text",  # it is a language model; answers are texts
+    "classifies",  # a response is the logits of classes
+    "embeds",  # a response is a vector for each text of the request
+    "takes_token_ids",  # a request is the exact token ids, rendered here with the engine's own tokenizer
+    "takes_messages",  # a request is a list of messages, which the engine renders itself
+    "log_probabilities",  # a response has the raw log-probability of each of its tokens
+    "label_probabilities",  # the log-probabilities of named tokens can be asked for
+    "structured_outputs",  # a reply can be held to a form
+    "adapters",  # it serves LoRA adapters
+    "interventions",  # it changes the residual stream of its answers
+    "seeds",  # a request's seed is obeyed
+    "strict",  # `determinism: strict` can be had
+]
 
 
 class Verified(Entry):
@@ -68,7 +46,7 @@ class Engine(Entry):
     A kind is entered with `running`. What needs no GPU, no weights and no tokenizer leaves the methods as they are.
     """
 
-    capabilities: ClassVar[Capabilities]
+    capabilities: ClassVar[frozenset[Capability]]
 
     kind: str
     max_model_len: Whole | None = Field(None, ge=16, description="Longest prompt plus answer, in tokens.")
@@ -106,6 +84,12 @@ class Engine(Entry):
     unverified: list[Text] = Field(
         [], description="What could not be verified when the entry was written; `refusal-eval plan` shows it."
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        unknown: set[str] = set(getattr(cls, "capabilities", ())) - set(get_args(Capability))
+        if unknown:
+            raise TypeError(f"{cls.__name__}.capabilities: there is no `{min(unknown)}`")
 
     @model_validator(mode="after")
     def _says_where_to_ask(self) -> Engine:
@@ -167,9 +151,3 @@ class Engine(Entry):
 
 
 AnyEngine = Annotated[Engine, OfKind(ENGINES)]
-
-
-def engine_of_entry(entry: Mapping[str, Any]) -> Engine:
-    """Return a validated entry, as the config holds it, as its class."""
-    engine: Engine = ENGINES.get(ENGINES.kind_of(entry)).model_validate(entry)  # type: ignore[assignment]
-    return engine

@@ -141,7 +141,7 @@ class Model(Entry):
 
     @property
     def engine_needs(self) -> tuple[str, ...]:
-        """What its engine must be able to do, see `Capabilities`."""
+        """What its engine must be able to do, see `Capability`."""
         needed = {"adapters": self.lora, "interventions": self.intervention}
         return ("writes_text", *(name for name, asked in needed.items() if asked is not None))
 

@@ -6,8 +6,9 @@ asked, and how a verdict comes about. `JUDGES` (kinds.py) names the kinds that s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -46,32 +47,16 @@ class Floor(Entry):
         return self
 
 
-class Words(Protocol):
+@dataclass(frozen=True)
+class Words:
     """What the methods section lends to the sentence about a judge; texts of users come out clean."""
 
-    def cite(self, *keys: str) -> str:
-        """Return a citation of references.bib."""
-        ...
-
-    def quoted(self, text: str) -> str:
-        """Return a user's text on one line."""
-        ...
-
-    def listed(self, texts: Sequence[str]) -> str:
-        """Return texts as `a, b and c`."""
-        ...
-
-    def label(self, section: str, name: str) -> str:
-        """Return how tables call an entry, e.g. of `gold_entries`."""
-        ...
-
-    def weights(self, engine: str) -> str:
-        """Return what an engine's weights are."""
-        ...
-
-    def sampling(self, sampling: Mapping[str, Any]) -> str:
-        """Return how texts are drawn."""
-        ...
+    cite: Callable[..., str]  # a citation of keys of references.bib
+    quoted: Callable[[str], str]  # a user's text on one line
+    listed: Callable[[Sequence[str]], str]  # texts as `a, b and c`
+    label: Callable[[str, str], str]  # how tables call an entry, e.g. of `gold_entries`
+    weights: Callable[[str], str]  # what an engine's weights are
+    sampling: Callable[[Mapping[str, Any]], str]  # how texts are drawn
 
 
 class JudgeEntry(Entry):
@@ -82,7 +67,7 @@ class JudgeEntry(Entry):
             judges, or what was `recorded` with answers that were drawn elsewhere.
         gives_probabilities: whether its verdicts have a probability of refusal.
         tells_refusal_kinds: whether it says of a refusal which kind it is.
-        engine_needs: what its engine must be able to do, see `Capabilities`.
+        engine_needs: what its engine must be able to do, see `Capability`.
     """
 
     way: ClassVar[Way]

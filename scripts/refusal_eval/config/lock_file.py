@@ -19,7 +19,8 @@ from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
 from refusal_eval.config.source_entries import PINNED
 from refusal_eval.config.source_entries import Source as Pinned
-from refusal_eval.config.yaml_source import Layer, Source, Written, readable_path
+from refusal_eval.config.yaml_source import Layer, Source, Written
+from refusal_eval.core.files import shown_path
 from refusal_eval.core.yaml_files import read_yaml
 
 LOCK_VERSION = 1
@@ -148,7 +149,7 @@ class Lock:
 
 def lock_path(study_file: str) -> str:
     """Return where the lock file of a study lies: beside it, `my_study.lock.yaml`."""
-    return readable_path(os.path.splitext(study_file)[0] + ENDING)
+    return shown_path(os.path.splitext(study_file)[0] + ENDING)
 
 
 def read_lock(path: str, problems: list[Problem]) -> Lock | None:

@@ -1,7 +1,7 @@
 """The study: what a config file says, and what the workflow gets after validation."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -9,24 +9,14 @@ from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.config.engine_entry import AnyEngine
-from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.figure_entry import AnyFigure
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
 
 # How `protocol: compat` draws answers, as the published code does: it reads temperature, top_p and top_k of a config
-# and does not use them; of the rest it asks nothing.
-PUBLISHED_SAMPLING: Mapping[str, Any] = {
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "repetition_penalty": 1.0,
-    "min_tokens": 0,
-    "stop": [],
-}
+# and does not use them; of the rest it asks nothing. So everything but the length is off, as by default.
+PUBLISHED_SAMPLING = Sampling(max_tokens=1).model_dump(exclude={"max_tokens"})
 
 
 class Scoring(Entry):

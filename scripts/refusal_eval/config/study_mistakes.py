@@ -84,14 +84,15 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
         engine = draft.engine_of(entry)
         if engine is None:
             continue
-        if engine.capabilities.lacks(entry.engine_needs):
+        needed = frozenset(entry.engine_needs)
+        if not needed <= engine.capabilities:
             kinds: dict[str, Any] = {kind: ENGINES.get(kind) for kind in ENGINES.names()}
-            able = [f"`{kind}`" for kind, cls in kinds.items() if not cls.capabilities.lacks(entry.engine_needs)]
+            able = [f"`{kind}`" for kind, cls in kinds.items() if needed <= cls.capabilities]
             message = f"engine `{entry.engine}` is of kind `{engine.kind}`; this entry needs one "
             yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
-        elif section == "models" and not engine.capabilities.takes_token_ids:
+        elif section == "models" and "takes_token_ids" not in engine.capabilities:
             yield from _rendered_elsewhere(draft, name, entry, engine)
-        if draft.study.determinism == "strict" and not engine.capabilities.strict:
+        if draft.study.determinism == "strict" and "strict" not in engine.capabilities:
             message = f"`strict` cannot be had from engine `{entry.engine}` of kind `{engine.kind}`"
             yield ("determinism",), message
 

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 
 from refusal_eval.config.problems import Problem, dotted
 from refusal_eval.config.shapes import KeyPath
+from refusal_eval.core.files import shown_path
 from refusal_eval.core.yaml_files import yaml_node, yaml_value
 
 
@@ -23,7 +23,7 @@ class Source:
     """
 
     def __init__(self, file: str, actual: Mapping[str, Any] | None = None) -> None:
-        self.file = readable_path(file)
+        self.file = shown_path(file)
         self.data: Any = {}
         self.problems: list[Problem] = []
         self._lines: dict[KeyPath, int] = {}
@@ -134,9 +134,3 @@ def look_up(value: Any, path: Iterable[str | int]) -> tuple[Any, int]:
             break
         value, steps = value[part], steps + 1
     return value, steps
-
-
-def readable_path(path: str) -> str:
-    """Return a path as people read it: relative to the working directory when it lies below it."""
-    relative = os.path.relpath(path)
-    return os.path.abspath(path) if relative == ".." or relative.startswith("../") else relative

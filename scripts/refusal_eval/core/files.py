@@ -68,6 +68,12 @@ def sha256_of_file(path: str | Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def shown_path(path: str | Path) -> str:
+    """Return a path as people read it: without `..`, relative to the working directory when it lies below it."""
+    relative = os.path.relpath(os.path.abspath(path))
+    return os.path.abspath(path) if relative == ".." or relative.startswith("../") else relative
+
+
 def size_text(size: int) -> str:
     """Return a number of bytes as people read it: 268 MB."""
     value, unit = float(size), "B"

@@ -56,7 +56,7 @@ def batch_script(number: str) -> str:
     Raises:
         NoAnswer: if Slurm does not tell it.
     """
-    return _answer("scontrol", "write", "batch_script", number, "-")
+    return slurm_answer("scontrol", "write", "batch_script", number, "-")
 
 
 def parse_jobs(text: str) -> list[SlurmJob]:
@@ -84,11 +84,15 @@ def job_end(environment: Mapping[str, str]) -> float | None:
 
 
 def _squeue(*arguments: str, form: str = _FORMAT) -> str:
-    return _answer("squeue", "--noheader", "--states=all", f"--format={form}", *arguments)
+    return slurm_answer("squeue", "--noheader", "--states=all", f"--format={form}", *arguments)
 
 
-def _answer(name: str, *arguments: str) -> str:
-    """Return what one of Slurm's programs prints."""
+def slurm_answer(name: str, *arguments: str) -> str:
+    """Return what one of Slurm's programs prints.
+
+    Raises:
+        NoAnswer: if it is not there, fails, or takes too long.
+    """
     program = shutil.which(name)
     if program is None:
         raise NoAnswer(f"there is no {name} on this machine")

@@ -200,9 +200,10 @@ def names_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def offline() -> bool:
-    """Return whether HF_HUB_OFFLINE forbids to ask the hub."""
-    return bool(library().constants.HF_HUB_OFFLINE)
+def offline(variables: Mapping[str, str] = os.environ) -> bool:
+    """Return whether HF_HUB_OFFLINE forbids to ask the hub; its client takes TRANSFORMERS_OFFLINE for it, too."""
+    said = variables.get("HF_HUB_OFFLINE") or variables.get("TRANSFORMERS_OFFLINE") or ""
+    return said.upper() in ("1", "ON", "YES", "TRUE")
 
 
 def library() -> Any:
@@ -263,9 +264,15 @@ def _told(place: Repository, error: Exception) -> UserError | None:
     return None
 
 
-def token_is_set() -> bool:
-    """Return whether there is a token, in HF_TOKEN or in the hub's token file."""
-    return bool(library().get_token())
+def token_is_set(variables: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the hub's client would find a token: a variable, or the file of `hf auth login`."""
+    if any(variables.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_OIDC_RESOURCE")):
+        return True
+    home = variables.get("HF_HOME") or f"{variables.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    try:
+        return Path(variables.get("HF_TOKEN_PATH") or f"{home}/token").expanduser().stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _not_in_cache(place: Repository) -> UserError:

@@ -57,7 +57,7 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
     urls = addresses_of(source.url)
     first, *_ = urls.values()
     # Its usual meaning, that this machine has no internet, holds here too.
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+    if hub.offline():
         raise UserError(f"{first} is not in the cache, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the cache a file is complete: only what was checked may come to its place.

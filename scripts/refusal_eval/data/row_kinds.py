@@ -27,7 +27,7 @@ from refusal_eval.config.shapes import (
     Whole,
 )
 from refusal_eval.config.source_entries import ROWS, AtPath, InWheel, OnHub, RowSource
-from refusal_eval.config.yaml_source import readable_path
+from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest
 from refusal_eval.study.row_sources import addresses_of
 
@@ -206,7 +206,7 @@ class BundledRows(RowSource):
         yield from super().mistakes(bundled)
         known = os.listdir(bundled) if os.path.isdir(bundled) else []
         if self.file is not None and self.file not in known:
-            yield ("file",), f"there is no `{self.file}` in {readable_path(bundled)}" + nearest(self.file, known)
+            yield ("file",), f"there is no `{self.file}` in {shown_path(bundled)}" + nearest(self.file, known)
 
     def local_path(self, bundled: str) -> str:
         """Return the file among those that are shipped."""

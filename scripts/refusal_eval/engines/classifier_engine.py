@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.engine_entry import Capabilities
+from refusal_eval.config.engine_entry import Capability
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine, as_arguments
 
@@ -69,7 +69,7 @@ class _OneStepEngine(LocalEngine):
 class ClassifierEngine(_OneStepEngine):
     """A classifier (sequence classification). A request is a text; its response holds the logits of the classes."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(classifies=True, takes_token_ids=True, strict=True)
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"classifies", "takes_token_ids", "strict"})
 
     kind: Literal["transformers"]
 
@@ -83,7 +83,7 @@ class ClassifierEngine(_OneStepEngine):
 class EncoderEngine(_OneStepEngine):
     """A text encoder. A request is one or several texts; its response holds a vector of length 1 for each of them."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(embeds=True, takes_token_ids=True, strict=True)
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"embeds", "takes_token_ids", "strict"})
 
     kind: Literal["encoder"]
     pooling: Literal["mean", "cls"] = Field(

@@ -22,7 +22,6 @@ RECORD = "intervention.json"  # what the worker writes into the server's private
 GATED = ("gated", "constellation")  # modes that leave tokens as they are
 COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
 COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
-WORKER_FOLDER = Path(__file__).with_name("vllm_worker")
 WORKER = "steered_worker.SteeredWorker"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.pending import Pending
-from refusal_eval.config.engine_entry import Engine, engine_of_entry
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.engine_base import EngineLoad
@@ -48,7 +49,7 @@ class LoadPlan:
         `described` is the identity file of its engine, `weights` the files of the weights (of fetched ones the
         manifest), `root` the repository's folder.
         """
-        engine = engine_of_entry(config["engine_entries"][described["engine"]])
+        engine: Engine = ENGINES.entry(config["engine_entries"][described["engine"]])
         device, source = engine.device_here(root), getattr(engine, "weights", None)
         # A CPU engine is strict by taking one request at a time, a GPU engine by its kernels.
         one_by_one = config["determinism"] == "strict" and device == "cpu"
@@ -71,6 +72,14 @@ class LoadPlan:
     def gpus(self) -> int:
         """The GPUs that the load takes."""
         return self.engine.gpus(self.device)
+
+    def refuse_too_few(self, gpus: int) -> None:
+        """Raise `UserError` if the job got fewer GPUs than the load takes."""
+        if gpus < self.gpus:
+            raise UserError(
+                f"this job got {gpus} GPUs and needs {self.gpus} (tensor x pipeline x data parallel). "
+                f"Run snakemake with `--resources gpu={self.gpus}` or more."
+            )
 
     def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
         """Return what the engine is entered with.

@@ -7,11 +7,11 @@ tried on such hardware.
 
 import contextlib
 import socket
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.slurm_jobs import NoAnswer, slurm_answer
 from refusal_eval.engines.local_engine import as_arguments
 from refusal_eval.engines.vllm_engine import SERVER
 
@@ -32,12 +32,7 @@ class Nodes:
     rpc_port: int  # of vLLM's own, on the first node; used with data parallelism
 
 
-def find_nodes(
-    count: int,
-    gpus: int,
-    environment: Mapping[str, str],
-    run: Callable[..., str] = subprocess.check_output,
-) -> Nodes:
+def find_nodes(count: int, gpus: int, environment: Mapping[str, str]) -> Nodes:
     """Return the nodes of this Slurm job for an engine that needs `count` of them, and `gpus` in all.
 
     Raises:
@@ -47,8 +42,8 @@ def find_nodes(
     if not listed:
         raise UserError(f"this engine needs {count} nodes, and so a Slurm job: run with `--profile profiles/slurm`")
     try:
-        hosts = run(["scontrol", "show", "hostnames", listed], text=True, stderr=subprocess.DEVNULL).split()
-    except (OSError, subprocess.CalledProcessError) as error:
+        hosts = slurm_answer("scontrol", "show", "hostnames", listed).split()
+    except NoAnswer as error:
         raise UserError(f"the names of this job's nodes ({listed}) cannot be had from scontrol: {error}") from error
     if len(hosts) != count:
         raise UserError(f"this engine needs {count} nodes, and its Slurm job has {len(hosts)}: {' '.join(hosts)}")

@@ -27,7 +27,6 @@ class Process(NamedTuple):
 
     pid: int
     start: int  # clock ticks since boot; psutil gives the time of day, which changes when the clock is set
-    group: int
     session: int
 
 
@@ -48,11 +47,11 @@ def read_process(pid: int) -> Process | None:
         return None
     # The second field is the name in parentheses and may hold anything; what follows it is fields 3, 4, ...
     fields = line.rpartition(b")")[2].split()
-    state, group, session, threads, start = fields[0], *(int(fields[number]) for number in (2, 3, 17, 19))
+    state, session, threads, start = fields[0], *(int(fields[number]) for number in (3, 17, 19))
     # A process whose first thread is a zombie still holds its memory while another thread is there.
     if state in b"ZX" and threads <= 1:
         return None
-    return Process(pid, start, group, session)
+    return Process(pid, start, session)
 
 
 def process_start(pid: int) -> int | None:
@@ -105,6 +104,14 @@ def _signal_until_gone(find: Callable[[], list[Process]], number: signal.Signals
 
 
 def end_with_parent() -> None:
-    """Ask the kernel (Linux) to send this process SIGTERM when the one that started it dies."""
+    """Ask the kernel (Linux) to send this process SIGTERM when the one that started it dies.
+
+    On SIGTERM it ends by `SystemExit`, so that its engine is ended and what was answered is kept.
+    """
+    signal.signal(signal.SIGTERM, _stop)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _stop(*_: object) -> None:
+    raise SystemExit("stopped by SIGTERM")

@@ -43,12 +43,6 @@ class Mark(BaseModel):
     start: NonNegativeInt
 
 
-class ServerMark(Mark):
-    """A server's first process and its session."""
-
-    session: PositiveInt
-
-
 class Record(BaseModel):
     """A running server, as its file tells it."""
 
@@ -58,7 +52,7 @@ class Record(BaseModel):
     boot_id: str
     pid_namespace: str
     job: Mark
-    server: ServerMark
+    server: Mark  # its first process, whose number is also that of their session
     members: list[Mark]
     command: str
     private_folder: str
@@ -73,8 +67,8 @@ class Record(BaseModel):
         named = {(mark.pid, mark.start) for mark in (self.server, *self.members)}
         named |= {(process.pid, process.start) for process in known}
         found = {process for process in processes if (process.pid, process.start) in named}
-        if any(process.session == self.server.session for process in found):
-            found |= {process for process in processes if process.session == self.server.session and _is_mine(process)}
+        if any(process.session == self.server.pid for process in found):
+            found |= {process for process in processes if process.session == self.server.pid and _is_mine(process)}
         return sorted(found)
 
 
@@ -90,7 +84,7 @@ class ServerRecord:
         self._record = Record(
             **this_place()._asdict(),
             job=Mark(pid=os.getpid(), start=process_start(os.getpid()) or 0),
-            server=ServerMark(pid=server.pid, start=process_start(server.pid) or 0, session=server.pid),
+            server=Mark(pid=server.pid, start=process_start(server.pid) or 0),
             members=_marks(session_members(server.pid)),
             command=" ".join(server.command)[:200],
             private_folder=private_folder,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from refusal_eval.config.engine_entry import Capabilities
+from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.shapes import Whole
 from refusal_eval.engines.engine_base import SERVED_NAME, EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine, as_arguments
@@ -56,16 +56,11 @@ UNTRIED_ARGS = (
 class VllmEngine(LocalEngine):
     """A language model served by vLLM."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        writes_text=True,
-        takes_token_ids=True,
-        log_probabilities=True,
-        label_probabilities=True,
-        structured_outputs=True,
-        adapters=True,
-        interventions=True,
-        seeds=True,
-        strict=True,
+    capabilities: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            *("writes_text", "takes_token_ids", "log_probabilities", "label_probabilities", "structured_outputs"),
+            *("adapters", "interventions", "seeds", "strict"),
+        }
     )
 
     kind: Literal["vllm"] = Field(

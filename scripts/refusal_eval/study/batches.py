@@ -1,7 +1,6 @@
 """Cells, and the names of the engine loads that batches of them share."""
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LOAD_NAME = re.compile(r"\d+-of-\d+")  # what `load_names` makes
@@ -37,8 +36,3 @@ def shard_of(load: str) -> int:
 def shards_of(load: str) -> int:
     """Return the number of shards of the batch that a load of this name belongs to."""
     return int(load.split("-")[2])
-
-
-def batch_names(batches: Mapping[str, Sequence[Cell]]) -> dict[Cell, str]:
-    """Return the name of the batch that holds each cell."""
-    return {cell: name for name, cells in batches.items() for cell in cells}

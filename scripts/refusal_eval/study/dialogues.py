@@ -11,7 +11,6 @@ from typing import Any
 
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
 
-Message = Mapping[str, str]
 Prompt = Mapping[str, Any]
 
 

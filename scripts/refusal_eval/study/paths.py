@@ -57,10 +57,6 @@ class Paths:
         """Return the card of a model's compiled intervention."""
         return f"{self.results}/interventions/{model}.json"
 
-    def compiled_intervention(self, model: str) -> str:
-        """Return the compiled intervention itself."""
-        return f"{self.results}/interventions/{model}.safetensors"
-
     def receipts(self, stage: str, batch: str) -> list[str]:
         """Return the receipts of all engine loads of a batch, a load for each shard.
 

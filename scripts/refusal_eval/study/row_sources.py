@@ -1,9 +1,7 @@
-"""Sources of rows: their classes, the addresses that they stand for, and paths as people read them."""
+"""Sources of rows: their classes and the addresses that they stand for."""
 
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.kinds import ROW_SOURCES
@@ -25,10 +23,3 @@ def addresses_of(url: str) -> dict[str, str]:
     if found is None:
         return {"": url}
     return {part: url[: found.start()] + part + url[found.end() :] for part in found[1].split(",")}
-
-
-def shown_path(path: str | Path) -> Path:
-    """Return a path without `..`, relative to the working directory when it lies below it."""
-    absolute = os.path.abspath(path)
-    relative = os.path.relpath(absolute)
-    return Path(absolute if relative.startswith("..") else relative)

@@ -16,7 +16,7 @@ from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.batches import GOLD, Cell, batch_names
+from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
 
 
@@ -166,7 +166,8 @@ class Study:
     @cached_property
     def batch_of(self) -> dict[Cell, str]:
         """The batch of every cell that an engine is asked for: (model, split), and (model, split, judge)."""
-        return batch_names(self.generation_batches) | batch_names(self.judging_batches)
+        batches = (*self.generation_batches.items(), *self.judging_batches.items())  # of both, some have one name
+        return {cell: name for name, cells in batches for cell in cells}
 
     def label(self, noun: str, name: str) -> str:
         """Return the name of a model, split, judge or gold as tables and figures show it.

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
-from refusal_eval.core.yaml_files import read_yaml
 
 RECORD = "study.json"
 
@@ -30,8 +30,8 @@ def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
     here = Path(study_file).resolve()
     if known == here or not os.path.isfile(known):  # pathlib raises for a name that is too long
         return
-    other = _content(known)
-    if isinstance(other, dict) and other.get("study") == config["study"] and other != _content(here):
+    other = Source(str(known)).data
+    if other.get("study") == config["study"] and other != Source(study_file).data:
         message = (
             f"the results in {record.parent} belong to {os.path.relpath(known)}, which has the same study name "
             f"`{config['study']}` and other content; rename one of the two studies"
@@ -73,10 +73,3 @@ def record_study(config: Mapping[str, Any], study_file: str) -> None:
     write_json(study / RECORD, {"file": str(Path(study_file).resolve()), "study": config["study"]})
     with open(study / "config.yaml", "w", encoding="utf-8") as handle:
         yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
-
-
-def _content(path: Path) -> Any:
-    try:
-        return read_yaml(path)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None

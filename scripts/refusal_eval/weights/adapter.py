@@ -19,8 +19,7 @@ from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.config.source_entries import AdapterSource
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of_file
-from refusal_eval.study.row_sources import shown_path
+from refusal_eval.core.files import read_json, sha256_of_file, shown_path
 from refusal_eval.weights.fingerprint import files_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -99,7 +98,7 @@ def describe_adapter(
     """
     kind: AdapterSource = ADAPTER_SOURCES.entry(source)
     if manifest is None:
-        folder = shown_path(source["path"])
+        folder = Path(shown_path(source["path"]))
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         check_names(names, str(folder), log)
         identity = kind.identity(files_sha256(folder, FILES, cache))

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import BadFile, inner_name, read_json_as, sha256_of_file, write_json
-from refusal_eval.study.row_sources import shown_path
+from refusal_eval.core.files import BadFile, inner_name, read_json_as, sha256_of_file, shown_path, write_json
 
 WEIGHTS_MANIFEST = "weights.json"
 
@@ -60,7 +59,7 @@ def manifest_folder(path: str | Path) -> Path:
     if not path.is_file():
         raise UserError(f"there is no manifest {path}; its files have not been fetched")
     manifest = read_manifest(path)
-    folder = shown_path(path.parent / manifest.folder)
+    folder = Path(shown_path(path.parent / manifest.folder))
     for name, file in manifest.files.items():
         place = folder / name
         if not os.path.isfile(place) or place.stat().st_size != file.size:

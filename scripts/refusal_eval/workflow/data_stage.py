@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.source_entries import RowSource
-from refusal_eval.study.row_sources import row_source, shown_path
+from refusal_eval.core.files import shown_path
+from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
@@ -27,7 +28,7 @@ def rows_file(study: Study, source: RowSource, root: Path) -> str:
     """
     if source.fetched:
         return source.cached_path(study.paths.cache)
-    return source.local_path(str(shown_path(root / "config" / "prompts")))
+    return source.local_path(shown_path(root / "config" / "prompts"))
 
 
 def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:

@@ -18,12 +18,7 @@ def engine_of(batch: str) -> str:
     return batch.split("/")[1]
 
 
-def threads(study: Study, batch: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
-    """Return the threads of one load of a batch's engine (see `engine_threads`)."""
-    return engine_threads(study, engine_of(batch), root, cores, gpu_limit, submits)
-
-
-def engine_threads(study: Study, name: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
+def threads(study: Study, name: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
     """Return the threads of one load of an engine.
 
     On this machine a load takes all cores, so that no two run at once; where `--resources gpu=N` says that GPUs work

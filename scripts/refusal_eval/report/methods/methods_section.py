@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from refusal_eval.config.judge_entry import JudgeEntry
+from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
@@ -111,34 +111,21 @@ def paragraphs(
     return [Paragraph(title.strip(), " ".join(body.split())) for title, _, body in parts]
 
 
-@dataclass(frozen=True)
-class _Words:
-    """What the sentence about a judge is made with (see `Words` in config/judge_entry.py)."""
-
-    manifest: Mapping[str, Any]
-
-    cite, quoted = staticmethod(cite), staticmethod(quoted)
-
-    def listed(self, texts: Sequence[str]) -> str:
-        return listed(texts)
-
-    def sampling(self, sampling: Mapping[str, Any]) -> str:
-        return sampling_text(sampling)
-
-    def label(self, section: str, name: str) -> str:
-        return quoted(self.manifest["study"][section][name].get("label") or name)
-
-    def weights(self, engine: str) -> str:
-        entry = self.manifest["study"]["engine_entries"][engine]
-        if "weights" in entry:
-            return weights_text(entry["weights"], self.manifest["engines"].get(engine, {}).get("identity", {}))
-        return f"an engine of kind {quoted(str(entry.get('kind')))}"
-
-
 def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
     """Return what a judge of the study is, in the words of its kind."""
-    judge: JudgeEntry = JUDGES.entry(manifest["study"]["judge_entries"][name])
-    return judge.summary(_Words(manifest))
+    study = manifest["study"]
+
+    def label(section: str, name: str) -> str:
+        return quoted(study[section][name].get("label") or name)
+
+    def weights(engine: str) -> str:
+        entry = study["engine_entries"][engine]
+        if "weights" in entry:
+            return weights_text(entry["weights"], manifest["engines"].get(engine, {}).get("identity", {}))
+        return f"an engine of kind {quoted(str(entry.get('kind')))}"
+
+    judge: JudgeEntry = JUDGES.entry(study["judge_entries"][name])
+    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text))
 
 
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE = ("prompt_id", "turn")
 _FACTS = b"refusal_eval"  # key of the metadata
 _UNREADABLE = "is no scored cell that this version reads; delete it and run again (no GPU is needed)"
 

@@ -12,9 +12,10 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl, write_text
 from refusal_eval.core.hints import nearest
 from refusal_eval.report.paper.display import percent
+from refusal_eval.study.paths import Paths
 from refusal_eval.tools.audit import audit_sample, label_merging
 from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
-from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member, results_of
+from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
@@ -65,7 +66,7 @@ def draw_audit(
     arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}
     arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
     audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
-    place = folder or results_of(config) / "audit"
+    place = folder or Path(Paths(config).results, "audit")
     values = {"folder": place, "audit": audit, "written": write_audit(place, audit), "raters": RATERS}
     typer.echo(rendered(PAGE / "drawn.txt", values), nl=False)
 
@@ -86,7 +87,7 @@ def read_labels(
     again; it is always read too. docs/labelling.md says how rows in dispute or without a label are treated.
     """
     config, _ = load_config(study)
-    place = folder or results_of(config) / "audit"
+    place = folder or Path(Paths(config).results, "audit")
     whole = read_audit(place)
     if whole.design["study"] != config["study"]:
         raise UserError(f"{place} is an audit of study {whole.design['study']}, not of {config['study']}")

@@ -27,6 +27,7 @@ from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.judge_base import place_of
 from refusal_eval.stats.estimates.estimands import scored_turns
 from refusal_eval.stats.estimates.units import names_apart
+from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import sources_of
 
@@ -60,11 +61,6 @@ class Text:
     stratum: str  # what the judges say of it, one of `STRATA`
     members: list[Member] = field(default_factory=list)  # the answers it stands for
     probability: float = 1.0  # with which it came into the sample
-
-
-def results_of(config: Config) -> Path:
-    """Return the folder of a study's results."""
-    return Path(config["results_dir"], config["study"])
 
 
 def stratum_of(labels: Collection[str | None]) -> str:
@@ -126,7 +122,7 @@ def rows_of(config: Config, *place: str) -> list[Any]:
     Raises:
         UserError: if it is not there.
     """
-    path = results_of(config) / f"{'/'.join(place)}.jsonl"
+    path = Path(Paths(config).results, f"{'/'.join(place)}.jsonl")
     if not path.is_file():
         raise UserError(f"there is no {path}: run the study first (`refusal-eval status` shows what is missing)")
     return list(read_jsonl(path))

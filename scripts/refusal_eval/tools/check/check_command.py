@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -99,7 +98,6 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
         UserError: if the model cannot be prepared.
     """
     end_with_parent()
-    signal.signal(signal.SIGTERM, _stop_on_sigterm)
     logging.basicConfig(level=logging.WARNING, format="check: %(message)s", stream=sys.stderr)
     logging.getLogger("refusal_eval.engines.devices").setLevel(logging.INFO)  # users are to know who waits for a GPU
     allow_many_connections()
@@ -130,7 +128,3 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
 def say(text: str) -> None:
     """Report progress; standard output is for the block alone."""
     print(f"check: {text}", file=sys.stderr, flush=True)
-
-
-def _stop_on_sigterm(*_: object) -> None:
-    raise SystemExit("stopped by SIGTERM")

@@ -17,9 +17,8 @@ from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
 from refusal_eval.config.problems import ConfigError
-from refusal_eval.config.yaml_source import readable_path
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json
+from refusal_eval.core.files import read_json, shown_path
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import snakemake_command
@@ -178,7 +177,7 @@ def checked_entry(
             _loaded(check, asking, open_pins=True)
         except ConfigError as error:  # the lock says otherwise than an entry: told with the names of the user's files
             text = str(error).replace(lock_path(str(check)), own_lock)
-            raise UserError(text.replace(readable_path(str(check)), str(study_file))) from error
+            raise UserError(text.replace(shown_path(str(check)), str(study_file))) from error
         try:
             config = _loaded(check, asking)
         except ConfigError as error:

@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import size_text
+from refusal_eval.core.files import shown_path, size_text
 from refusal_eval.core.memory import main_memory
 from refusal_eval.data.resume import PARTIAL, being_written
 from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
-from refusal_eval.study.row_sources import shown_path
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere, Needs
 

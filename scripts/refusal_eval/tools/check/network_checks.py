@@ -1,16 +1,17 @@
 """Pins, hub, addresses, token and Slurm: what a run reaches from here."""
 
+import contextlib
 import importlib.metadata
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
+from refusal_eval.core.slurm_jobs import NoAnswer, slurm_answer
 from refusal_eval.data.addresses import PASSING
+from refusal_eval.data.hub import offline, token_is_set
 from refusal_eval.study.row_sources import addresses_of
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import Needs, Source
@@ -25,7 +26,6 @@ NETWORK = "is there internet here, a proxy (HTTPS_PROXY)? On a cluster run `make
 OFFLINE = "HF_HUB_OFFLINE is set"
 ONLINE = "unset it, or fetch on a machine with internet"
 SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
-SLURM_SECONDS = 20
 
 
 def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[Line]:
@@ -33,9 +33,9 @@ def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator
     yield "hub", hub(needs, variables)
     if needs is not None:
         yield "pins", pins(needs)
-        for outcome in addresses(needs, is_offline(variables)):
+        for outcome in addresses(needs, offline(variables)):
             yield "addresses", outcome
-    yield "HF_TOKEN", token(needs, has_token(variables))
+    yield "HF_TOKEN", token(needs, token_is_set(variables))
 
 
 def pins(needs: Needs) -> Outcome:
@@ -63,7 +63,7 @@ def hub(needs: Needs | None, variables: Mapping[str, str]) -> Outcome:
         if not (missing := needs.missing("hub")):
             return ok("everything that the study needs from it is here")
         told, bad, todo = f"; to be fetched: {', '.join(source.what for source in missing)}", fail, ONLINE
-    if is_offline(variables):
+    if offline(variables):
         return bad(f"{OFFLINE}{told or ': only what is cached can be used'}", todo)
     shown, trouble = ask_hub(variables)
     if not trouble:
@@ -87,14 +87,14 @@ def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
     return shown, f"HTTP {status}" if status >= 500 else ""
 
 
-def addresses(needs: Needs, offline: bool) -> Iterator[Outcome]:
+def addresses(needs: Needs, is_offline: bool) -> Iterator[Outcome]:
     """Yield whether what is missing of the files at addresses can be fetched; one outcome for each that cannot."""
     missing = needs.missing("url")
     if not needs.takes("url"):
         yield not_applicable("the study takes no file from an address")
     elif not missing:
         yield ok("every file that the study takes from an address is here")
-    elif offline:
+    elif is_offline:
         files = "; ".join(f"{source.what} ({', '.join(source.used_by)})" for source in missing)
         yield fail(f"{OFFLINE}; to be fetched: {files}", ONLINE)
     else:
@@ -155,22 +155,6 @@ def token(needs: Needs | None, present: bool) -> Outcome:
     return warn("not set", "gated repositories need one: set HF_TOKEN to a token that may read them")
 
 
-def has_token(variables: Mapping[str, str]) -> bool:
-    """Tell whether the hub's client would find a token: a variable, or the file of `hf auth login`."""
-    if any(variables.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")):
-        return True
-    home = Path(variables.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    try:
-        return Path(variables.get("HF_TOKEN_PATH") or home / "token").stat().st_size > 0
-    except OSError:
-        return False
-
-
-def is_offline(variables: Mapping[str, str]) -> bool:
-    """Tell whether the hub's client is told not to ask."""
-    return variables.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-
-
 @dataclass(frozen=True)
 class Slurm:
     """What there is of Slurm here."""
@@ -208,10 +192,6 @@ def read_slurm(variables: Mapping[str, str]) -> Slurm:
     missing = tuple(program for program in ("sinfo", "squeue", "sbatch") if shutil.which(program) is None)
     found = importlib.metadata.distributions(name=SLURM_PLUGIN)
     plugin, nodes = next((one.version for one in found), None), None
-    try:
-        command = ["sinfo", "--noheader", "--Node", "--format=%N"]
-        reply = subprocess.run(command, capture_output=True, text=True, timeout=SLURM_SECONDS, check=True)
-        nodes = frozenset(reply.stdout.split())
-    except (OSError, subprocess.SubprocessError):  # it is not there, or does not answer
-        pass
+    with contextlib.suppress(NoAnswer):
+        nodes = frozenset(slurm_answer("sinfo", "--noheader", "--Node", "--format=%N").split())
     return Slurm(missing, plugin, variables.get("SLURM_JOB_ID"), nodes, socket.gethostname().split(".")[0])

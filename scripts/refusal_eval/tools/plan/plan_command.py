@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import os
 from typing import Annotated, Any
 
 import typer
 
+from refusal_eval.data.hub import token_is_set
 from refusal_eval.tools.check.machine_checks import read_free
-from refusal_eval.tools.check.network_checks import has_token
 from refusal_eval.tools.plan.disk_use import disk_needs, disks
 from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
@@ -57,7 +56,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "lock": study.lock,
         "open_pins": open_pins(study),
         "terms": list(terms_of(study)),
-        "hub_token": has_token(os.environ),
+        "hub_token": token_is_set(),
         "never_verified": never_verified(study),
         "unverified": unverified(study),
         "assumptions": " ".join(assumptions(plan).split()),

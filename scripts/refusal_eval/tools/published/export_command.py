@@ -20,6 +20,7 @@ from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
+from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.tools.study_file import DEMO, StudyFile, load_config
 
@@ -32,7 +33,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
     Raises:
         UserError: if the study has not made what is exported.
     """
-    results = Path(config["results_dir"], config["study"])
+    results = Path(Paths(config).results)
     if judge not in config["judges"]:
         raise UserError(f"the study has no judge `{judge}`; it has {', '.join(config['judges'])}")
     came_along = Study(config).judges[judge].way == "recorded"
@@ -104,6 +105,6 @@ def command(
             raise typer.Exit(DIFFERENT)
         return
     config, _ = load_config(study)
-    folder = output or Path(config["results_dir"], config["study"], "published", "export")
+    folder = output or Path(Paths(config).results, "published", "export")
     count = export(config, judge or config["primary_judge"], folder)
     typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")

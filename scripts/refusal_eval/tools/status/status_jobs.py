@@ -6,10 +6,9 @@ from pathlib import Path
 
 from refusal_eval.config.source_entries import RowSource, Source
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json
+from refusal_eval.core.files import read_json, shown_path
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import shown_path
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
 
@@ -93,7 +92,7 @@ def failures(study: Study) -> dict[Job, Trouble]:
         if rule in OUTPUTS and (not names.issuperset(parts) or modified(output(study.paths, *job)) is not None):
             continue
         if told := error_and_cause(tail(log)):
-            found[job] = Trouble(*job, FAILED, *told, shown(log))
+            found[job] = Trouble(*job, FAILED, *told, shown_path(log))
     return found
 
 
@@ -139,8 +138,8 @@ def _load(study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cel
         message = f"ended without an error and without a receipt (killed?); the last it said: {progress(text)}"
     else:
         state, message = RUNNING if at_work(text) else STARTING, progress(text)
-    shown_server_log = shown(server_log) if server_log.exists() else None
-    return Load(state, Trouble(stage, name, state, clean(message), cause, shown(log), shown_server_log))
+    shown_server_log = shown_path(server_log) if server_log.exists() else None
+    return Load(state, Trouble(stage, name, state, clean(message), cause, shown_path(log), shown_server_log))
 
 
 def _done(stage: str, name: str, receipt: str) -> Load:
@@ -154,13 +153,13 @@ def _done(stage: str, name: str, receipt: str) -> Load:
     if not reasons:
         return Load(DONE)
     message = f"the engine rejected {len(reasons)} request{'s' if len(reasons) > 1 else ''}"
-    trouble = Trouble(stage, name, REJECTED, message, next(iter(reasons.values())), shown(receipt))
+    trouble = Trouble(stage, name, REJECTED, message, next(iter(reasons.values())), shown_path(receipt))
     return Load(DONE, trouble, lasting=True, rejections=frozenset(reasons))
 
 
 def damaged(job: Job, path: str, message: object) -> Trouble:
     """Return the trouble with a file that cannot be used; the file itself stands for the log."""
-    return Trouble(*job, FAILED, clean(str(message)), None, shown(path))
+    return Trouble(*job, FAILED, clean(str(message)), None, shown_path(path))
 
 
 def modified(path: str | Path) -> float | None:
@@ -169,8 +168,3 @@ def modified(path: str | Path) -> float | None:
         return Path(path).stat().st_mtime
     except OSError:
         return None
-
-
-def shown(path: str | Path) -> str:
-    """Return a path as it is shown: relative to the working folder when it lies below it."""
-    return str(shown_path(path))

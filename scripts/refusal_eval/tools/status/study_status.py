@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.files import shown_path
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
-from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures, shown
+from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures
 
 INCOMPLETE = "incomplete"
 # What lies here is told by cell, or comes before the cells; the rest of a study's results is the report.
@@ -81,7 +82,7 @@ def study_status(
     state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
-    return StudyStatus(study.name, shown(study.paths.results), state, cells, list(troubles.values()), report)
+    return StudyStatus(study.name, shown_path(study.paths.results), state, cells, list(troubles.values()), report)
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
+from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
-from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import RECORD, recorded_file
@@ -53,12 +51,12 @@ class Asks:
 
 def study_files(folder: Path) -> list[str]:
     """Return the YAML files of a folder that are study files, in alphabetical order."""
-    return [str(path) for path in sorted(folder.glob("*.y*ml")) if "study" in _mapping(path)]
+    return [path for path in map(str, sorted(folder.glob("*.y*ml"))) if "study" in Source(path).data]
 
 
 def read_study(path: str, root: Path) -> StudyFile:
     """Return a study file with its validated config; `root` is the repository's folder."""
-    shown, raw = os.path.relpath(path), _mapping(Path(path))
+    shown, raw = os.path.relpath(path), Source(path).data
     results = os.path.expandvars(os.path.expanduser(str(raw.get("results_dir", "results"))))
     has_run = os.path.isdir(os.path.join(results, str(raw.get("study"))))
     try:
@@ -86,7 +84,7 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
         recorded = (folder / RECORD).is_file()
         file = str(recorded_file(folder / RECORD)) if recorded else ""
         seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
-        if not seen and same_folder(_mapping(folder / "config.yaml").get("store_dir", store), store):
+        if not seen and same_folder(Source(str(folder / "config.yaml")).data.get("store_dir", store), store):
             found.append((str(folder), file))
     return found
 
@@ -172,12 +170,3 @@ def planned_rendering(study_file: str, root: Path) -> int:
 def same_folder(one: str, other: str) -> bool:
     """Tell whether two paths are the same folder."""
     return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    """Return the content of a YAML file; nothing where it is not a mapping or cannot be read."""
-    try:
-        content = read_yaml(path)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return {}
-    return content if isinstance(content, dict) else {}
