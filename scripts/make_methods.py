@@ -3,10 +3,11 @@
 import logging
 from pathlib import Path
 
+from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.files import read_json, written_whole
 from refusal_eval.core.logs import start_log
-from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_section import as_latex, as_markdown, cited_keys, paragraphs
+from refusal_eval.report.methods.study_sources import bibliography, study_entries
 from refusal_eval.report.results.results_files import read_results
 
 LOG = logging.getLogger(__name__)

@@ -24,9 +24,15 @@ from refusal_eval.report.paper.markup import markdown, told_once
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
 from refusal_eval.stats.estimates.resampling import percentiles, resampled
 from refusal_eval.stats.judge_pairs import pair_agreement
-from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of, coincidences, krippendorff_alpha
+from refusal_eval.stats.judge_pairs.pair_agreement import (
+    agreement_of,
+    coincidences,
+    columns,
+    disagreements,
+    krippendorff_alpha,
+    panel,
+)
 from refusal_eval.stats.judge_pairs.ranking import kendall_tau_b, rankings
-from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
 
 R, P, C, NONE = 0, 1, 2, -1
 

@@ -13,8 +13,8 @@ from table_rows import cards, units
 
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
+from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -25,7 +25,7 @@ from refusal_eval.report.methods.methods_section import (
     paragraphs,
     sampling_text,
 )
-from refusal_eval.report.methods.study_sources import cite, quoted, source_entry
+from refusal_eval.report.methods.study_sources import bibliography, cite, quoted, source_entry, study_entries
 from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN

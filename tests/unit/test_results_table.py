@@ -17,11 +17,17 @@ from judge_rows import panel_of, soft_gold
 from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.results.collected import Result, collected, rounded
 from refusal_eval.report.results.dictionary import COLUMNS, DEFINITIONS, definition_of, dictionary, undescribed
-from refusal_eval.report.results.from_agreement import agreement_estimates
-from refusal_eval.report.results.from_cards import SHARE_METHOD, card_estimates
-from refusal_eval.report.results.results_files import read_results, results_csv, results_parquet, table_rows
+from refusal_eval.report.results.from_judges import SHARE_METHOD, agreement_estimates, card_estimates
+from refusal_eval.report.results.results_files import (
+    Result,
+    collected,
+    read_results,
+    results_csv,
+    results_parquet,
+    rounded,
+    table_rows,
+)
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate

@@ -19,7 +19,7 @@ from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, se
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH, styled
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
 from refusal_eval.report.results.cells import cell_scores
-from refusal_eval.report.results.collected import estimates_in
+from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import Units, read_units
 

@@ -19,7 +19,7 @@ from refusal_eval.report.paper.table_notes import (
     value_text,
     weights_text,
 )
-from refusal_eval.report.results.from_cards import card_numbers
+from refusal_eval.report.results.from_judges import card_numbers
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 

@@ -10,7 +10,7 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import share_text, value_text
-from refusal_eval.report.results.from_agreement import ALL, agreement_numbers
+from refusal_eval.report.results.from_judges import ALL, agreement_numbers
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
 

@@ -136,6 +136,16 @@ def read_units(path: str | Path) -> Units:
     return units_of_samples(table.to_pandas(), facts, str(path))
 
 
+def confidence_by_prompt(path: str | Path) -> dict[str, float]:
+    """Return c(x) of each prompt of a scored cell that has one (see `c_at`), by its id.
+
+    Raises:
+        BadFile: if the file is no scored cell.
+    """
+    units = read_units(path)
+    return {str(name): float(c) for name, c in zip(units["prompt_id"], units["c"], strict=True) if c == c}
+
+
 def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str = "the cell") -> Units:
     """Return the scored prompts of samples (`samples.schema`) that are sorted by prompt, turn and sample.
 
