@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from judge_rows import rows, soft_gold, verdict
+from table_rows import data_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.gold import make_gold
@@ -127,7 +128,7 @@ def test_probabilities_of_a_judge_are_weighted_too():
 def test_table_and_figure_say_that_rows_are_weighted():
     gold, verdicts = rows({(R, R): 30, (R, C): 10, (C, C): 40, (C, R): 20})
     found = card([row | {"weight": 1.0 if row["label"] == R else 3.0} for row in gold], verdicts)
-    assert "g: Rows are weighted by" in markdown(cards_table([found]))
+    assert "g: Rows are weighted by" in markdown(cards_table(data_of(cards=[found])))
     shown = " ".join(text.get_text() for ax in card_figure(found).axes for text in ax.texts)
     assert "weighted by" in shown.replace("\n", " ")
 

@@ -24,7 +24,7 @@ Agreement = Mapping[str, Any]
 def judges_agree(data: TableData) -> Made:
     """Return how far the judges of a study agree with each other."""
     found = data.found("agreement")
-    return agreement_frame(found), [told_once(agreement_table(found, data.order("judges"), data.labels))]
+    return agreement_frame(found), [told_once(agreement_table(found, data))]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
@@ -43,14 +43,14 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
+def agreement_table(agreement: Agreement, data: TableData) -> Table:
     """One row per pair of judges over all splits, and per split: same labels, kappa, tau; then alpha of the raters.
 
     With more than three judges the pairs of a split are left to the CSV. Over all splits tau is the lowest of them; a
     study without any tau has no column for it.
     """
-    show = labels or Labels()
-    places = {name: i for i, name in enumerate(ordered(agreement["judges"], judges))}
+    show = data.labels
+    places = {name: i for i, name in enumerate(ordered(agreement["judges"], data.order("judges")))}
     ranked = any(rank["tau"] is not None for rank in agreement["rankings"])
     rows = []
     for group in agreement["groups"]:
