@@ -31,7 +31,7 @@ from refusal_eval.stats.estimates.intervals import (
     cluster_wilson,
     cluster_wilson_between,
     effective_clusters,
-    pooled_wilson,
+    pooled_rate,
     seed_of,
     wilson_ends,
 )
@@ -195,9 +195,9 @@ def pooled(sizes: Sequence[int], rates: Sequence[float], studies: int, bootstrap
             drawn = [v[rng.integers(len(v), size=(2000, len(v)))].mean(axis=1) for v in values]
             low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
         else:
-            splits = np.repeat(np.arange(len(sizes)), sizes)
-            every = np.concatenate(values).tolist()
-            interval = pooled_wilson(every, range(len(every)), splits.tolist(), draws=[5] * len(every))
+            names = [[f"{s} {i}" for i in range(n)] for s, n in enumerate(sizes)]
+            parts = {own[0]: (rates, own, [5] * len(own)) for rates, own in zip(values, names, strict=True)}
+            _, interval = pooled_rate(parts, 0.95)
             low, high = interval.low, interval.high
         held += holds(low, high, truth)
     return held / studies

@@ -273,7 +273,7 @@ def _interval(
 
     Where the differences of a split are all `equal` neither of them moves, though the split is not known exactly. It
     gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added to
-    that of the other splits as `intervals.pooled_wilson` adds them.
+    that of the other splits as `intervals.pooled_rate` adds them.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2 or halves is None:

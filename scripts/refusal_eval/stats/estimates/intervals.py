@@ -64,7 +64,7 @@ def cluster_wilson(
     Raises:
         ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
     """
-    rates, codes, _ = checked(values, clusters, level)
+    rates, codes = checked(values, clusters, level)
     if rates.min() < 0 or rates.max() > 1:
         raise ValueError("rates must lie between 0 and 1")
     n, sizes, alpha = len(rates), np.bincount(codes).astype(float), 1 - level
@@ -140,7 +140,7 @@ def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: floa
     Raises:
         ValueError: for no values, lists of different lengths or a level outside (0, 1).
     """
-    data, codes, _ = checked(values, clusters, level)
+    data, codes = checked(values, clusters, level)
     n, sizes = len(data), np.bincount(codes).astype(float)
     if len(sizes) == 1 or data.min() == data.max():
         return Interval(None, None, None, len(sizes), "no information (one cluster, or equal values)")
@@ -153,73 +153,47 @@ def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: floa
     return Interval(mean - half, mean + half, None, len(sizes), "t, cluster-robust variance")
 
 
-def pooled_wilson(
-    values: Sequence[float],
-    clusters: Sequence[Hashable],
-    splits: Sequence[Hashable],
-    level: float = 0.95,
-    draws: Sequence[int] | None = None,
-) -> Interval:
-    """Interval for the mean over splits of the mean rate in each, where a cluster may have prompts in several splits.
+def pooled_rate(
+    parts: Mapping[str, tuple[Floats, Sequence[Hashable], Sequence[int]]], level: float
+) -> tuple[float, Interval]:
+    """Return the mean over splits of the mean rate in each, and its interval.
 
-    Recovered from the splits' own intervals (Zou & Donner 2008, Statistics in Medicine 27:1693). With S splits of rates
-    p_s and ends l_s and h_s by `cluster_wilson`:
+    A cluster may have prompts in several splits. The interval is recovered from the splits' own (Zou & Donner 2008,
+    Statistics in Medicine 27:1693). With S splits of rates p_s and ends l_s and h_s by `cluster_wilson`:
 
         low = p - sqrt(sum over s, t of r_st a_s a_t),    a_s = (p_s - l_s) / S,
         high = p + sqrt(sum over s, t of r_st b_s b_t),   b_s = (h_s - p_s) / S
 
     So a split whose prompts all agree is not taken for known exactly, a split of one cluster brings its [0, 1], and
     what differs between splits, which are fixed, adds nothing. r_st is the correlation of the errors of p_s and p_t
-    that comes from clusters with prompts in both (`_correlations`). With one split it is `cluster_wilson`.
+    that comes from clusters with prompts in both (`_correlations`). With one split it is `cluster_wilson`; only then it
+    has n_eff.
 
-    `draws` is the number of answers behind each value.
-
-    Returns the interval and G; n_eff only with one split.
+    Args:
+        parts: by split its rates, the cluster of each, and the number of answers behind each.
 
     Raises:
         ValueError: as `cluster_wilson` does.
     """
-    if not len(values) == len(splits) or (draws is not None and len(draws) != len(values)):
-        raise ValueError(f"{len(values)} values but {len(splits)} splits, or another number of draws")
-    numbers = {name: i for i, name in enumerate(sorted(set(splits), key=str))}
-    place = np.array([numbers[split] for split in splits], dtype=np.intp)
-    rates, codes, order = checked(values, clusters, level, place)
-    place, groups, strata = place[order], int(codes.max()) + 1, len(numbers)
-    answers = None if draws is None else np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
-    parts, means, errors, sizes = [], np.empty(strata), np.empty((strata, groups)), np.empty((strata, groups))
-    for s in range(strata):
-        own, names = rates[place == s], codes[place == s]
-        behind = None if answers is None else round(answers[s])
-        parts.append(cluster_wilson(own.tolist(), names.tolist(), level, behind))
-        means[s] = math.fsum(own) / len(own)
-        errors[s] = np.bincount(names, weights=own - means[s], minlength=groups) / len(own)
-        sizes[s] = np.bincount(names, minlength=groups) / len(own)
+    names = sorted({name for _, clusters, _ in parts.values() for name in clusters}, key=str)
+    places, strata, groups = {name: i for i, name in enumerate(names)}, len(parts), len(names)
+    ends, means, errors, sizes = [], np.empty(strata), np.empty((strata, groups)), np.empty((strata, groups))
+    for s, (_, (rates, clusters, draws)) in enumerate(sorted(parts.items())):
+        ends.append(cluster_wilson(rates.tolist(), clusters, level, sum(draws)))
+        codes = np.array([places[name] for name in clusters], dtype=np.intp)
+        means[s] = math.fsum(rates) / len(rates)
+        order = np.lexsort((rates, codes))  # sums must not depend on the input's order
+        errors[s] = np.bincount(codes[order], weights=rates[order] - means[s], minlength=groups) / len(rates)
+        sizes[s] = np.bincount(codes, minlength=groups) / len(rates)
+    mean = math.fsum(means) / strata
     if strata == 1:
-        return parts[0]
+        return mean, ends[0]
     together = _correlations(errors, sizes)
-    below = (means - np.array([part.low for part in parts])) / strata
-    above = (np.array([part.high for part in parts]) - means) / strata
-    p = math.fsum(means) / strata
+    below = (means - np.array([part.low for part in ends])) / strata
+    above = (np.array([part.high for part in ends]) - means) / strata
     low, high = (math.sqrt(max(0.0, float(part @ together @ part))) for part in (below, above))
-    return Interval(
-        max(0.0, p - low), min(1.0, p + high), None, groups, "recovered from the Wilson intervals of the splits"
-    )
-
-
-def pooled_rate(
-    parts: Mapping[str, tuple[Floats, Sequence[Hashable], Sequence[int]]], level: float
-) -> tuple[float, Interval]:
-    """Return the mean over splits of the mean rate in each, and its `pooled_wilson`.
-
-    Args:
-        parts: by split its rates, the cluster of each, and the number of answers behind each.
-    """
-    rates = [rate for values, _, _ in parts.values() for rate in values.tolist()]
-    names = [name for name, (values, _, _) in parts.items() for _ in values]
-    clusters = [name for _, own, _ in parts.values() for name in own]
-    draws = [number for _, _, own in parts.values() for number in own]
-    mean = math.fsum(math.fsum(values) / len(values) for values, _, _ in parts.values()) / len(parts)
-    return mean, pooled_wilson(rates, clusters, names, level, draws)
+    method = "recovered from the Wilson intervals of the splits"
+    return mean, Interval(max(0.0, mean - low), min(1.0, mean + high), None, groups, method)
 
 
 def effective_clusters(sizes: ArrayLike) -> float:
@@ -368,13 +342,8 @@ def seed_of(*names: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def checked(
-    values: Sequence[float], clusters: Sequence[Hashable], level: float, splits: Codes | None = None
-) -> tuple[Floats, Codes, Codes]:
-    """Return values and cluster numbers, sorted by split, cluster name and value, and the places they had before.
-
-    Sums must not depend on the input's order.
-    """
+def checked(values: Sequence[float], clusters: Sequence[Hashable], level: float) -> tuple[Floats, Codes]:
+    """Return values and cluster numbers, by cluster name and value: sums must not depend on the input's order."""
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values but {len(clusters)} clusters")
     if len(values) == 0:
@@ -386,5 +355,5 @@ def checked(
         raise ValueError("values must be finite numbers")
     numbers = {name: i for i, name in enumerate(sorted(set(clusters), key=str))}
     codes = np.array([numbers[c] for c in clusters], dtype=np.intp)
-    order = np.lexsort((data, codes)) if splits is None else np.lexsort((data, codes, splits))
-    return data[order], codes[order], order
+    order = np.lexsort((data, codes))
+    return data[order], codes[order]

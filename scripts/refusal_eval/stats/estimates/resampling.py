@@ -150,7 +150,7 @@ def cluster_bootstrap_mean(
         ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
             the limits.
     """
-    data, codes, _ = checked(values, clusters, level)
+    data, codes = checked(values, clusters, level)
     if resamples < 1:
         raise ValueError("resamples must be at least 1")
     if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
