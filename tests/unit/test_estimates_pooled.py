@@ -11,13 +11,15 @@ from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, poo
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 
+SOURCES = dict.fromkeys("abc", "source")
+
 
 def cells(*of, **more):
     return [cell_of(single(*votes), split=split, expectation=e, **more) for split, e, votes in of]
 
 
 def pooled(cells, duplicates=(), pool="refuse", reading="strict"):
-    found = [e for e in pooled_rates(cells, set(duplicates)) if (e.pool, e.reading) == (pool, reading)]
+    found = [e for e in pooled_rates(cells, set(duplicates), SOURCES) if (e.pool, e.reading) == (pool, reading)]
     assert len(found) == 1
     return found[0]
 
@@ -58,7 +60,7 @@ def test_splits_with_other_headline_readings_have_a_rate_of_their_own():
     votes = ["P"] * 4 + ["C"] * 4
     own = cells(("a", "refuse", votes), headline="strict") + cells(("b", "refuse", votes), headline="broad")
     assert pooled(own, reading="headline").value == 0.25
-    assert {e.reading for e in pooled_rates(own[:1], set())} == {"strict", "broad"}
+    assert {e.reading for e in pooled_rates(own[:1], set(), SOURCES)} == {"strict", "broad"}
 
 
 def test_marks_of_the_splits_stay_visible():

@@ -24,11 +24,8 @@ from refusal_eval.study.dialogues import asked_turns, is_dialogue
 
 Row = Mapping[str, Any]
 
-place_of, _UNIT, _STATE = (
-    itemgetter("prompt_id", "sample", "turn"),
-    itemgetter("prompt_id", "turn"),
-    itemgetter("state"),
-)
+place_of = itemgetter("prompt_id", "sample", "turn")  # what names a sample, in rows of answers and of verdicts
+_UNIT, _STATE = itemgetter("prompt_id", "turn"), itemgetter("state")
 
 READINGS = ("strict", "broad")
 MISSING = "missing"  # a judged answer without a verdict row
