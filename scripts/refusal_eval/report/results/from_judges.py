@@ -6,11 +6,11 @@ from typing import Any
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 from refusal_eval.stats.judge_pairs.pair_agreement import THREE
 
 Row = Mapping[str, Any]
 
-BOOTSTRAP = "cluster bootstrap, expanded percentile"
 UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"
 CARD_BOOTSTRAP = f"{UNSEEN}; for small classes, what the ends of sensitivity and specificity allow"
 RANKING = (
@@ -28,8 +28,6 @@ SHARE_METHOD = INTERVAL_METHOD
 
 
 ALL = "all"  # the pool of all splits
-# A pair of judges of which one opinion is part of both, such as a panel and its member.
-SHARED_OPINION = "shared_opinion"
 _ESTIMANDS = {
     "same": ("judges_same_label", SHARE_METHOD),
     "kappa": ("judges_kappa", UNSEEN),
@@ -126,5 +124,5 @@ def _estimate(of: Mapping[str, Any], level: float) -> Estimate:
         n_prompts=None if of["measure"] == "tau" else of["n"],
         n_clusters=of["n_clusters"],
         parameter=of["first"] if alone else f"with judge {of['second']}",
-        flags=(*of["flags"], *((SHARED_OPINION,) if of["overlap"] else ())),
+        flags=(*of["flags"], *(("shared_opinion",) if of["overlap"] else ())),
     )

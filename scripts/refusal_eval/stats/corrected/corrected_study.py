@@ -20,12 +20,6 @@ from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_s
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, study_rates
 
 Study = Mapping[str, Any]
-NOT_HEADLINE = "not_headline"
-NOT_IDENTIFIABLE = "not_identifiable"
-AT_ODDS = "at_odds_with_gold"
-TOO_FEW = "too_few_labels"
-UNLABELLED = "unlabelled_splits"
-UNDRAWN = "undrawn_answers"
 
 
 class Scope(NamedTuple):
@@ -238,13 +232,13 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     estimands = {"transfer": "refusal_rate_rg_transfer", "ppi": "refusal_rate_ppi"}
-    marks = {"too_few": TOO_FEW, "unlabelled": UNLABELLED, "undrawn": UNDRAWN}
+    marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
         names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
         flags = [mark for name, mark in marks.items() if entry.get(name)]
         if kind == "transfer":
-            why = AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE
-            flags = [NOT_HEADLINE, *([why] if entry["value"] is None else [])]
+            why = "at_odds_with_gold" if entry["at_odds"] else "not_identifiable"
+            flags = ["not_headline", *([why] if entry["value"] is None else [])]
         number = Number(entry["value"], entry["low"], entry["high"], entry.get("method", ppi.METHOD))
         yield estimated(
             estimands[kind],

@@ -13,10 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, measure_interval, two_class
+from refusal_eval.stats.agreement.measures import Counts, Measure, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.estimates.estimands import READINGS, VOTES
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Codes, cluster_wilson_of_counts, effective_clusters, seed_of
+from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_clusters, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
 
@@ -108,7 +108,7 @@ def agreement_of(
     codes = cluster_codes(part.units["cluster"])
     own = [place for place, judge in enumerate(part.judges) if judge in raters]
     coincident, scale = coincidences(part.labels[:, own], len(LABELS))
-    tables = [_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
+    tables = [cluster_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
     sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
     seed = seed_of("agreement of judges", split or "")
     draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
@@ -193,14 +193,6 @@ def krippendorff_alpha(tables: Counts) -> NDArray[np.float64]:
 def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Counts) -> list[str]:
     few = few_flags(effective_clusters(tables.sum(axis=(-1, -2))))
     return list(derived_flags((flags.get(judge, ()) for judge in judges), few))
-
-
-def _tables(codes: Codes, first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
-    """The 3 x 3 table of two judges in each cluster, over the answers that both labelled."""
-    both = (first >= 0) & (second >= 0)
-    size, groups = len(LABELS), int(codes.max()) + 1
-    places = (codes[both] * size + first[both]) * size + second[both]
-    return np.bincount(places, minlength=groups * size * size).reshape(groups, size, size).astype(float)
 
 
 def _filled(tables: Counts) -> int:
