@@ -15,7 +15,8 @@ from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.agreement.weighting import effective, effective_rows, normalised, units, weighted_share
+from refusal_eval.stats.agreement.weighting import effective, normalised, units, weighted_share
+from refusal_eval.stats.estimates.intervals import effective_number
 from refusal_eval.stats.estimates.resampling import resampled
 
 R, P, C = "refusal", "partial", "compliance"
@@ -109,7 +110,7 @@ def test_the_arithmetic_of_weights():
     assert normalised([2.0, 2.0]) == [1.0, 1.0]
     assert normalised([1.0, 3.0]) == [0.5, 1.5]
     assert units([0.5, 1.5]).tolist() == [500_000, 1_500_000]
-    assert effective_rows([1.0] * 7) == 7
+    assert effective_number([1.0] * 7) == 7
     assert effective([1.0, 1.0, 1.0], ["a", "a", "b"]) == 2
     assert effective([], []) == 0
 

@@ -169,9 +169,7 @@ def test_missing_cells_are_shown_as_missing() -> None:
     assert table.rows[0][1] == EN_DASH and f"{EN_DASH} no score." in table.notes
 
 
-def test_wrong_scores_are_refused() -> None:
-    with pytest.raises(ValueError, match="two scores"):
-        rates_frame(study() + study()[:1])
+def test_a_table_with_rows_of_different_lengths_is_refused() -> None:
     with pytest.raises(ValueError, match="different lengths"):
         Table("t", "c", ["a", "b"], [["1"]])
 

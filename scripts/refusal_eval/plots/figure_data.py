@@ -147,7 +147,7 @@ class FigureData:
         """Return the scores by (model, split), and the models and splits that have any, in their order.
 
         Raises:
-            ValueError: without scores, or for two of one cell.
+            ValueError: without scores.
         """
         found = {(model, split): score for (_, model, split), score in by_cell(self.scores).items()}
         if not found:

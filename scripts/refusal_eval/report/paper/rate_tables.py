@@ -55,9 +55,6 @@ def refusal(data: TableData) -> Made:
     Further tables say how far errors of the judge would move these rates, and differences that the study tests.
 
     Comparisons of two models, where the study has them, decide which others stand in bold beside the best rate.
-
-    Raises:
-        ValueError: if the judge has two scores for one cell.
     """
     show, judge, used = data.labels, data.asked["primary_judge"], data.scores
     p_values, margin = corrected_p(data.results, judge), data.asked.get("margin")
@@ -129,9 +126,6 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataF
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
     `scored` says which turns of dialogues count; rates are over turns, of which a prompt without a dialogue has one.
-
-    Raises:
-        ValueError: for two scores of one cell.
     """
     measured = list(cards)
 

@@ -24,10 +24,10 @@ from refusal_eval.stats.agreement.measures import (
     two_class,
 )
 from refusal_eval.stats.agreement.soft import soft_measures
-from refusal_eval.stats.agreement.weighting import are_weighted, effective, effective_rows, units, weighted_share
+from refusal_eval.stats.agreement.weighting import are_weighted, effective, units, weighted_share
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
 from refusal_eval.stats.estimates.flags import few_flags
-from refusal_eval.stats.estimates.intervals import effective_of, seed_of
+from refusal_eval.stats.estimates.intervals import effective_number, effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
 
 UNJUDGED = "unjudged"
@@ -135,7 +135,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
     }
     if not are_weighted(rows["weight"]):
         return found
-    weighted = {"n_effective": effective_rows(judged["weight"].tolist()), "confusion": _confusion(rows, rows["weight"])}
+    weighted = {"n_effective": effective_number(judged["weight"]), "confusion": _confusion(rows, rows["weight"])}
     return found | {"weighted": weighted}
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.stats.agreement.measures import MIN_CLASS_CLUSTERS, MIN_ROWS
-from refusal_eval.stats.agreement.weighting import effective, effective_rows, share_ends, units, weighted_share
+from refusal_eval.stats.agreement.weighting import effective, share_ends, units, weighted_share
 from refusal_eval.stats.estimates.estimands import REFUSES
-from refusal_eval.stats.estimates.intervals import Codes, Floats
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number
 from refusal_eval.stats.estimates.resampling import (
     blocks,
     cluster_codes,
@@ -163,7 +163,7 @@ def ranking(p: Floats, refused: Floats, weight: Floats, codes: Codes, level: flo
     drawn = np.concatenate([np.ones((1, groups)), *drawn_counts(groups, seed, _RESAMPLES)])
     areas = _areas(drawn, p[order], refused[order], units(weight.tolist())[order], codes[order])
     some = min(effective(weight[own].tolist(), codes[own].tolist()) for own in classes)
-    rows = [effective_rows(weight.tolist()), effective_rows(weight[classes[0]].tolist())]
+    rows = [effective_number(weight), effective_number(weight[classes[0]])]
     found = []
     for (value, *resamples), most in zip(areas.tolist(), rows, strict=True):
         variance = groups / (groups - 1) * _variance([x for x in resamples if math.isfinite(x)])

@@ -16,12 +16,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.weighting import effective_rows
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
-from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_of, pooled_rate, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
 from refusal_eval.stats.estimates.resampling import (
     blocks,
     cluster_codes,
@@ -304,7 +303,7 @@ def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
         return None
     shares = np.array([[model["sensitivity"], model["specificity"]] for model in models])
     own = [rows.models == model["answering_model"] for model in models]
-    counts = np.array([[effective_rows(rows.weights[mask & c].tolist()) for c in rows.classes] for mask in own])
+    counts = np.array([[effective_number(rows.weights[mask & c]) for c in rows.classes] for mask in own])
     means = shares.mean(axis=0)
     chance = (means * (1 - means) / counts).mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(shares.T) - np.diag(chance))

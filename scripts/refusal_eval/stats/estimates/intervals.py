@@ -41,7 +41,7 @@ def cluster_wilson(
         n_eff = p (1 - p) / V,   V of `_variance` (for G clusters of one size G / (G - 1) * sum of u_c^2,
                                  with u_c = sum over the prompts of cluster c of (r_i - p) / n)
 
-    t has G* - 1 degrees of freedom, with G* of `effective_clusters`, which is G for clusters of one size. Where a few
+    t has G* - 1 degrees of freedom, with G* of `effective_number`, which is G for clusters of one size. Where a few
     clusters hold most of what V is made of, n_eff is held back, and the degrees of freedom are fewer (`_held_back`,
     `_degrees_of_freedom`).
 
@@ -134,7 +134,7 @@ def cluster_wilson_between(
 def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> Interval:
     """Interval for the mean of values without limits, such as lengths: mean +- t sqrt(V), V of `_variance`.
 
-    t has G* - 1 degrees of freedom, with G* of `effective_clusters`, one at least. With one cluster, and where all
+    t has G* - 1 degrees of freedom, with G* of `effective_number`, one at least. With one cluster, and where all
     values are equal, there are no ends: nothing says how far they vary.
 
     Raises:
@@ -148,7 +148,7 @@ def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: floa
     sums = np.bincount(codes, weights=data - mean)
     within = math.fsum((data - mean - (sums / sizes)[codes]) ** 2)
     variance, _ = _variance(_Clusters(sums / n, sizes, within))
-    t = float(scipy.special.stdtrit(max(1.0, effective_clusters(sizes) - 1), (1 + level) / 2))
+    t = float(scipy.special.stdtrit(max(1.0, effective_number(sizes) - 1), (1 + level) / 2))
     half = t * math.sqrt(variance)
     return Interval(mean - half, mean + half, None, len(sizes), "t, cluster-robust variance")
 
@@ -196,19 +196,20 @@ def pooled_rate(
     return mean, Interval(max(0.0, mean - low), min(1.0, mean + high), None, groups, method)
 
 
-def effective_clusters(sizes: ArrayLike) -> float:
+def effective_number(sizes: ArrayLike) -> float:
     """Return how many clusters of one size vary as much as clusters of these sizes: (sum of n_c)^2 / sum of n_c^2.
 
-    It is their number where they have one size, and near 1 where one of them has nearly all prompts (Kish 1965, Survey
-    Sampling, section 11.7).
+    It is their number where they have one size, and near 1 where one of them has nearly all prompts; 0 of none (Kish
+    1965, Survey Sampling, section 11.7). So many rows of equal weight tell as much as rows of these weights, too.
     """
     numbers = np.asarray(sizes, dtype=float)
-    return float(numbers.sum() ** 2 / (numbers**2).sum()) if numbers.any() else 0.0
+    squares = math.fsum(numbers**2)
+    return math.fsum(numbers) ** 2 / squares if squares else 0.0
 
 
 def effective_of(names: ArrayLike) -> float:
-    """Return `effective_clusters` of rows, by the name of the cluster of each."""
-    return effective_clusters(np.unique(np.asarray(names, dtype=str), return_counts=True)[1])
+    """Return `effective_number` of rows, by the name of the cluster of each."""
+    return effective_number(np.unique(np.asarray(names, dtype=str), return_counts=True)[1])
 
 
 class _Clusters(NamedTuple):
@@ -221,7 +222,7 @@ class _Clusters(NamedTuple):
 
 def _all_alike(p: float, sizes: Floats, alpha: float) -> Interval:
     """Interval where every value is 0, or every value is 1: Clopper-Pearson on the clusters."""
-    effective = effective_clusters(sizes)
+    effective = effective_number(sizes)
     edge = (alpha / 2) ** (1 / effective)
     low, high = (0.0, 1 - edge) if p == 0 else (edge, 1.0)
     return Interval(low, high, effective, len(sizes), "Clopper-Pearson over clusters")
@@ -230,7 +231,7 @@ def _all_alike(p: float, sizes: Floats, alpha: float) -> Interval:
 def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alpha: float) -> Interval:
     """Interval of `cluster_wilson` for the mean p of n values."""
 
-    effective = effective_clusters(clusters.sizes)
+    effective = effective_number(clusters.sizes)
     variance, sums = _variance(clusters)
     n_eff = p * (1 - p) / variance if variance > NO_VARIANCE else effective
     if draws is not None:

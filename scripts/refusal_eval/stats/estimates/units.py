@@ -26,7 +26,7 @@ from refusal_eval.core.states import (
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
 from refusal_eval.stats.estimates.estimate import mean
 from refusal_eval.stats.estimates.flags import EARLY, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
-from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, effective_clusters
+from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, effective_number
 from refusal_eval.stats.estimates.samples import read_samples
 
 Cell = tuple[str, str, str]  # judge, model, split
@@ -99,7 +99,7 @@ class Units:
             return few_flags(float(len(sizes)))
         refusals, counting = self.refusals(reading)[there], self["counting"][there]
         rarer = min(len(np.unique(codes[side])) for side in (refusals > 0, refusals < counting))
-        return few_flags(effective_clusters(sizes), rarer)
+        return few_flags(effective_number(sizes), rarer)
 
     def own_flags(self, reading: str, interval: Ends) -> tuple[str, ...]:
         """Return the flags of the rate of these rows alone, as of a category.

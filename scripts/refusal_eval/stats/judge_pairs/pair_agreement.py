@@ -16,7 +16,7 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.stats.agreement.measures import Counts, Measure, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.estimates.estimands import READINGS, VOTES
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_clusters, seed_of
+from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
 
@@ -191,7 +191,7 @@ def krippendorff_alpha(tables: Counts) -> NDArray[np.float64]:
 
 
 def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Counts) -> list[str]:
-    few = few_flags(effective_clusters(tables.sum(axis=(-1, -2))))
+    few = few_flags(effective_number(tables.sum(axis=(-1, -2))))
     return list(derived_flags((flags.get(judge, ()) for judge in judges), few))
 
 
