@@ -70,11 +70,11 @@ def made(labels: bool = True, se: float = 0.9, sp: float = 0.9, models: int = 2)
 
 
 def test_pools_are_of_several_splits_only() -> None:
-    assert [(s.split, s.pool, s.splits) for s in scopes(SPLITS)] == [
-        ("one", None, ("one",)),
-        ("two", None, ("two",)),
-        ("safe", None, ("safe",)),
-        (None, "refuse", ("one", "two")),
+    assert [(s.pool, s.splits) for s in scopes(SPLITS)] == [
+        (None, ("one",)),
+        (None, ("two",)),
+        (None, ("safe",)),
+        ("refuse", ("one", "two")),
     ]
 
 

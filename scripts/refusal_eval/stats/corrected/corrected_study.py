@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,34 +18,22 @@ from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, study_rates
+from refusal_eval.study.comparison_families import Scope
 
 Study = Mapping[str, Any]
-
-
-class Scope(NamedTuple):
-    """What a rate is over: one split, or the splits of an expectation."""
-
-    split: str | None
-    pool: str | None
-    splits: tuple[str, ...]
-    reading: str
 
 
 def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
     """Return all splits, then the pool of each expectation with several.
 
     Args:
-        splits: each `name`, `expectation`, `reading`.
+        splits: each `name` and `expectation`.
     """
-    single = [Scope(split["name"], None, (split["name"],), split["reading"]) for split in splits]
-    pools = []
+    found = [Scope((split["name"],), None) for split in splits]
     for expectation in sorted(HEADLINE_READING):
-        own = [split for split in splits if split["expectation"] == expectation]
-        readings = {split["reading"] for split in own}
-        reading = readings.pop() if len(readings) == 1 else MIXED
-        if len(own) > 1:
-            pools.append(Scope(None, expectation, tuple(sorted(split["name"] for split in own)), reading))
-    return single + pools
+        own = sorted(split["name"] for split in splits if split["expectation"] == expectation)
+        found += [Scope(tuple(own), expectation)] if len(own) > 1 else []
+    return found
 
 
 def study_corrected(
@@ -103,8 +91,10 @@ def study_corrected(
         for scope in scopes(study["splits"]):
             cells, known = (once, of_pools) if scope.pool else (units, of_all)
             rates = [known[split] for split in scope.splits if split in known]
-            names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
-            used = {name: of for (name, reading), of in errors.items() if reading == scope.reading}
+            readings = {of_all[split].reading for split in scope.splits}
+            names = {"judge": judge, "split": None if scope.pool else scope.splits[0], "pool": scope.pool}
+            names["reading"] = common = readings.pop() if len(readings) == 1 else MIXED
+            used = {name: of for (name, reading), of in errors.items() if reading == common}
             result["transfer"] += _transfer(rates, names, study, used)
             answers: dict[str, tuple[ppi.Answers, ppi.Labels]] = {}
             found_here = list(_ppi(cells, scope, names, study, labels, answers))
@@ -233,8 +223,8 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     estimands = {"transfer": "refusal_rate_rg_transfer", "ppi": "refusal_rate_ppi"}
     marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
+    names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
-        names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
         flags = [mark for name, mark in marks.items() if entry.get(name)]
         if kind == "transfer":
             why = "at_odds_with_gold" if entry["at_odds"] else "not_identifiable"
@@ -250,9 +240,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             flags=(*flags, *entry["flags"]),
         )
     for entry in result["differences"]:
-        about = {
-            name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
-        }
+        about = {name: entry[name] for name in names}
         about |= {"samples": study["samples"], "parameter": f"minus {entry['other']}", "flags": tuple(entry["flags"])}
         number = Number(entry["value"], entry["low"], entry["high"], ppi.DIFFERENCE_METHOD)
         yield estimated("rate_difference_ppi", number, study["level"], **about)
