@@ -75,16 +75,9 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
     header += ["Order of\nmodels (tau)"] if ranked else []
-    return Table(
-        name="judges-agree",
-        caption="Agreement between judges.",
-        header=header,
-        rows=rows,
-        notes=_notes(agreement, rows, ranked, show),
-        keys=2,
-        # Of a single pair all numbers stand side by side.
-        per_block=3 if len(places) > 2 else None,
-    )
+    notes = _notes(agreement, rows, ranked, show)
+    blocks = 3 if len(places) > 2 else None  # of a single pair all numbers stand side by side
+    return Table("judges-agree", "Agreement between judges.", header, rows, notes, keys=2, per_block=blocks)
 
 
 def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, show: Labels) -> list[str]:

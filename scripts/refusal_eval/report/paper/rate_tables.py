@@ -84,15 +84,8 @@ def refusal(data: TableData) -> Made:
         ties=ties_note(bool(p_values), margin, used[0]["interval"]["level"]) if bold else "",
         doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL] if doubtful else [],
     )
-    table = Table(
-        name=f"refusal-{judge}",
-        caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
-        header=header,
-        rows=rows,
-        notes=notes,
-        per_block=4,
-        bold=frozenset(bold),
-    )
+    caption = f"Refusal rate in percent with its {level_text(used)} interval, by model and split."
+    table = Table(f"refusal-{judge}", caption, header, rows, notes, per_block=4, bold=frozenset(bold))
     return rates_frame(used, data.cards), [table, *judge_error_tables(data, cells, rows_of, columns_of)]
 
 

@@ -24,12 +24,9 @@ _CARD_METHODS = {
     **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
 }
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
-SHARE_METHOD = INTERVAL_METHOD
-
-
 ALL = "all"  # the pool of all splits
 _ESTIMANDS = {
-    "same": ("judges_same_label", SHARE_METHOD),
+    "same": ("judges_same_label", INTERVAL_METHOD),
     "kappa": ("judges_kappa", UNSEEN),
     "alpha": ("judges_alpha", UNSEEN),
     "tau": ("judges_tau", BOOTSTRAP),
@@ -72,7 +69,7 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
         if measure in CARD_MEASURES and measure not in ("sensitivity", "specificity"):
             more["n_clusters"] = group["n_clusters"]
         low, high = interval or (None, None)
-        number = None if value is None else Number(value, low, high, _CARD_METHODS.get(name, SHARE_METHOD))
+        number = None if value is None else Number(value, low, high, _CARD_METHODS.get(name, INTERVAL_METHOD))
         yield estimated(f"judge_{name}", number, card["level"], **more, **names)
 
 
