@@ -136,9 +136,9 @@ def counted_once(units: Mapping[Cell, Units], left_out: Collection[Place]) -> di
     """Return the cells without the prompts that pooled numbers leave out, and none that has no others."""
     found = {}
     for (judge, model, split), own in units.items():
-        counts = [Place(split, prompt) not in left_out for prompt in own["prompt_id"]]
-        if any(counts):
-            found[judge, model, split] = own.kept(np.array(counts, dtype=bool))
+        counts = np.array([(split, prompt) not in left_out for prompt in own["prompt_id"]], dtype=bool)
+        if counts.any():
+            found[judge, model, split] = own if counts.all() else own.kept(counts)
     return found
 
 
