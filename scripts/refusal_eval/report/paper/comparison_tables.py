@@ -56,16 +56,14 @@ def comparisons_frame(
     """
     columns = [CORRECTIONS[correction].column if name == "p_holm" else name for name in COLUMNS]
     columns += [] if margin is None else MARGIN_COLUMNS
-    order = sorted(rows, key=lambda row: (row["family"], row["pool"] or "", *(row[k] or "" for k in _SORTED)))
+    names = ("pool", "split", "held", "first", "second")
+    order = sorted(rows, key=lambda row: (row["family"], *(row[name] or "" for name in names)))
     own = [
         {**row, "family": families[row["family"]].label, "level": level, "margin": margin}
         | {name: " ".join(row[name]) for name in ("splits", "flags")}
         for row in order
     ]
     return pd.DataFrame([[row[name] for name in columns] for row in own], columns=columns, dtype=object)
-
-
-_SORTED = ("split", "held", "first", "second")
 
 
 def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> Table:

@@ -110,7 +110,8 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
         judge=judge,
         cards=data.cards,
     )
-    return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
+    caption = "Refusal rates corrected for the judge's errors."
+    return Table("corrected", caption, header, rows, notes, keys=2, per_block=4)
 
 
 def _differences_table(entries: Sequence[Entry], result: Result, data: TableData) -> Table:
@@ -124,10 +125,6 @@ def _differences_table(entries: Sequence[Entry], result: Result, data: TableData
     notes = filled_notes("corrected/differences", show, **_said(entries, result, data), entries=entries)
     header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
     return Table("corrected-differences", "Differences of corrected refusal rates.", header, rows, notes, keys=3)
-
-
-def _table(name: str, caption: str, header: Sequence[str], rows: list[list[str]], notes: Sequence[str]) -> Table:
-    return Table(name, caption, header, rows, notes, keys=2, per_block=4)
 
 
 def _models_table(entries: Sequence[Entry], gold: str, errors: Sequence[Entry], data: TableData) -> Table:
@@ -150,7 +147,7 @@ def _models_table(entries: Sequence[Entry], gold: str, errors: Sequence[Entry], 
         marks=flags_notes(derived_flags([entry["flags"]]) for entry in entries),
     )
     title = f"Corrected rates under the errors on each answering model of {show.gold(gold)}."
-    return _table(f"corrected-{gold}", title, header, rows, notes)
+    return Table(f"corrected-{gold}", title, header, rows, notes, keys=2, per_block=4)
 
 
 def _said(entries: Sequence[Entry], result: Result, data: TableData) -> dict[str, Any]:
