@@ -81,7 +81,7 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
     """Return each topic of a split (a category of it) for one model, sorted by name; none for a split without several.
 
     `topic`, `n_prompts`, `n_clusters`, `rate` with its interval, `rest` (the rate on the other topics), `difference`
-    from it with its interval (variances recovered from both intervals), and `effective_number`, of the topic or of
+    from it with its interval (variances recovered from both intervals), and `effective_clusters`, of the topic or of
     the rest, whichever has fewer.
 
     Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
