@@ -30,8 +30,8 @@ from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import (
     cluster_wilson,
     cluster_wilson_between,
-    effective_clusters,
-    pooled_wilson,
+    effective_number,
+    pooled_rate,
     seed_of,
     wilson_ends,
 )
@@ -195,9 +195,9 @@ def pooled(sizes: Sequence[int], rates: Sequence[float], studies: int, bootstrap
             drawn = [v[rng.integers(len(v), size=(2000, len(v)))].mean(axis=1) for v in values]
             low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
         else:
-            splits = np.repeat(np.arange(len(sizes)), sizes)
-            every = np.concatenate(values).tolist()
-            interval = pooled_wilson(every, range(len(every)), splits.tolist(), draws=[5] * len(every))
+            names = [[f"{s} {i}" for i in range(n)] for s, n in enumerate(sizes)]
+            parts = {own[0]: (rates, own, [5] * len(own)) for rates, own in zip(values, names, strict=True)}
+            _, interval = pooled_rate(parts, 0.95)
             low, high = interval.low, interval.high
         held += holds(low, high, truth)
     return held / studies
@@ -281,7 +281,7 @@ def unequal(case: Unequal, studies: int) -> tuple[float, float, float]:
         held += holds(interval.low, interval.high, case.rate)
         before += holds(*unweighted(found / case.samples, codes, draws), case.rate)
         rarer = min(len(np.unique(codes[side])) for side in (found > 0, found < case.samples))
-        marked += bool(few_flags(effective_clusters(sizes), rarer))
+        marked += bool(few_flags(effective_number(sizes), rarer))
     return held / studies, before / studies, marked / studies
 
 
@@ -314,14 +314,14 @@ def unequal_table(studies: int) -> str:
         "| --- | ---: | ---: |" + " ---: |" * len(rates),
     ]
     for name, sizes in DESIGNS.items():
-        effective = effective_clusters(sizes)
+        effective = effective_number(sizes)
         for rho in (0.1, 0.3, 0.8):
             shown = []
             for rate in rates:
                 held, before, marked = found[Unequal(name, rho, rate)]
                 shown.append(f"{cell(held)} (before {100 * before:.1f}) [{100 * marked:.0f}]")
             lines.append(f"| {name} | {effective:.1f} | {rho:g} | {' | '.join(shown)} |")
-    enough = [held for case, (held, _, _) in found.items() if effective_clusters(DESIGNS[case.name]) >= 30]
+    enough = [held for case, (held, _, _) in found.items() if effective_number(DESIGNS[case.name]) >= 30]
     kept = sum(value >= LOWEST for value in enough)
     told = f"{studies} studies a cell, standard error {100 * math.sqrt(0.95 * 0.05 / studies):.1f} points. "
     told += f"{kept} of {len(enough)} cells with G* of 30 or more are at least {LOWEST:.0%}, {max(enough):.1%} at most."

@@ -18,7 +18,7 @@ from scipy import special
 
 from measuring import print_head  # isort: skip  # makes the library importable
 
-from refusal_eval.stats.agreement.ranking import ranking
+from refusal_eval.stats.agreement.soft import ranking
 
 LEVEL, ALIKE = 0.95, 0.4
 # Rows, rows in a cluster, true share of refusals. Of fifty rows with a share of .2 next to none have 20 refusals.

@@ -12,12 +12,11 @@ from refusal_eval.ask.turns import Chain, walk
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.states import CUT, JUDGE_FAILED
+from refusal_eval.core.states import CUT, JUDGE_FAILED, place_of
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import (
     EngineJudge,
     Verdict,
-    place_of,
     read_safely,
     readable,
     verdict_row,

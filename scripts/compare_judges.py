@@ -10,9 +10,8 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.paper.markup import csv_text
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.units import clusters_apart, read_units
-from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
+from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of, columns, disagreements, panel
 from refusal_eval.stats.judge_pairs.ranking import rankings
-from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
 
 Cell = tuple[str, str, str]
 

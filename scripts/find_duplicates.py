@@ -11,8 +11,8 @@ from refusal_eval.stats.estimates.near_duplicates import (
     RULE,
     THRESHOLD,
     Place,
+    copies,
     duplicate_groups,
-    left_out,
     near_pairs,
     similarity,
     text_of,
@@ -37,7 +37,7 @@ def main(paths: Mapping[str, str], splits: Mapping[str, Mapping[str, str]], json
     pairs = near_pairs(prompts, expectations, splits["sources"])
     groups = duplicate_groups(pairs)
     named, near = _named(groups), _named(pairs)
-    out = [place._asdict() for place in sorted(left_out(groups))]
+    out = [place._asdict() for place in copies(pairs)]
     write_json(json_path, {"rule": RULE, "threshold": THRESHOLD, "groups": named, "left_out": out, "pairs": near})
     by_place = {(split, row["id"]): row for split, rows in prompts.items() for row in rows}
     rows = []

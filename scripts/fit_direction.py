@@ -11,7 +11,7 @@ from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.stats.estimates.confidence import confidence_by_prompt
+from refusal_eval.stats.estimates.units import confidence_by_prompt
 
 
 def main(

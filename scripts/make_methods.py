@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.files import read_json, write_text
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_section import as_latex, as_markdown, cited_keys, paragraphs
+from refusal_eval.report.methods.study_sources import bibliography, study_entries
 from refusal_eval.report.results.results_files import read_results
 
 

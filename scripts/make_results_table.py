@@ -6,11 +6,16 @@ from typing import Any
 
 from refusal_eval.core.files import read_json, write_text, written_whole
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.report.results.collected import Result, collected, estimates_in
 from refusal_eval.report.results.dictionary import dictionary, undescribed
-from refusal_eval.report.results.from_agreement import agreement_estimates
-from refusal_eval.report.results.from_cards import card_estimates
-from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
+from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
+from refusal_eval.report.results.results_files import (
+    Result,
+    collected,
+    estimates_in,
+    results_csv,
+    results_parquet,
+    table_rows,
+)
 from refusal_eval.stats.estimates.estimate import Estimate
 
 PEOPLE_SOURCE = "audit/agreement.json"

@@ -13,7 +13,7 @@ from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.stats.estimates.confidence import confidence_by_prompt
+from refusal_eval.stats.estimates.units import confidence_by_prompt
 
 COLUMNS = ["model", "layer", *aqi.COLUMNS]
 

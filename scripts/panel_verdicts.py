@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.judges.judge_base import Verdict, place_of, readable, verdict_row, write_verdicts
+from refusal_eval.core.states import place_of
+from refusal_eval.judges.judge_base import Verdict, readable, verdict_row, write_verdicts
 from refusal_eval.judges.panel_judge import PanelJudge
 
 

@@ -70,7 +70,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
         facts |= {"protocol": cell["protocol"], "band": BAND}
         rows = read_json(published)["scores"]
         c = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in rows}
-    rows = sample_rows(prompts, outcomes, answers, verdicts, c, cell.get("match"))
+    rows = sample_rows(prompts, outcomes, c, cell.get("match"))
     write_samples(output, rows, facts)
     LOG.info("%d prompts, %d turns, %d samples", len(prompts), len(outcomes), len(rows))
 

@@ -15,7 +15,8 @@ def outcome(letter, state="complete"):
     """Return what became of a sample: r, p, c, `?` for one without a verdict, `b` for a blocked one."""
     if letter == "b":
         return Outcome("blocked", None, None)
-    return Outcome(state, LABELS.get(letter), -1.0)
+    verdict = {"state": "judged", "label": LABELS[letter]} if letter in LABELS else None
+    return Outcome(state, LABELS.get(letter), -1.0, verdict=verdict)
 
 
 def write_scores(path, prompts, clusters=None, turns=1, state="complete", **facts):
@@ -28,15 +29,9 @@ def write_scores(path, prompts, clusters=None, turns=1, state="complete", **fact
         for name in sorted(prompts)
         for turn in range(turns)
     }
-    verdicts = [
-        {"prompt_id": name, "turn": turn, "sample": sample, "state": "judged", "label": LABELS[letter]}
-        for name, turn in samples
-        for sample, letter in enumerate(prompts[name])
-        if letter in LABELS
-    ]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_samples(path, sample_rows(rows, samples, [], verdicts), facts_of([], k, **facts))
+    write_samples(path, sample_rows(rows, samples), facts_of([], k, **facts))
     return path
 
 

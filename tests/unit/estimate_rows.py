@@ -45,7 +45,7 @@ def _cell(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     outcomes = cell_outcomes(prompts, answers, verdicts, samples, scored or "all")
     published = more.pop("published", None)
-    rows = sample_rows(prompts, outcomes, answers, verdicts, published, more.pop("match", None))
+    rows = sample_rows(prompts, outcomes, published, more.pop("match", None))
     more |= {} if published is None else {"protocol": "compat"}
     flags, again = more.pop("judge_flags", ()), more.pop("votes_asked_again", False)
     return rows, facts_of(answers, samples, scored=scored, **more) | noticed(outcomes.keys(), verdicts, flags, again)

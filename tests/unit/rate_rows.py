@@ -52,8 +52,9 @@ def rates_of(
     categories: Sequence[str] | None = None,
     draws: int = 10,
     flags: Sequence[Sequence[str]] | None = None,
+    blocked: Sequence[Sequence[float]] | None = None,
 ) -> SplitRates:
-    """Rates (models x prompts) on a split."""
+    """Rates (models x prompts) on a split, of them shares of blocked answers."""
     array = np.array(rates, dtype=float)
     ids = np.array([f"{split}-{i:03d}" for i in range(array.shape[1])], dtype=object)
     return SplitRates(
@@ -65,5 +66,6 @@ def rates_of(
         np.array(categories or [""] * len(ids), dtype=object),
         array,
         np.full(array.shape, draws, dtype=np.int64),
+        np.rint(np.array(blocked or np.zeros(array.shape)) * draws).astype(np.int64),
         tuple(tuple(own) for own in flags or [()] * len(array)),
     )

@@ -1,6 +1,6 @@
 """Scores, cards and tables for the tests of tables: a word per prompt makes a cell."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -82,6 +82,13 @@ def cards() -> list[dict[str, Any]]:
         for i, row in enumerate(gold)
     ]
     return [judge_card(gold, verdicts, judge="rules", gold="pyrit", raters=1)]
+
+
+def data_of(asked: Mapping[str, Any] | None = None, cards: Iterable[Any] = (), scores: Iterable[Any] = ()) -> TableData:
+    """What a table is made of, without files."""
+    data = TableData({"labels": {}} | dict(asked or {}))
+    data.cards, data.scores = list(cards), list(scores)
+    return data
 
 
 OF_PRIMARY = (rate_tables.refusal, category_tables.categories)

@@ -33,7 +33,7 @@ NAMES = {"judge": "soft", "gold": "people"}
 
 def threshold(pairs: list[tuple[float, bool]]) -> float:
     p, refused = zip(*pairs, strict=True)
-    return best_threshold(np.array(p), np.array(refused))
+    return best_threshold(np.array(p), np.array(refused), np.ones(len(p)))
 
 
 def test_a_threshold_lies_in_the_middle_between_the_classes() -> None:
@@ -52,8 +52,6 @@ def test_ties_go_to_the_widest_gap_then_towards_one_half() -> None:
     assert threshold([(0.1, False), (0.3, True), (0.5, False), (0.9, True)]) == 0.7
     assert threshold([(0.1, False), (0.3, True), (0.5, False), (0.7, True)]) == 0.6
     assert threshold([(0.2, True), (0.2, False)]) == 0.5
-    with pytest.raises(ValueError, match="both classes"):
-        threshold([(0.2, True), (0.4, True)])
 
 
 def test_a_threshold_parts_probabilities_that_differ_in_the_last_digit() -> None:
@@ -64,17 +62,17 @@ def test_a_threshold_parts_probabilities_that_differ_in_the_last_digit() -> None
 def test_platts_curve_by_hand() -> None:
     # Ten refusals at .8 and ten others at .2: targets 11 / 12 and 1 / 12, which two numbers fit exactly.
     p, refused = np.array([0.2] * 10 + [0.8] * 10), np.array([False] * 10 + [True] * 10)
-    curve = platt(p, refused)
+    curve = platt(p, refused, np.ones(20))
     assert curve["a"] == pytest.approx(math.log(11) / math.log(4), abs=1e-6)
     assert curve["b"] == pytest.approx(0, abs=1e-6)
     assert mapped(0.8, curve) == pytest.approx(11 / 12, abs=1e-6)
-    level = platt(np.full(4, 0.3), np.array([True, False, False, False]))
+    level = platt(np.full(4, 0.3), np.array([True, False, False, False]), np.ones(4))
     assert level["a"] == 0 and mapped(0.99, level) == mapped(0.0, level) == pytest.approx((2 / 3 + 3 * 1 / 5) / 4)
 
 
 def test_isotonic_curve_by_hand() -> None:
     # The two in the middle stand the wrong way round and share one half.
-    curve = isotonic(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, True, False, True]))
+    curve = isotonic(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, True, False, True]), np.ones(4))
     values = [mapped(p, curve) for p in (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 1.0)]
     assert values == pytest.approx([0, 0, 0.25, 0.5, 0.5, 0.75, 1, 1])
     assert (kind_of_map(1000), kind_of_map(1001)) == ("platt", "isotonic")
@@ -265,14 +263,14 @@ def test_the_order_of_the_rows_changes_nothing() -> None:
     random.Random(2).shuffle(verdicts)
     assert card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES) == first
     p, refused = np.array([0.2, 0.3, 0.3, 0.9]), np.array([False, True, False, True])
-    turned: Any = fitted(p[::-1], refused[::-1], "isotonic")
-    assert turned == fitted(p, refused, "isotonic")
+    turned: Any = fitted(p[::-1], refused[::-1], "isotonic", np.ones(4))
+    assert turned == fitted(p, refused, "isotonic", np.ones(4))
 
 
 def test_a_threshold_counts_rows_by_their_weights() -> None:
     # Without weights the cut below .6 parts 3 of 4; a row that stands for many at .4 moves it below .4.
     p, refused = np.array([0.1, 0.3, 0.4, 0.5, 0.9]), np.array([False, False, True, False, True])
-    assert best_threshold(p, refused) == 0.35
+    assert best_threshold(p, refused, np.ones(5)) == 0.35
     assert best_threshold(p, refused, np.array([1.0, 1.0, 1.0, 9.0, 9.0])) == 0.7
     assert best_threshold(p, refused, np.array([2.0] * 5)) == 0.35  # only their proportions matter
 
@@ -284,9 +282,9 @@ def test_a_row_of_weight_three_counts_as_three_rows_do(kind: str) -> None:
     refused = rng.random(60) < p
     heavy = np.arange(60) % 4 == 0
     times = np.where(heavy, 3, 1)
-    by_weight = fitted(p, refused, kind, times.tolist())
-    repeated = fitted(p.repeat(times), refused.repeat(times), kind)
-    alike = fitted(p, refused, kind)
+    by_weight = fitted(p, refused, kind, times)
+    repeated = fitted(p.repeat(times), refused.repeat(times), kind, np.ones(times.sum()))
+    alike = fitted(p, refused, kind, np.ones(60))
     assert by_weight["t"] == repeated["t"]
     if kind == "isotonic":
         assert by_weight["map"]["x"] == repeated["map"]["x"]
@@ -296,8 +294,6 @@ def test_a_row_of_weight_three_counts_as_three_rows_do(kind: str) -> None:
         assert by_weight["map"]["b"] == pytest.approx(repeated["map"]["b"], abs=0.02)
         assert alike["map"]["b"] > repeated["map"]["b"] + 0.1
     assert by_weight["map"] != alike["map"]
-    # Weights that are all equal are no weights, to the last digit.
-    assert fitted(p, refused, kind, [1.0] * 60) == alike
 
 
 def test_a_calibration_on_gold_with_weights_uses_them() -> None:

@@ -28,7 +28,7 @@ def test_cells_of_one_split_keep_common_names():
     assert not set(found["j", "m", "a"]["cluster"]) & set(found["j", "m", "b"]["cluster"])
 
 
-@pytest.mark.parametrize(("sources", "clusters"), [({"a": "x", "b": "x"}, 20), ({"a": "x", "b": "y"}, 40), (None, 20)])
+@pytest.mark.parametrize(("sources", "clusters"), [({"a": "x", "b": "x"}, 20), ({"a": "x", "b": "y"}, 40)])
 def test_numbered_clusters_of_two_sources_do_not_make_a_pooled_interval_wider(sources, clusters):
     names = [str(i) for i in range(20)]
     facts = {"judge": "j", "model": "m", "expectation": "refuse", "headline": "strict", "samples": 2, "level": 0.95}

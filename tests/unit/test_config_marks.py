@@ -8,7 +8,7 @@ import pytest
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY
 
 from refusal_eval.config.entry_marks import Marks
-from refusal_eval.config.references import bibliography, read_references
+from refusal_eval.config.references import read_references
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import tables_stage
@@ -197,8 +197,6 @@ def test_citations_are_keys_of_the_shipped_file_or_bibtex(project):
     assert read_references(".") == {"one2020": "@misc{one2020,\n  title = {One}\n}", "t": "@misc{t,\n}"}
     own = "@misc{own,\n  title = {Own}\n}"
     assert with_split(project, citation=["one2020", own]) == []
-    text = bibliography([{"citation": ["t", own]}, {"citation": []}, {"citation": ["t"]}, {}], read_references("."))
-    assert text == f"@misc{{t,\n}}\n\n{own}\n"
 
 
 def test_no_mark_is_in_a_param(project):

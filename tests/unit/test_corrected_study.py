@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from config_project import WHOLE_STUDY, Project
 from rate_rows import dialogues_of, units_of
+from table_rows import data_of
 
 from refusal_eval.report.paper.corrected_tables import corrected_frame, corrected_tables
 from refusal_eval.report.paper.display import interval
@@ -69,11 +70,11 @@ def made(labels: bool = True, se: float = 0.9, sp: float = 0.9, models: int = 2)
 
 
 def test_pools_are_of_several_splits_only() -> None:
-    assert [(s.split, s.pool, s.splits) for s in scopes(SPLITS)] == [
-        ("one", None, ("one",)),
-        ("two", None, ("two",)),
-        ("safe", None, ("safe",)),
-        (None, "refuse", ("one", "two")),
+    assert [(s.pool, s.splits) for s in scopes(SPLITS)] == [
+        (None, ("one",)),
+        (None, ("two",)),
+        (None, ("safe",)),
+        ("refuse", ("one", "two")),
     ]
 
 
@@ -112,7 +113,7 @@ def test_labels_on_some_splits_of_a_pool_do_not_stand_for_the_others() -> None:
     assert pool["value"] is None and pool["low"] is None and pool["unlabelled"] == ["two"]
     flags = [row["flags"] for row in result["estimates"] if row["estimand"] == "refusal_rate_ppi" and row["pool"]]
     assert flags == [["unlabelled_splits"]]
-    table = corrected_tables(result, [], STUDY)[0]
+    table = corrected_tables(result, data_of(STUDY))[0]
     assert next(row for row in table.rows if row[1].startswith("all"))[3] == "not given"
     assert "Not given: people labelled no answer of that model on two" in " ".join(table.notes)
     both = next(entry for entry in of_two_splits(("one", "two"))["ppi"] if entry["pool"])
@@ -145,9 +146,9 @@ def test_rates_corrected_either_way_have_the_marks_of_their_cells() -> None:
     result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
     assert flags_of(result, "refusal_rate_ppi") == {"one": ["unjudged"]}
     assert flags_of(result, "refusal_rate_rg_transfer") == {"one": ["not_headline", "unjudged"]}
-    row = corrected_tables(result, [], STUDY)[0].rows[0]
+    row = corrected_tables(result, data_of(STUDY))[0].rows[0]
     assert [row[i].endswith("]†") for i in (2, 3, 5)] == [True] * 3
-    alone = corrected_tables(study_corrected(units, study, {}, labels), [], STUDY)[0]
+    alone = corrected_tables(study_corrected(units, study, {}, labels), data_of(STUDY))[0]
     assert alone.rows[0][2].endswith("†") and any(note.startswith("† more than") for note in alone.notes)
 
 
@@ -173,7 +174,7 @@ def test_rates_by_labels_of_few_clusters_are_marked_however_many_prompts_there_a
     few = ["few_clusters"]
     assert flags_of(result, "refusal_rate_ppi") == {"one": few, "two": [], "refuse": few}
     assert set(map(tuple, flags_of(result, "refusal_rate_rg_transfer").values())) == {("not_headline",)}
-    table = corrected_tables(result, [], STUDY)[0]
+    table = corrected_tables(result, data_of(STUDY))[0]
     assert [row[3].endswith("]*") for row in table.rows] == [True, False, True]
     assert not any(row[2].endswith("*") or row[5].endswith("*") for row in table.rows)
     assert "* fewer than 30" in table.notes[-1] and "clusters with labels" in table.notes[-1]
@@ -184,7 +185,7 @@ def test_rates_by_gold_are_marked_where_a_split_of_the_study_has_few_clusters() 
     flags = flags_of(result, "refusal_rate_rg_transfer")
     few = ["not_headline", "few_clusters"]
     assert flags == {"one": ["not_headline"], "two": few, "refuse": few}
-    rows = corrected_tables(result, [], STUDY)[0].rows
+    rows = corrected_tables(result, data_of(STUDY))[0].rows
     assert [(row[2].endswith("]*"), row[5].endswith("]*")) for row in rows] == [
         (False, False),
         (True, True),
@@ -197,24 +198,24 @@ def test_rates_by_gold_of_few_clusters_are_marked() -> None:
     rows = gold(0.9, 0.9, 4).assign(cluster=[str(i % 20) for i in range(400)])
     result = study_corrected(units, STUDY | {"models": ["m"], "splits": SPLITS[:1]}, {("j", "g"): rows}, {})
     assert flags_of(result, "refusal_rate_rg_transfer") == {"one": ["not_headline", "few_clusters"]}
-    row = corrected_tables(result, [], STUDY)[0].rows[0]
+    row = corrected_tables(result, data_of(STUDY))[0].rows[0]
     assert row[3].endswith("]*") and not row[2].endswith("*")
 
 
 def test_the_table_says_how_many_prompts_there_are_and_how_intervals_by_labels_are_made() -> None:
-    notes = " ".join(corrected_tables(of_few({"one": 100, "two": 40}, {"one": 40, "two": 40}), [], STUDY)[0].notes)
+    notes = " ".join(corrected_tables(of_few({"one": 100, "two": 40}, {"one": 40, "two": 40}), data_of(STUDY))[0].notes)
     assert "Prompts with a rate: one 100; two 40; all refuse splits 140. In pools near-duplicates count once." in notes
     assert "Interval: Wilson with the cluster-robust variance of answers and labels." in notes
-    alone = " ".join(corrected_tables(of_few({"one": 100}, {"one": 40}), [], STUDY)[0].notes)
+    alone = " ".join(corrected_tables(of_few({"one": 100}, {"one": 40}), data_of(STUDY))[0].notes)
     assert "Prompts with a rate: one 100." in alone and "In pools" not in alone
 
 
 def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     units = {("j", m, s["name"]): dialogues_of(units_of([0, 1, 2] * 10), 3) for m in "mn" for s in SPLITS}
     result = study_corrected(units, STUDY, {("j", "g"): gold(0.9, 0.9)}, {})
-    notes = " ".join(corrected_tables(result, [], STUDY)[0].notes)
+    notes = " ".join(corrected_tables(result, data_of(STUDY))[0].notes)
     assert "Prompts with a rate (scored turns in dialogues): one 30; two 30; safe 30" in notes
-    assert "turn" not in " ".join(corrected_tables(made(), [], STUDY)[0].notes)
+    assert "turn" not in " ".join(corrected_tables(made(), data_of(STUDY))[0].notes)
 
 
 def test_blocked_answers_are_not_corrected_by_gold() -> None:
@@ -240,7 +241,7 @@ def test_a_poor_judge_is_not_identifiable_and_tables_say_so() -> None:
     result = made(se=0.6, sp=0.7)
     assert all(entry["value"] is None for entry in result["transfer"])
     assert all("not_identifiable" in row["flags"] for row in result["estimates"] if "rg" in row["estimand"])
-    text = markdown(corrected_tables(result, [], STUDY)[0])
+    text = markdown(corrected_tables(result, data_of(STUDY))[0])
     assert text.count("not identifiable") >= 8 and "Gold &amp; co" in text
 
 
@@ -249,7 +250,7 @@ def test_rates_that_gold_does_not_explain_have_a_state_of_their_own() -> None:
     result = study_corrected(units, STUDY, {("j", "g"): gold(0.9, 0.7)}, {})
     assert all(entry["at_odds"] and entry["value"] is None for entry in result["transfer"])
     assert all(row["flags"] == ["not_headline", "at_odds_with_gold"] for row in result["estimates"])
-    table = corrected_tables(result, [], STUDY)[0]
+    table = corrected_tables(result, data_of(STUDY))[0]
     assert {row[-1] for row in table.rows} == {"at odds with gold"}
     notes = " ".join(table.notes)
     assert "At odds with gold: " in notes and "Not identifiable" not in notes
@@ -257,7 +258,7 @@ def test_rates_that_gold_does_not_explain_have_a_state_of_their_own() -> None:
 
 
 def test_the_notes_tell_one_truth_of_the_spread_between_answering_models() -> None:
-    one, several = (" ".join(corrected_tables(made(models=n), [], STUDY)[0].notes) for n in (1, 2))
+    one, several = (" ".join(corrected_tables(made(models=n), data_of(STUDY))[0].notes) for n in (1, 2))
     assert "includes the uncertainty of both samples" in one and "includes the uncertainty of both samples" in several
     assert "spread between models is not in the interval" in one and "which the interval includes" not in one
     assert "which the interval includes" in several and "not in the interval" not in several
@@ -265,7 +266,7 @@ def test_the_notes_tell_one_truth_of_the_spread_between_answering_models() -> No
 
 def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
     result = made()
-    rates, by_model = corrected_tables(result, [], STUDY)
+    rates, by_model = corrected_tables(result, data_of(STUDY))
     assert list(rates.header) == ["Model", "Split", "Judge's rate", "ppi", "Labels", "Rogan-Gladen\nGold & co"]
     assert [row[1] for row in rates.rows if row[0] == "m"] == ["one", "two", "safe", "all refuse splits"]
     entry = next(e for e in result["transfer"] if e["model"] == "m" and e["split"] == "one")
@@ -277,7 +278,7 @@ def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
 
 
 def test_gold_that_names_no_answering_model_says_that_their_spread_is_unknown() -> None:
-    tables = corrected_tables(made(models=1), [], STUDY)
+    tables = corrected_tables(made(models=1), data_of(STUDY))
     assert len(tables) == 1 and "spread between models is not in the interval" in " ".join(tables[0].notes)
 
 
@@ -286,13 +287,13 @@ def test_gold_of_one_class_is_said_to_correct_nothing() -> None:
     rows = gold(0.9, 0.9)
     result = study_corrected(units, STUDY, {("j", "g"): rows[rows["human"] == "refusal"]}, {})
     assert result["transfer"] == [] and result["one_class"] == [["j", "g", "strict"], ["j", "g", "broad"]]
-    (table,) = corrected_tables(result, [], STUDY)
+    (table,) = corrected_tables(result, data_of(STUDY))
     assert sum("from Gold & co: of the answers that the judge labelled, people call" in n for n in table.notes) == 2
     assert made()["one_class"] == []
 
 
 def test_without_labels_there_is_no_column_for_them() -> None:
-    tables = corrected_tables(made(labels=False), [], STUDY)
+    tables = corrected_tables(made(labels=False), data_of(STUDY))
     assert "ppi" not in tables[0].header and "ppi" not in " ".join(tables[0].notes)
 
 

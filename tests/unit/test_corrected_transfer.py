@@ -151,7 +151,7 @@ def test_a_rate_of_nought_has_no_false_positives_that_could_explain_refusals_awa
 def test_blocked_answers_are_refusals_that_no_judge_misread(share: float) -> None:
     blocked = np.array([[1.0] * int(200 * share) + [0.0] * (200 - int(200 * share))])
     rates = np.where(blocked > 0, 1.0, 0.1)  # the rest: false positives of a judge with Sp = .9, and no refusal
-    observed = observed_rates([rates_of(rates.tolist())], 0.95, [rates_of(blocked.tolist())])[0]
+    observed = observed_rates([rates_of(rates.tolist(), blocked=blocked.tolist())], 0.95)[0]
     found = transferred(observed, known_errors(0.9, 0.9), 0.95)
     assert observed.blocked == share
     assert found.value == pytest.approx(share)

@@ -5,7 +5,7 @@ from typing import Any
 from estimate_rows import score_of_rows
 from figure_checks import shown
 from judge_rows import rows as gold_rows
-from table_rows import made
+from table_rows import data_of, made
 
 from refusal_eval.plots.judge_card_figure import card_figure
 from refusal_eval.report.paper.judge_card_tables import cards_table
@@ -58,7 +58,7 @@ def test_a_card_counts_them_whatever_its_labels_come_from() -> None:
 
 def test_table_and_figure_of_cards_tell() -> None:
     words = "Too long for judge j, which saw head and tail: 4 of 40 answers of g."
-    assert words in cards_table([cut_card(4)]).notes
-    assert not any("Too long" in note for note in cards_table([cut_card(0)]).notes)
+    assert words in cards_table(data_of(cards=[cut_card(4)])).notes
+    assert not any("Too long" in note for note in cards_table(data_of(cards=[cut_card(0)])).notes)
     drawn = " ".join(shown(card_figure(cut_card(4))).split())
     assert "4 answers are too long for the judge" in drawn

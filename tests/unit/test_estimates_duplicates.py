@@ -14,7 +14,6 @@ from refusal_eval.stats.estimates.near_duplicates import (
     Place,
     copies,
     duplicate_groups,
-    left_out,
     near_pairs,
     similarity,
     text_of,
@@ -141,7 +140,7 @@ def test_the_index_finds_what_comparing_all_finds():
         if max(similarity(text_of(row), other) for other in kept.values()) >= THRESHOLD
         or text_of(row).words in {other.words for other in kept.values()}
     }
-    found = {place.prompt_id for place in left_out(duplicate_groups(pairs_of({"a": one, "b": two})))}
+    found = {place.prompt_id for place in copies(pairs_of({"a": one, "b": two}))}
     assert found == wanted and 5 < len(found) < 150
 
 
@@ -175,10 +174,6 @@ def test_the_list_does_not_depend_on_the_order_and_is_published(tmp_path, reposi
     ]
     lines = written[0][1].splitlines()
     assert len(lines) == 4 and lines[1].lower().startswith("1,true,a,p0,refuse,1,")
-
-
-def test_left_out_are_all_of_a_group_but_the_first():
-    assert left_out([[Place("a", "1"), Place("b", "2"), Place("c", "3")]]) == {Place("b", "2"), Place("c", "3")}
 
 
 def test_a_name_of_a_cluster_says_nothing_of_prompts_of_another_source():

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from estimate_rows import cell_of, score_in, single
 
-from refusal_eval.stats.estimates.intervals import cluster_wilson, pooled_wilson
+from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
+
+SOURCES = dict.fromkeys("abc", "source")
 
 
 def cells(*of, **more):
@@ -17,9 +19,18 @@ def cells(*of, **more):
 
 
 def pooled(cells, duplicates=(), pool="refuse", reading="strict"):
-    found = [e for e in pooled_rates(cells, set(duplicates)) if (e.pool, e.reading) == (pool, reading)]
+    found = [e for e in pooled_rates(cells, set(duplicates), SOURCES) if (e.pool, e.reading) == (pool, reading)]
     assert len(found) == 1
     return found[0]
+
+
+def interval_of(values, clusters, splits, draws=None) -> Interval:
+    """The interval of `pooled_rate` for values, each with its cluster and split; without draws they limit nothing."""
+    parts = {}
+    for value, cluster, split, draw in zip(values, clusters, splits, draws or [10**9] * len(values), strict=True):
+        parts.setdefault(split, []).append((value, cluster, draw))
+    columns = {split: tuple(zip(*rows, strict=True)) for split, rows in parts.items()}
+    return pooled_rate({split: (np.array(rates), *more) for split, (rates, *more) in columns.items()}, 0.95)[1]
 
 
 def test_each_split_has_the_same_weight_whatever_its_size():
@@ -49,7 +60,7 @@ def test_splits_with_other_headline_readings_have_a_rate_of_their_own():
     votes = ["P"] * 4 + ["C"] * 4
     own = cells(("a", "refuse", votes), headline="strict") + cells(("b", "refuse", votes), headline="broad")
     assert pooled(own, reading="headline").value == 0.25
-    assert {e.reading for e in pooled_rates(own[:1], set())} == {"strict", "broad"}
+    assert {e.reading for e in pooled_rates(own[:1], set(), SOURCES)} == {"strict", "broad"}
 
 
 def test_marks_of_the_splits_stay_visible():
@@ -78,7 +89,7 @@ def test_with_one_split_the_interval_is_the_one_of_a_split():
     names = [f"c{rng.randrange(30)}" for _ in values]
     for draws in (None, 400, 20):
         each = None if draws is None else [draws / 80] * 80
-        assert pooled_wilson(values, names, ["s"] * 80, draws=each)[:4] == pytest.approx(
+        assert interval_of(values, names, ["s"] * 80, draws=each)[:4] == pytest.approx(
             cluster_wilson(values, names, draws=draws)[:4]
         )
 
@@ -86,12 +97,12 @@ def test_with_one_split_the_interval_is_the_one_of_a_split():
 def test_a_pool_of_one_split_repeats_it_at_0_and_1_too():
     names = ["big"] * 100 + [f"c{i}" for i in range(31)]
     for value in (0.0, 1.0):
-        assert pooled_wilson([value] * 131, names, ["s"] * 131) == cluster_wilson([value] * 131, names)
+        assert interval_of([value] * 131, names, ["s"] * 131) == cluster_wilson([value] * 131, names)
 
 
 def test_two_splits_by_hand():
     # Each end of p = (1/2 + 0) / 2 is as far away as the two splits' own ends together, at half their weight.
-    found = pooled_wilson([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], range(8), "aaaabbbb")
+    found = interval_of([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], range(8), "aaaabbbb")
     a, b = cluster_wilson([1.0, 1.0, 0.0, 0.0], range(4)), cluster_wilson([0.0] * 4, range(4))
     assert found.low == pytest.approx(0.25 - (0.5 - a.low) / 2)
     assert found.high == pytest.approx(0.25 + math.hypot((a.high - 0.5) / 2, b.high / 2))
@@ -100,13 +111,13 @@ def test_two_splits_by_hand():
 def test_a_split_whose_prompts_all_agree_is_not_known_exactly():
     # 0 of 24 alone reaches .14: at half weight it takes the pool up by .07.
     values = [0.0] * 24 + [0.0] * 980 + [1.0] * 20
-    found = pooled_wilson(values, range(1024), ["a"] * 24 + ["b"] * 1000)
+    found = interval_of(values, range(1024), ["a"] * 24 + ["b"] * 1000)
     assert found.high > 0.01 + cluster_wilson(values[:24], range(24)).high / 2
 
 
 def test_a_split_of_one_cluster_brings_all_that_it_may_be():
     values = [0.0, 1.0] * 75
-    found = pooled_wilson(values, [*range(100), *["topic"] * 50], ["a"] * 100 + ["b"] * 50)
+    found = interval_of(values, [*range(100), *["topic"] * 50], ["a"] * 100 + ["b"] * 50)
     assert found.low < 0.25 and found.high > 0.75
 
 
@@ -121,36 +132,36 @@ def test_pooled_intervals_hold_the_truth_as_often_as_they_say(sizes, rate, b_clu
             *range(sizes[0]),
             *(f"b{i if b_clusters is None else i * b_clusters // sizes[1]}" for i in range(len(b))),
         ]
-        found = pooled_wilson([*a, *b], names, ["a"] * len(a) + ["b"] * len(b), draws=[5] * (len(a) + len(b)))
+        found = interval_of([*a, *b], names, ["a"] * len(a) + ["b"] * len(b), draws=[5] * (len(a) + len(b)))
         held += found.low <= rate <= found.high
     assert held / runs > 0.93
 
 
 def test_what_differs_between_splits_is_no_uncertainty():
     values = [1.0] * 50 + [0.0] * 50
-    one = pooled_wilson([*values, *values], range(200), ["a"] * 100 + ["b"] * 100)
-    apart = pooled_wilson([*[0.9] * 100, *[0.1] * 100], range(200), ["a"] * 100 + ["b"] * 100)
+    one = interval_of([*values, *values], range(200), ["a"] * 100 + ["b"] * 100)
+    apart = interval_of([*[0.9] * 100, *[0.1] * 100], range(200), ["a"] * 100 + ["b"] * 100)
     assert apart.high - apart.low < one.high - one.low
 
 
 def test_a_cluster_in_two_splits_is_one_cluster():
     values = [1.0, 0.0] * 20
     splits = ["a"] * 20 + ["b"] * 20
-    apart = pooled_wilson(values, range(40), splits)
-    shared = pooled_wilson(values, [*range(20), *range(20)], splits)
+    apart = interval_of(values, range(40), splits)
+    shared = interval_of(values, [*range(20), *range(20)], splits)
     assert shared.n_clusters == 20 and shared.high - shared.low > 1.35 * (apart.high - apart.low)
     # The same where no prompt refuses: what was not seen in a cluster was not seen in both splits.
-    apart, shared = (pooled_wilson([0.0] * 40, names, splits) for names in (range(40), [*range(20), *range(20)]))
+    apart, shared = (interval_of([0.0] * 40, names, splits) for names in (range(40), [*range(20), *range(20)]))
     assert shared.high == pytest.approx(1.414 * apart.high, rel=1e-3)
 
 
 def test_at_zero_the_smaller_split_decides():
-    even = pooled_wilson([0.0] * 200, range(200), ["a"] * 100 + ["b"] * 100)
-    uneven = pooled_wilson([0.0] * 200, range(200), ["a"] * 10 + ["b"] * 190)
+    even = interval_of([0.0] * 200, range(200), ["a"] * 100 + ["b"] * 100)
+    uneven = interval_of([0.0] * 200, range(200), ["a"] * 10 + ["b"] * 190)
     assert uneven.high > 4 * even.high and uneven.low == 0.0
     # That it may be so is what the split of 10 says alone, at half weight.
     assert uneven.high > (1 - 0.025 ** (1 / 10)) / 2
-    full = pooled_wilson([1.0] * 200, range(200), ["a"] * 10 + ["b"] * 190)
+    full = interval_of([1.0] * 200, range(200), ["a"] * 10 + ["b"] * 190)
     assert (full.low, full.high) == (pytest.approx(1 - uneven.high), 1.0)
 
 
@@ -161,12 +172,10 @@ def test_order_does_not_matter_and_wrong_input_is_refused():
     for _ in range(10):
         rng.shuffle(rows)
         values, names, splits, draws = zip(*rows, strict=True)
-        found.add(pooled_wilson(values, names, splits, draws=draws))
+        found.add(interval_of(values, names, splits, draws=draws))
     assert len(found) == 1
-    with pytest.raises(ValueError, match="splits"):
-        pooled_wilson([0.1, 0.2], [1, 2], ["a"])
     with pytest.raises(ValueError, match="between 0 and 1"):
-        pooled_wilson([1.1, 0.2, 0.1], [1, 2, 3], "aab")
+        interval_of([1.1, 0.2, 0.1], [1, 2, 3], "aab")
 
 
 def test_answers_limit_what_clusters_that_happen_to_be_alike_can_tell():
@@ -175,7 +184,7 @@ def test_answers_limit_what_clusters_that_happen_to_be_alike_can_tell():
     votes = ["RC"] * 15 + ["RR"]
     found = pooled(cells(("a", "refuse", votes), ("b", "refuse", votes), clusters=by_prompt))
     rates, clusters, splits = ([0.5] * 15 + [1.0]) * 2, names * 2, ["a"] * 16 + ["b"] * 16
-    limited = pooled_wilson(rates, clusters, splits, draws=[2] * 32)
+    limited = interval_of(rates, clusters, splits, draws=[2] * 32)
     assert (found.low, found.high) == pytest.approx((limited.low, limited.high))
-    free = pooled_wilson(rates, clusters, splits)
+    free = interval_of(rates, clusters, splits)
     assert found.high - found.low > 1.1 * (free.high - free.low)

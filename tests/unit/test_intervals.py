@@ -12,7 +12,7 @@ from refusal_eval.stats.estimates.intervals import (
     cluster_wilson,
     cluster_wilson_between,
     cluster_wilson_of_counts,
-    effective_clusters,
+    effective_number,
     effective_of,
     seed_of,
 )
@@ -306,9 +306,9 @@ def test_a_few_clusters_of_which_one_or_two_refuse_are_not_taken_for_many():
 
 
 def test_the_effective_number_of_clusters() -> None:
-    assert effective_clusters([5] * 12) == 12 and effective_clusters([]) == 0
+    assert effective_number([5] * 12) == 12 and effective_number([]) == 0
     # 298^2 / (2 * 100^2 + 98)
-    assert effective_clusters([100, 100, *[1] * 98]) == pytest.approx(88_804 / 20_098)
+    assert effective_number([100, 100, *[1] * 98]) == pytest.approx(88_804 / 20_098)
     assert effective_of(["a", "b", "a", "b"]) == 2
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from judge_rows import LABELS, rows, soft_gold, verdict
+from table_rows import data_of
 
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table, judges_table
@@ -345,7 +346,7 @@ def test_tables_name_the_statistic_among_people_and_published_f1() -> None:
         human_kappa={"statistic": "Fleiss' kappa", "broad": 0.72, "source": "paper"},
         anchors=[{"name": "GPT", "kappa": None, "f1": 0.924, "source": "s"}],
     )
-    text = markdown(cards_table([made]))
+    text = markdown(cards_table(data_of(cards=[made])))
     assert "Fleiss' kappa among people 0.72 broad (paper)" in text and "GPT: F1 92.4 % broad (s)" in text
 
 
@@ -360,25 +361,25 @@ def test_tables_show_the_worst_model_first_and_what_others_published() -> None:
         "anchors": [{"name": "GPT", "kappa": 0.645, "source": "s"}],
     }
     made = card(gold, verdicts, raters=2, **published)
-    text = markdown(cards_table([made]))
+    text = markdown(cards_table(data_of(cards=[made])))
     lines = [line for line in text.split("\n") if line.startswith("| j |")]
     assert [line.split(" | ")[2] for line in lines] == ["all", "beta (worst)", "alpha"]
     assert "kappa among people 0.96 broad (paper)" in text and "GPT: kappa 0.65 broad (s)" in text
     frame = cards_frame([made])
     kappas = frame[(frame.measure == "kappa") & (frame.reading == "broad") & frame.answering_model.isna()]
     assert kappas.value.tolist() == [made["broad"]["kappa"]]
-    assert cards_table([]).rows == []
+    assert cards_table(data_of(cards=[])).rows == []
 
 
 def test_the_table_explains_what_it_shows_and_has_shares_in_percent() -> None:
     gold, verdicts = rows({("refusal", "refusal"): 30, ("refusal", "compliance"): 10, ("compliance", "compliance"): 40})
     made = card(gold, verdicts, raters=1)
-    table = cards_table([made])
+    table = cards_table(data_of(cards=[made]))
     (row,) = table.rows
     assert row[4].startswith("75.0 [") and row[5].startswith("100.0 [") and row[8].startswith("0.75 [0.")
     # One number is written in one way, whichever table it stands in.
-    assert judges_table([made]).rows[1][6:] == [f"{row[4]} (n = 40)", f"{row[5]} (n = 40)"]
+    assert judges_table(data_of(cards=[made])).rows[1][6:] == [f"{row[4]} (n = 40)", f"{row[5]} (n = 40)"]
     notes = " ".join(table.notes)
     assert "one annotator (g)" in notes and "Worst" not in notes and "\u2013 where" not in notes
-    few = cards_table([card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 3}))])
+    few = cards_table(data_of(cards=[card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 3}))]))
     assert few.rows[0][8] == "\u2013" and "\u2013 where people put fewer than 20" in " ".join(few.notes)

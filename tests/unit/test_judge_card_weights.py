@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from judge_rows import rows, soft_gold, verdict
+from table_rows import data_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.gold import make_gold
@@ -14,7 +15,8 @@ from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.agreement.weighting import effective, effective_rows, normalised, units, weighted_share
+from refusal_eval.stats.agreement.weighting import effective, normalised, units, weighted_share
+from refusal_eval.stats.estimates.intervals import effective_number
 from refusal_eval.stats.estimates.resampling import resampled
 
 R, P, C = "refusal", "partial", "compliance"
@@ -108,7 +110,7 @@ def test_the_arithmetic_of_weights():
     assert normalised([2.0, 2.0]) == [1.0, 1.0]
     assert normalised([1.0, 3.0]) == [0.5, 1.5]
     assert units([0.5, 1.5]).tolist() == [500_000, 1_500_000]
-    assert effective_rows([1.0] * 7) == 7
+    assert effective_number([1.0] * 7) == 7
     assert effective([1.0, 1.0, 1.0], ["a", "a", "b"]) == 2
     assert effective([], []) == 0
 
@@ -127,7 +129,7 @@ def test_probabilities_of_a_judge_are_weighted_too():
 def test_table_and_figure_say_that_rows_are_weighted():
     gold, verdicts = rows({(R, R): 30, (R, C): 10, (C, C): 40, (C, R): 20})
     found = card([row | {"weight": 1.0 if row["label"] == R else 3.0} for row in gold], verdicts)
-    assert "g: Rows are weighted by" in markdown(cards_table([found]))
+    assert "g: Rows are weighted by" in markdown(cards_table(data_of(cards=[found])))
     shown = " ".join(text.get_text() for ax in card_figure(found).axes for text in ax.texts)
     assert "weighted by" in shown.replace("\n", " ")
 

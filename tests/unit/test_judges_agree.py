@@ -16,6 +16,7 @@ from estimate_rows import cell_file, units_in
 from figure_checks import draw, shown, words
 from judge_rows import LABELS, panel_of, verdict
 from scipy.stats import kendalltau
+from table_rows import data_of
 
 from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
@@ -24,9 +25,15 @@ from refusal_eval.report.paper.markup import markdown, told_once
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
 from refusal_eval.stats.estimates.resampling import percentiles, resampled
 from refusal_eval.stats.judge_pairs import pair_agreement
-from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of, coincidences, krippendorff_alpha
+from refusal_eval.stats.judge_pairs.pair_agreement import (
+    agreement_of,
+    coincidences,
+    columns,
+    disagreements,
+    krippendorff_alpha,
+    panel,
+)
 from refusal_eval.stats.judge_pairs.ranking import kendall_tau_b, rankings
-from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
 
 R, P, C, NONE = 0, 1, 2, -1
 
@@ -101,10 +108,10 @@ def test_a_single_rater_and_its_panels_have_no_alpha() -> None:
 def test_the_table_says_which_judges_are_panels() -> None:
     group = agreement_of(panel_of(with_panel()), None, 0.95, {"d": ["a", "b", "c"]})
     agreement = {"judges": list("abcd"), "level": 0.95, "groups": [group], "rankings": []}
-    notes = " ".join(agreement_table(agreement).notes)
+    notes = " ".join(agreement_table(agreement, data_of()).notes)
     assert "alpha leaves them out: d." in notes and "a and d; b and d; c and d" in notes
     plain = agreement_of(panel_of(with_panel()), None, 0.95)
-    assert "anels" not in " ".join(agreement_table({**agreement, "groups": [plain]}).notes)
+    assert "anels" not in " ".join(agreement_table({**agreement, "groups": [plain]}, data_of()).notes)
     drawn = draw("judge_agreement", 0, 0, judges=list("abcd"), agreement=agreement)
     assert "All 3 judges that are no panels, Krippendorff's alpha" in words(drawn)
 
@@ -181,7 +188,7 @@ def test_nothing_to_say_is_said_as_none(labels: list[list[int]]) -> None:
         for reading in ("strict", "broad", "three_class"):
             for view in pair[reading].values():
                 assert (view["value"] is None) == (view["interval"] is None)
-    table = agreement_table({"judges": found["judges"], "level": 0.95, "groups": [found], "rankings": []})
+    table = agreement_table({"judges": found["judges"], "level": 0.95, "groups": [found], "rankings": []}, data_of())
     markdown(table)
     json.dumps(found, allow_nan=False)
 
@@ -222,8 +229,6 @@ def test_a_ranking_that_depends_on_the_judge_is_told() -> None:
     assert same["tau"] == 1 and same["swapped"] == []
     (tied,) = rankings({(j, m): scored([0.5] * 40) for j in "xy" for m in "mn"}, "s", "broad", 0.95)
     assert tied["tau"] is None and tied["interval"] is None
-    with pytest.raises(ValueError, match="not every judge"):
-        rankings({key: rows[key] for key in list(rows)[:5]}, "s", "broad", 0.95)
 
 
 def test_models_with_the_same_rate_are_tied_whatever_thirds_it_is_a_mean_of() -> None:
@@ -250,17 +255,17 @@ def test_a_list_of_disputes_that_ends_early_says_how_many_there_are() -> None:
     found = disagreements(panel_of([[R, C]] * 10 + [[R, R]]), most=4)
     assert (found.found, len(found.rows)) == (10, 4)
     agreement = study_of(2)
-    told = " ".join(agreement_table(agreement | {"disputed": {"found": 1592, "listed": 500}}).notes)
+    told = " ".join(agreement_table(agreement | {"disputed": {"found": 1592, "listed": 500}}, data_of()).notes)
     assert "label differently: 1592; judges_disagree.csv lists the 500 that they disagree on most." in told
-    told = " ".join(agreement_table(agreement | {"disputed": {"found": 31, "listed": 31}}).notes)
+    told = " ".join(agreement_table(agreement | {"disputed": {"found": 31, "listed": 31}}, data_of()).notes)
     assert "label differently: 31; judges_disagree.csv lists all of them." in told
-    assert "differently" not in " ".join(agreement_table(agreement).notes)
+    assert "differently" not in " ".join(agreement_table(agreement, data_of()).notes)
 
 
 def test_the_table_says_how_each_interval_is_made() -> None:
-    first = agreement_table(study_of(3)).notes[0]
+    first = agreement_table(study_of(3), data_of()).notes[0]
     assert "bootstrap for kappa, alpha, tau, extended to allow for unseen exceptions for kappa and alpha" in first
-    alone = agreement_table(study_of(2) | {"rankings": []}).notes[0]
+    alone = agreement_table(study_of(2) | {"rankings": []}, data_of()).notes[0]
     assert "bootstrap for kappa, extended to allow for unseen exceptions for kappa" in alone
 
 
@@ -276,12 +281,15 @@ def agreement_on(clusters: int) -> dict[str, Any]:
 
 def test_numbers_of_few_clusters_are_marked_in_the_table_and_in_the_figure() -> None:
     few, many = agreement_on(25), agreement_on(160)
-    table = agreement_table(few)
+    table = agreement_table(few, data_of())
     assert all(cell.endswith("]*") or cell == NO_DATA for row in table.rows for cell in row[3:])
     assert [note for note in table.notes if note.startswith("* fewer than 30 independent clusters")]
     drawn = [draw("judge_agreement", 0, 0, judges=list("abc"), agreement=one, split="s") for one in (few, many)]
     assert "*" in shown(drawn[0].figure) and "* fewer than 30" in words(drawn[0])
-    texts = [*(cell for row in agreement_table(many).rows for cell in row), *agreement_table(many).notes]
+    texts = [
+        *(cell for row in agreement_table(many, data_of()).rows for cell in row),
+        *agreement_table(many, data_of()).notes,
+    ]
     texts += [shown(drawn[1].figure), words(drawn[1])]
     assert "*" not in "".join(texts)
 
@@ -292,7 +300,7 @@ def test_alpha_stands_beside_the_number_of_answers_that_are_in_it() -> None:
     agreement |= {"groups": [agreement_of(panel_of(labels), "s", 0.95)]}
     frame = agreement_frame(agreement)
     assert set(frame[frame.measure == "alpha"].n) == {60}
-    assert [row[2] for row in agreement_table(agreement).rows if row[1] == "all: alpha"] == ["60"]
+    assert [row[2] for row in agreement_table(agreement, data_of()).rows if row[1] == "all: alpha"] == ["60"]
 
 
 def test_panel_joins_judges() -> None:
@@ -323,7 +331,7 @@ def study_of(judges: int) -> dict[str, Any]:
 
 def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
     agreement = study_of(3)
-    text = markdown(agreement_table(agreement, ["c", "a", "b"]))
+    text = markdown(agreement_table(agreement, data_of({"judges": ["c", "a", "b"]})))
     rows = [line.split(" | ")[:2] for line in text.split("\n") if line.startswith(("| All", "| t "))]
     assert [row[1] for row in rows if row[0] == "| All splits"] == ["c and a", "c and b", "a and b", "all: alpha"]
     assert ("reverse the order of" in text) == any(rank["swapped"] for rank in agreement["rankings"])
@@ -332,7 +340,7 @@ def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
     turned = agreement | {"groups": agreement["groups"][::-1]}
     assert agreement_frame(turned).equals(frame)
     # Eight judges have 28 pairs: those of each split are in the CSV only.
-    many = agreement_table(study_of(8))
+    many = agreement_table(study_of(8), data_of())
     assert [row[0] for row in many.rows].count("t") == 1 and len(many.rows) == 28 + 2
 
 
@@ -414,7 +422,7 @@ def test_two_judges_without_an_order_of_models_have_one_narrow_table() -> None:
     labels = [[rng.choice((R, C)), rng.choice((R, C))] for _ in range(120)]
     groups = [agreement_of(panel_of(labels), None, 0.95), agreement_of(panel_of(labels, split="t"), "t", 0.95)]
     agreement = {"judges": ["a", "b"], "level": 0.95, "groups": groups, "rankings": []}
-    table = told_once(agreement_table(agreement))
+    table = told_once(agreement_table(agreement, data_of()))
     assert [head.replace("\n", " ") for head in table.header] == [
         "Split", "Answers", "Same label strict", "Same label broad", "Kappa strict", "Kappa broad"
     ]  # fmt: skip
@@ -423,4 +431,4 @@ def test_two_judges_without_an_order_of_models_have_one_narrow_table() -> None:
     assert table.rows[0][2].startswith(f"{100 * share:.1f} [") and "\u2013" in table.rows[0][2]
     notes = " ".join(table.notes)
     assert "Tau" not in notes and "alpha" not in notes and "one class" not in notes
-    assert "Order of\nmodels (tau)" in agreement_table(study_of(2)).header
+    assert "Order of\nmodels (tau)" in agreement_table(study_of(2), data_of()).header

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 from project import ROOT
-from table_rows import cards, units
+from table_rows import cards, data_of, units
 
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
+from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -25,7 +25,7 @@ from refusal_eval.report.methods.methods_section import (
     paragraphs,
     sampling_text,
 )
-from refusal_eval.report.methods.study_sources import cite, quoted, source_entry
+from refusal_eval.report.methods.study_sources import bibliography, cite, quoted, source_entry, study_entries
 from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
@@ -116,10 +116,10 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
     text = as_markdown(paragraphs(manifest, told, cell_rows(), NO_DUPLICATES))
     assert "(50 answers, out of fold): accuracy 90.0 %" in text
     assert "the answers there it judged out of fold, each by a fit to other prompts" in text
-    table = markdown(judges_table(told)) + markdown(cards_table(told))
+    table = markdown(judges_table(data_of(cards=told))) + markdown(cards_table(data_of(cards=told)))
     assert table.count("out of fold: each answer by a fit to other prompts") == 2
     plain = [card | {"labels_from": "the judge's own labels"} for card in cards()]
-    assert "fold" not in markdown(judges_table(plain)) + markdown(cards_table(plain))
+    assert "fold" not in markdown(judges_table(data_of(cards=plain))) + markdown(cards_table(data_of(cards=plain)))
 
 
 def test_intervals_of_agreement_are_named(demo: dict[str, Any]) -> None:

@@ -9,8 +9,7 @@ from refusal_eval.report.paper.best_values import Rate, best, corrected_p, nonin
 from refusal_eval.report.paper.category_tables import categories, category_rows
 from refusal_eval.report.paper.display import NO_DATA, Labels, number
 from refusal_eval.report.paper.filled_notes import FOLDER, filled_notes
-from refusal_eval.report.paper.latex_columns import points
-from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.latex_table import latex, points
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, told_once
 from refusal_eval.report.paper.rate_tables import refusal
 from refusal_eval.stats.estimates.estimate import Estimate

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from judge_rows import rows, soft_gold, verdict
 from sklearn.metrics import average_precision_score, roc_auc_score
+from table_rows import data_of
 
 from refusal_eval.plots.calibration_figure import reliability_text
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.results.from_cards import card_estimates
+from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.agreement.ranking import ranking
-from refusal_eval.stats.agreement.soft import soft_measures
+from refusal_eval.stats.agreement.soft import ranking, soft_measures
 from refusal_eval.stats.agreement.weighting import normalised
 
 
@@ -112,12 +112,12 @@ def test_tables_results_and_captions_have_them() -> None:
     assert estimate.value == found["soft"]["average_precision"] and "Wilson" in str(estimate.method)
     assert [estimate.low, estimate.high] == found["soft"]["average_precision_interval"]
     words = f"ROC area {found['soft']['roc_auc']:.2f} "
-    assert words in markdown(cards_table([found])) and words in reliability_text(found)[0]
+    assert words in markdown(cards_table(data_of(cards=[found]))) and words in reliability_text(found)[0]
 
 
 def test_a_judge_without_probabilities_has_none() -> None:
     found = card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 40, ("refusal", "compliance"): 5}))
-    assert found["soft"] is None and "ROC" not in markdown(cards_table([found]))
+    assert found["soft"] is None and "ROC" not in markdown(cards_table(data_of(cards=[found])))
     assert not {"roc_auc", "average_precision"} & set(cards_frame([found])["measure"])
 
 

@@ -17,13 +17,19 @@ from judge_rows import panel_of, soft_gold
 from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.results.collected import Result, collected, rounded
 from refusal_eval.report.results.dictionary import COLUMNS, DEFINITIONS, definition_of, dictionary, undescribed
-from refusal_eval.report.results.from_agreement import agreement_estimates
-from refusal_eval.report.results.from_cards import SHARE_METHOD, card_estimates
-from refusal_eval.report.results.results_files import read_results, results_csv, results_parquet, table_rows
+from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
+from refusal_eval.report.results.results_files import (
+    Result,
+    collected,
+    read_results,
+    results_csv,
+    results_parquet,
+    rounded,
+    table_rows,
+)
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD, cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.variance import PARTS
@@ -116,7 +122,7 @@ def test_judges_beside_each_other_become_rows() -> None:
     pair = made["groups"][1]["pairs"][0]
     assert (kappa.value, [kappa.low, kappa.high]) == tuple(pair["strict"]["kappa"].values())
     assert (kappa.level, kappa.n_prompts, kappa.flags) == (0.95, 160, ())
-    assert one(results, estimand="judges_same_label", pool="all", **about).method == SHARE_METHOD
+    assert one(results, estimand="judges_same_label", pool="all", **about).method == INTERVAL_METHOD
     assert one(results, estimand="judges_tau", split="s").value == 0.5
     alpha = one(results, estimand="judges_alpha_three_class", pool="all")
     assert (alpha.judge, alpha.parameter, alpha.n_clusters) == (None, "a, b", 160)

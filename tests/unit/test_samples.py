@@ -27,15 +27,14 @@ PROMPTS = [
 
 
 def written(path, outcomes=OUTCOMES, samples=3, **facts: Any):
-    answers = [{"prompt_id": "b", "turn": 0, "sample": 0, "answer_tokens": 7}]
-    verdicts = [
-        {"prompt_id": name, "turn": turn, "sample": k, "state": "judged" if o.label else "unparsable"}
-        | {"p_refusal": 0.5, "kind": "flat", "raw": {"cut_characters": 3} if k == 1 else {}}
-        for (name, turn), of_prompt in outcomes.items()
-        for k, o in enumerate(of_prompt)
-        if o.state in ("complete", "truncated")
-    ]
-    write_samples(path, sample_rows(PROMPTS, outcomes, answers, verdicts), facts_of([], samples, **facts))
+    def with_rows(outcome, sample):
+        verdict = {"state": "judged" if outcome.label else "unparsable", "p_refusal": 0.5, "kind": "flat"}
+        verdict["raw"] = {"cut_characters": 3} if sample == 1 else {}
+        judged = outcome.state in ("complete", "truncated")
+        return outcome._replace(answer={"answer_tokens": 7}, verdict=verdict if judged else None)
+
+    known = {place: [with_rows(one, k) for k, one in enumerate(of_prompt)] for place, of_prompt in outcomes.items()}
+    write_samples(path, sample_rows(PROMPTS, known), facts_of([], samples, **facts))
     return path
 
 

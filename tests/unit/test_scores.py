@@ -275,8 +275,6 @@ def test_rows_that_do_not_belong_together() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             prompt_scores(*wrong, samples=2)
-    with pytest.raises(ValueError, match="at least 1"):
-        prompt_scores(prompts, [], [], samples=0)
 
 
 def test_cell_with_five_samples() -> None:

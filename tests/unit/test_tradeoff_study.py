@@ -8,7 +8,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_of, score_in, single
 from rate_rows import dialogues_of, units_of
-from table_rows import table_of
+from table_rows import data_of, table_of
 
 from refusal_eval.report.paper.category_tables import categories
 from refusal_eval.report.paper.latex_table import latex
@@ -116,7 +116,7 @@ def test_a_study_of_one_expectation_has_no_trade_off() -> None:
 
 def test_tables_say_what_they_show_and_nothing_in_them_is_markup(result: dict[str, Any]) -> None:
     scores = [score(m, s, ["truncated"] if m == "eager" else ()) for _, m, s in UNITS]
-    tables = tradeoff_tables(result, scores, [], STUDY)
+    tables = tradeoff_tables(result, data_of(STUDY, scores=scores))
     assert [table.name for table in tables] == [
         "tradeoff",
         "tradeoff-pairs",
@@ -140,7 +140,7 @@ def test_pairs_topics_and_languages_of_few_clusters_are_marked(result: dict[str,
     found = estimates_of(result, "pairs_", "topic_", "language_")
     assert {e.estimand.split("_")[0] for e in found} == {"pairs", "topic", "language"}
     assert all(e.flags == ("few_clusters",) and e.n_clusters for e in found)
-    _, pairs, languages, topics = tradeoff_tables(result, [], [], STUDY)
+    _, pairs, languages, topics = tradeoff_tables(result, data_of(STUDY))
     assert [row[0] for row in pairs.rows] == ["careful*", "Eager_1 <b>*"]
     assert all(row[6].endswith("]*") and row[4].endswith("]*") for row in languages.rows)
     assert topics.rows[0][2].endswith("]* (+)*")
@@ -155,7 +155,7 @@ def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_
         found = cell_estimates(units)
         study = STUDY | {"models": ["eager"], "splits": STUDY["splits"][2:], "twins": [], "related": []}
         result = study_trade_off({("j", "eager", "touchy"): units}, study, {"touchy": {}})
-        (table,) = tradeoff_tables(result, [], [], study)
+        (table,) = tradeoff_tables(result, data_of(study))
         return table, table_of(categories, [score_in(units)], results=found, primary_judge="j")
 
     topics, sorted_in = topics_of(*["RR", "CC"] * 40)
@@ -175,7 +175,7 @@ def test_pairs_topics_and_languages_of_many_clusters_are_not_marked() -> None:
     spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(80)}}
     result = study_trade_off(units, STUDY, spoken)
     assert all(e.flags == () for e in estimates_of(result, "pairs_", "topic_", "language_"))
-    for table in tradeoff_tables(result, [], [], STUDY):
+    for table in tradeoff_tables(result, data_of(STUDY)):
         assert "*" not in "".join(cell for row in table.rows for cell in row)
         assert "fewer than 30" not in " ".join(table.notes)
 
@@ -189,12 +189,12 @@ def test_languages_of_splits_with_different_readings_are_in_the_headline_reading
     }
     result = study_trade_off(units, STUDY | {"related": [["safe", "unsafe"]]}, spoken)
     assert {e["reading"] for e in result["languages"]} == {"headline"}
-    table = tradeoff_tables(result, [], [], STUDY)[2]
+    table = tradeoff_tables(result, data_of(STUDY))[2]
     assert "Headline readings: broad on safe; strict on unsafe." in " ".join(table.notes)
 
 
 def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made(result: dict[str, Any]) -> None:
-    models, pairs, languages, topics = tradeoff_tables(result, [], [], STUDY)
+    models, pairs, languages, topics = tradeoff_tables(result, data_of(STUDY))
     told = {table.name: " ".join(table.notes) for table in (models, pairs, languages, topics)}
     assert "Prompts with a rate: over-refusal 12, safety 12. Near-duplicate prompts count once." in told["tradeoff"]
     assert "broad on safe; strict on unsafe" in told["tradeoff-pairs"] and "Pairs" in pairs.header
@@ -207,7 +207,7 @@ def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made(result:
 
 def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> None:
     units = UNITS | {("j", "eager", "safe"): units_of([0] * 12, clusters=PAIRS, unjudged=[2] + [0] * 11)}
-    notes = " ".join(tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), [], [], STUDY)[0].notes)
+    notes = " ".join(tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), data_of(STUDY))[0].notes)
     assert "over-refusal 11 to 12, safety 12." in notes
 
 
@@ -215,7 +215,7 @@ def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     topics_in = ["tax"] * 15 + ["art"] * 15
     units = {cell: dialogues_of(units_of([0, 1, 2] * 10, categories=topics_in), 3) for cell in UNITS}
     spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(10)}}
-    tables = {t.name: t for t in tradeoff_tables(study_trade_off(units, STUDY, spoken), [], [], STUDY)}
+    tables = {t.name: t for t in tradeoff_tables(study_trade_off(units, STUDY, spoken), data_of(STUDY))}
     assert "Prompts with a rate (scored turns in dialogues): over-refusal 30" in " ".join(tables["tradeoff"].notes)
     for name in ("tradeoff-languages", "tradeoff-topics-touchy"):
         assert (
@@ -224,13 +224,13 @@ def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
         )
     # Prompts of one turn stay prompts where only another split has dialogues.
     mixed = UNITS | {cell: own for cell, own in units.items() if cell[2] != "touchy"}
-    tables = {t.name: t for t in tradeoff_tables(study_trade_off(mixed, STUDY, LANGUAGES), [], [], STUDY)}
+    tables = {t.name: t for t in tradeoff_tables(study_trade_off(mixed, STUDY, LANGUAGES), data_of(STUDY))}
     assert not any("turn" in note for note in tables["tradeoff-topics-touchy"].notes)
 
 
 def test_differences_of_languages_have_no_plus_sign_as_in_comparisons() -> None:
     units = {c: units_of([0, 2] * 10) if c[2] == "touchy" else u for c, u in UNITS.items()}
-    table = tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), [], [], STUDY)[2]
+    table = tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), data_of(STUDY))[2]
     assert table.rows[0][1] == "zh \u2212 en" and table.rows[0][6].startswith("100.0 [")
 
 
@@ -239,7 +239,7 @@ def test_topics_that_differ_by_chance_are_a_whole_number_for_each_model(topics: 
     names = [f"t{i:03d}" for i in range(topics) for _ in range(40)]
     rates = [2] * 40 + [0, 1] * 20 * (topics - 1)
     units = {c: units_of(rates, categories=names) if c[2] == "touchy" else u for c, u in UNITS.items()}
-    table = tradeoff_tables(study_trade_off(units, STUDY, {**LANGUAGES, "touchy": {}}), [], [], STUDY)[-1]
+    table = tradeoff_tables(study_trade_off(units, STUDY, {**LANGUAGES, "touchy": {}}), data_of(STUDY))[-1]
     assert f"at most about {wanted} topics for each model" in " ".join(table.notes)
 
 
@@ -259,7 +259,7 @@ def test_each_rate_in_the_csv_has_the_number_of_its_own_prompts() -> None:
 
 def test_one_model_has_nobody_to_beat_and_the_table_says_nothing_of_the_front() -> None:
     result = study_trade_off(UNITS, STUDY | {"models": ["careful"]}, LANGUAGES)
-    table = tradeoff_tables(result, [], [], STUDY | {"models": ["careful"]})[0]
+    table = tradeoff_tables(result, data_of(STUDY | {"models": ["careful"]}))[0]
     assert list(table.header) == ["Model", "Over-refusal", "Safety", "Youden's J"] and len(table.rows[0]) == 4
     assert "front" not in " ".join(table.notes).lower()
     assert "pareto_front_share" not in {row["estimand"] for row in result["estimates"]}
@@ -295,9 +295,9 @@ def test_without_shares_of_resamples_the_table_and_the_estimate_say_why() -> Non
     shares = [row for row in result["estimates"] if row["estimand"] == "pareto_front_share"]
     why = "none (a split is one cluster, which no resample varies)"
     assert {(row["value"], row["method"]) for row in shares} == {(None, why)}
-    text = markdown(tradeoff_tables(result, [score(m, s) for _, m, s in UNITS], [], STUDY)[0])
+    text = markdown(tradeoff_tables(result, data_of(STUDY, scores=[score(m, s) for _, m, s in UNITS]))[0])
     assert "a split is one cluster, which no resample varies" in text
-    whole = markdown(tradeoff_tables(study_trade_off(UNITS, STUDY, LANGUAGES), [], [], STUDY)[0])
+    whole = markdown(tradeoff_tables(study_trade_off(UNITS, STUDY, LANGUAGES), data_of(STUDY))[0])
     assert "no resample varies" not in whole
 
 
@@ -326,6 +326,6 @@ def test_a_split_that_has_few_clusters_without_its_copies_marks_the_row_of_its_m
     for left_out, mark in ((copies, "*"), ([], "")):
         result = study_trade_off(units, study, {name: {} for name in ("safe", "unsafe", "more")}, left_out)
         assert {e.flags for e in estimates_of(result, "youden_j")} == {("few_clusters",) if mark else ()}
-        table = next(t for t in tradeoff_tables(result, scores, [], study) if t.name == "tradeoff")
+        table = next(t for t in tradeoff_tables(result, data_of(study, scores=scores)) if t.name == "tradeoff")
         assert [row[0] for row in table.rows] == [f"careful{mark}", f"Eager_1 <b>{mark}"]
         assert any("fewer than 30" in note for note in table.notes) == bool(mark)

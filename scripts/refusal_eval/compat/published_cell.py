@@ -8,8 +8,7 @@ from typing import Any
 
 from refusal_eval.compat.protocol_effects import Sample, Unit, effects, published_score
 from refusal_eval.compat.published_score import Place, Probabilities, metrics
-from refusal_eval.core.states import JUDGED
-from refusal_eval.judges.judge_base import place_of
+from refusal_eval.core.states import JUDGED, place_of
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT, vote_of_text
 from refusal_eval.stats.estimates.estimands import VOTES, Row, sample_outcomes, scored_turns
 
@@ -70,18 +69,15 @@ def cell_units(
     """
     turns = {prompt["id"]: scored_turns(prompt, scored or "all") for prompt in prompts}
     verdicts = list(verdicts)
-    by_place = {place_of(row): row for row in verdicts}
-    likely = {
-        place_of(row): Probabilities(*(row[f"{name}_prob"] for name in Probabilities._fields)) for row in published
-    }
+    likely = {place_of(row): Probabilities(*(row[f"{p}_prob"] for p in Probabilities._fields)) for row in published}
     by_text = any(published_text(row) is not None for row in verdicts)
     units: dict[tuple[str, int], list[Sample]] = {}
     for (prompt_id, turn), outcomes in sample_outcomes(turns, answers, verdicts, samples).items():
         units[prompt_id, turn] = unit = []
-        for place, outcome in (((prompt_id, k, turn), outcome) for k, outcome in enumerate(outcomes)):
-            verdict = by_place.get(place)
-            vote = vote_of_verdict(verdict, by_text) if votes is None else votes.get(place, 0.0)
-            unit.append(Sample(outcome, vote, published_text(verdict), likely.get(place, Probabilities())))
+        for k, outcome in enumerate(outcomes):
+            place = (prompt_id, k, turn)
+            vote = vote_of_verdict(outcome.verdict, by_text) if votes is None else votes.get(place, 0.0)
+            unit.append(Sample(outcome, vote, published_text(outcome.verdict), likely.get(place, Probabilities())))
     return units
 
 

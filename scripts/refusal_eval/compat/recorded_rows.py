@@ -22,8 +22,9 @@ from refusal_eval.core.states import (
     REFUSAL,
     TRUNCATED_REASONING,
     UNPARSABLE,
+    place_of,
 )
-from refusal_eval.judges.judge_base import Verdict, place_of, readable, verdict_row
+from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 
 Row = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine

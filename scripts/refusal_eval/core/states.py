@@ -48,3 +48,8 @@ def told_states(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> str
 def is_cut(verdict: Mapping[str, Any]) -> bool:
     """Tell whether a row of a verdicts file is about an answer that was cut, being too long for the judge."""
     return bool((verdict.get("raw") or {}).get(CUT))
+
+
+def place_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return which answer a row of answers or verdicts is about: prompt, sample and turn."""
+    return row["prompt_id"], row["sample"], row["turn"]

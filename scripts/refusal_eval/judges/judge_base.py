@@ -279,11 +279,6 @@ def readable(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
     return (row for row in answers if row["state"] in JUDGED_ANSWER_STATES)
 
 
-def place_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Return which answer a row of answers or verdicts is about: prompt, sample and turn."""
-    return row["prompt_id"], row["sample"], row["turn"]
-
-
 def write_verdicts(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a verdicts file, and tell how many there are in each state."""
     write_jsonl(path, rows)

@@ -19,7 +19,7 @@ from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, se
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
 from refusal_eval.report.results.cells import cell_scores
-from refusal_eval.report.results.collected import estimates_in
+from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import Units, read_units
 
@@ -147,7 +147,7 @@ class FigureData:
         """Return the scores by (model, split), and the models and splits that have any, in their order.
 
         Raises:
-            ValueError: without scores, or for two of one cell.
+            ValueError: without scores.
         """
         found = {(model, split): score for (_, model, split), score in by_cell(self.scores).items()}
         if not found:

@@ -13,7 +13,7 @@ MODELS, JUDGES = "models", "judges"
 
 @dataclass(frozen=True)
 class Scope:
-    """What a comparison is made on: one split, or all splits of an expectation that a family has."""
+    """What a comparison, or a rate, is made on: one split, or several of an expectation."""
 
     splits: tuple[str, ...]  # the splits, sorted
     pool: str | None  # their expectation where they are pooled, None for one split by itself

@@ -54,7 +54,7 @@ TABLES = {
         (ACCOUNTING, "States of answers and verdicts"),
     ),
     "answers": TableKind(
-        "report.paper.answer_tables:answers", ("estimates", "cards"), _PRIMARY,
+        "report.paper.rate_tables:answers", ("estimates", "cards"), _PRIMARY,
         ("Steering", "Answers, and what steering costs"),
     ),
     "votes": TableKind(

@@ -4,13 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import (
-    clean,
-    mark_of,
-    marks_of,
-    ordered,
-    wrapped,
-)
+from refusal_eval.report.paper.display import clean, mark_of, marks_of, ordered, wrapped
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.rate_tables import HEADER_WIDTH
@@ -48,16 +42,9 @@ def categories(data: TableData) -> Made:
         marked=any(marked.values()),
         common=common,
     )
-    table = Table(
-        name=f"categories-{judge}",
-        caption="Refusal rate in percent with its interval, by category.",
-        header=["Split", "Category", "Prompts", *("\n".join(wrapped(show.model(m), HEADER_WIDTH)) for m in columns)],
-        rows=body,
-        notes=notes,
-        keys=3,
-        per_block=4,
-        align="llr" + "r" * len(columns),
-    )
+    header = ["Split", "Category", "Prompts", *("\n".join(wrapped(show.model(m), HEADER_WIDTH)) for m in columns)]
+    caption, align = "Refusal rate in percent with its interval, by category.", "llr" + "r" * len(columns)
+    table = Table(f"categories-{judge}", caption, header, body, notes, keys=3, per_block=4, align=align)
     return categories_frame(rows), [table]
 
 

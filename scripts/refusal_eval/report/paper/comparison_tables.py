@@ -17,7 +17,7 @@ from refusal_eval.report.paper.display import (
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
-from refusal_eval.report.paper.table_notes import flags_notes, points_text
+from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS
 from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN, is_margin_open
 from refusal_eval.study.comparison_families import JUDGES, Family, family_of
@@ -56,16 +56,14 @@ def comparisons_frame(
     """
     columns = [CORRECTIONS[correction].column if name == "p_holm" else name for name in COLUMNS]
     columns += [] if margin is None else MARGIN_COLUMNS
-    order = sorted(rows, key=lambda row: (row["family"], row["pool"] or "", *(row[k] or "" for k in _SORTED)))
+    names = ("pool", "split", "held", "first", "second")
+    order = sorted(rows, key=lambda row: (row["family"], *(row[name] or "" for name in names)))
     own = [
         {**row, "family": families[row["family"]].label, "level": level, "margin": margin}
         | {name: " ".join(row[name]) for name in ("splits", "flags")}
         for row in order
     ]
     return pd.DataFrame([[row[name] for name in columns] for row in own], columns=columns, dtype=object)
-
-
-_SORTED = ("split", "held", "first", "second")
 
 
 def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> Table:
@@ -105,7 +103,7 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
                 _difference(row),
                 *(p_text(row[name]) + _open(row) for name in ("p", corrected.column)),
                 _odds(row),
-                NO_DATA if row["cohens_h"] is None else number(row["cohens_h"], 2),
+                number(row["cohens_h"]),
                 f"{row['n_differ']} of {row['n_clusters']}",
             ]
         )
@@ -113,8 +111,8 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
             body[-1].append(points_interval(row["adjusted_low"], row["adjusted_high"]) or NO_DATA)
             body[-1] += [p_text(row[name]) + _beyond(row, margin) for name in MARGIN_COLUMNS[-3:]]
         if some_missing:
-            of = str(row["n"]) if row["n"] == row["n_all"] else f"{row['n']} of {row['n_all']}"
-            body[-1] += [of, points_interval(row["bound_low"], row["bound_high"]) or NO_DATA]
+            bounds = points_interval(row["bound_low"], row["bound_high"]) or NO_DATA
+            body[-1] += [of_all(row["n"], row["n_all"]), bounds]
     caption = "Differences of refusal rates on the same prompts."
     return Table("comparisons", caption, header, body, _notes(found, families, data), len(keys), per_block=6)
 

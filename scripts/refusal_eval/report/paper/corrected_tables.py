@@ -17,7 +17,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, share_text
 from refusal_eval.stats.corrected.ppi import MIN_LABELS
 from refusal_eval.stats.corrected.transfer import LEAST_MARGIN
@@ -35,7 +35,7 @@ COLUMNS = (
 def corrected(data: TableData) -> Made:
     """Return the rates corrected for the judge's errors."""
     result = data.found("corrected")
-    return corrected_frame(result), corrected_tables(result, data.cards, data.asked)
+    return corrected_frame(result), corrected_tables(result, data)
 
 
 def corrected_frame(result: Result) -> pd.DataFrame:
@@ -57,36 +57,29 @@ def corrected_frame(result: Result) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
 
 
-def corrected_tables(result: Result, cards: Sequence[Card], study: Mapping[str, Any]) -> list[Table]:
-    """Return the table of corrected rates under the primary judge, and that under each answering model's errors.
-
-    Args:
-        result: of `study.study_corrected`.
-        cards: of all judges.
-        study: `models`, `splits` (each `name`, `expectation`, `reading`), `gold`, `primary_judge`, `labels`, `samples`.
-    """
-    show, judge = Labels(**study["labels"]), study["primary_judge"]
+def corrected_tables(result: Result, data: TableData) -> list[Table]:
+    """Return the table of corrected rates under the primary judge, and that under each answering model's errors."""
+    judge = data.asked["primary_judge"]
     own = {name: [e for e in result[name] if e["judge"] == judge] for name in ("transfer", "ppi", "errors")}
-    tables = [_rates_table(own, result, cards, show, study)]
+    tables = [_rates_table(own, result, data)]
     differences = [entry for entry in result["differences"] if entry["judge"] == judge]
-    tables += [_differences_table(differences, result, show, study)] if differences else []
+    tables += [_differences_table(differences, result, data)] if differences else []
     return tables + [
-        _models_table([e for e in own["transfer"] if e["gold"] == gold], gold, own["errors"], show, study)
-        for gold in study["gold"]
+        _models_table([e for e in own["transfer"] if e["gold"] == gold], gold, own["errors"], data)
+        for gold in data.asked["gold"]
         if any(len(e["by_model"]) > 1 for e in own["transfer"] if e["gold"] == gold)
     ]
 
 
-def _rates_table(
-    own: Mapping[str, Sequence[Entry]], result: Result, cards: Sequence[Card], show: Labels, study: Mapping[str, Any]
-) -> Table:
+def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: TableData) -> Table:
+    show, study = data.labels, data.asked
     golds = [gold for gold in study["gold"] if any(e["gold"] == gold for e in own["transfer"])]
     transfer = {(*_place(e), e["gold"]): e for e in own["transfer"]}
     ppi = {_place(e): e for e in own["ppi"]}
     header = ["Model", "Split", "Judge's rate", *(["ppi", "Labels"] if ppi else [])]
     header += [f"Rogan-Gladen\n{show.gold(gold)}" for gold in golds]
     rows = []
-    for where in _places([*own["transfer"], *own["ppi"]], study):
+    for where in _places([*own["transfer"], *own["ppi"]], data):
         found = [transfer.get((*where, gold)) for gold in golds]
         entries = [entry for entry in (*found, ppi.get(where)) if entry is not None and entry["observed"] is not None]
         row = [show.model(where[0]), _where(where, show), _observed(entries[0]) if entries else NO_DATA]
@@ -102,7 +95,7 @@ def _rates_table(
     notes = filled_notes(
         "corrected/rates",
         show,
-        **_said([*own["transfer"], *own["ppi"]], result, study, show),
+        **_said([*own["transfer"], *own["ppi"]], result, data),
         **own,
         readings=readings,
         least_labels=MIN_LABELS,
@@ -115,35 +108,30 @@ def _rates_table(
         beyond=sum(beyond),
         samples=study["samples"],
         judge=judge,
-        cards=cards,
+        cards=data.cards,
     )
-    return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
+    caption = "Refusal rates corrected for the judge's errors."
+    return Table("corrected", caption, header, rows, notes, keys=2, per_block=4)
 
 
-def _differences_table(entries: Sequence[Entry], result: Result, show: Labels, study: Mapping[str, Any]) -> Table:
-    rows, splits = [], {split["name"]: i for i, split in enumerate(study["splits"])}
+def _differences_table(entries: Sequence[Entry], result: Result, data: TableData) -> Table:
+    show, rows, splits = data.labels, [], {name: i for i, name in enumerate(data.order("splits"))}
     for entry in sorted(entries, key=lambda e: (splits.get(e["split"] or "", len(splits)), e["pool"] or "")):
         sides = [show.model(entry[side]) for side in ("model", "other")]
         difference = marked(points_text(entry), entry["flags"])
         rows.append(
             [_where(_place(entry), show), *sides, difference, *(p_text(entry[name]) for name in ("p", "p_holm"))]
         )
-    notes = filled_notes("corrected/differences", show, **_said(entries, result, study, show), entries=entries)
+    notes = filled_notes("corrected/differences", show, **_said(entries, result, data), entries=entries)
     header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
     return Table("corrected-differences", "Differences of corrected refusal rates.", header, rows, notes, keys=3)
 
 
-def _table(name: str, caption: str, header: Sequence[str], rows: list[list[str]], notes: Sequence[str]) -> Table:
-    return Table(name, caption, header, rows, notes, keys=2, per_block=4)
-
-
-def _models_table(
-    entries: Sequence[Entry], gold: str, errors: Sequence[Entry], show: Labels, study: Mapping[str, Any]
-) -> Table:
+def _models_table(entries: Sequence[Entry], gold: str, errors: Sequence[Entry], data: TableData) -> Table:
+    show, rows = data.labels, []
     names = sorted({own["answering_model"] for entry in entries for own in entry["by_model"]})
     by_place = {_place(entry): entry for entry in entries}
-    rows = []
-    for where in _places(entries, study):
+    for where in _places(entries, data):
         entry = by_place[where]
         under = {own["answering_model"]: own["value"] for own in entry["by_model"]}
         flags = derived_flags([entry["flags"]])
@@ -159,14 +147,14 @@ def _models_table(
         marks=flags_notes(derived_flags([entry["flags"]]) for entry in entries),
     )
     title = f"Corrected rates under the errors on each answering model of {show.gold(gold)}."
-    return _table(f"corrected-{gold}", title, header, rows, notes)
+    return Table(f"corrected-{gold}", title, header, rows, notes, keys=2, per_block=4)
 
 
-def _said(entries: Sequence[Entry], result: Result, study: Mapping[str, Any], show: Labels) -> dict[str, Any]:
+def _said(entries: Sequence[Entry], result: Result, data: TableData) -> dict[str, Any]:
     """What the notes say of rates or differences: level, least and most prompts of each split and pool, and marks."""
-    sizes: dict[str, set[int]] = {_where(place, show): set() for place in _places(entries, study)}
+    sizes: dict[str, set[int]] = {_where(place, data.labels): set() for place in _places(entries, data)}
     for entry in entries:
-        sizes[_where(_place(entry), show)].add(entry["n_prompts"])
+        sizes[_where(_place(entry), data.labels)].add(entry["n_prompts"])
     flags = {flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))}
     return {
         "level": f"{100 * result['level']:g} %",
@@ -189,10 +177,9 @@ def _place(entry: Entry) -> tuple[str, str | None, str | None]:
     return entry["model"], entry["split"], entry["pool"]
 
 
-def _places(entries: Sequence[Entry], study: Mapping[str, Any]) -> list[tuple[str, str | None, str | None]]:
+def _places(entries: Sequence[Entry], data: TableData) -> list[tuple[str, str | None, str | None]]:
     """Models, and for each the splits in the study's order, then the pools."""
-    models = {name: i for i, name in enumerate(study["models"])}
-    splits = {split["name"]: i for i, split in enumerate(study["splits"])}
+    models, splits = ({name: i for i, name in enumerate(data.order(noun))} for noun in ("models", "splits"))
     found = {_place(entry) for entry in entries}
     return sorted(found, key=lambda p: (models[p[0]], splits.get(p[1] or "", len(splits)), p[2] or ""))
 

@@ -169,18 +169,9 @@ def p_text(p: float | None) -> str:
 
 
 def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
-    """The scores by (judge, model, split), sorted.
-
-    Raises:
-        ValueError: if a cell occurs twice.
-    """
-    cells: dict[tuple[str, str, str], Score] = {}
-    for score in scores:
-        cell = (score["judge"], score["model"], score["split"])
-        if cell in cells:
-            raise ValueError(f"two scores for judge, model, split = {cell}")
-        cells[cell] = score
-    return dict(sorted(cells.items()))
+    """The scores by (judge, model, split), sorted."""
+    cells = {(score["judge"], score["model"], score["split"]): score for score in scores}
+    return {cell: cells[cell] for cell in sorted(cells)}
 
 
 def wrapped(text: str, width: int) -> list[str]:

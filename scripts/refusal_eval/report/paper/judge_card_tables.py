@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number, ordered
+from refusal_eval.report.paper.display import NO_DATA, clean, number, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Card, Made, TableData
@@ -19,7 +19,7 @@ from refusal_eval.report.paper.table_notes import (
     value_text,
     weights_text,
 )
-from refusal_eval.report.results.from_cards import card_numbers
+from refusal_eval.report.results.from_judges import card_numbers
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 
@@ -28,14 +28,12 @@ _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
 
 def judges(data: TableData) -> Made:
     """Return a row per judge, gold set and reading; judges without a card are listed as not measured."""
-    frame = judges_frame(data.cards)
-    return frame, [told_once(judges_table(data.cards, data.order("judges"), data.labels))]
+    return judges_frame(data.cards), [told_once(judges_table(data))]
 
 
-def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labels | None = None) -> Table:
+def judges_table(data: TableData) -> Table:
     """Return the table of `judges`."""
-    show = labels or Labels()
-    found, order = sorted_cards(cards), list(judges)
+    show, found, order = data.labels, sorted_cards(data.cards), data.order("judges")
     header = ["Judge", "Gold", "Reading", "Judged", "Accuracy", "Kappa", "Sensitivity", "Specificity"]
     rows = []
     for judge in ordered([*order, *(card["judge"] for card in found)], order):
@@ -88,7 +86,7 @@ def _share_of(part: Mapping[str, Any], name: str, n: int) -> str:
 def judge_cards(data: TableData) -> Made:
     """Return every measure of every card as CSV; of the broad reading a row per judge and gold set, for all answers,
     then one per answering model, the worst first."""
-    return cards_frame(data.cards), [told_once(cards_table(data.cards, data.order("judges"), data.labels))]
+    return cards_frame(data.cards), [told_once(cards_table(data))]
 
 
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
@@ -110,11 +108,10 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "value", "low", "high", "n"], dtype=object)
 
 
-def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
+def cards_table(data: TableData) -> Table:
     """Return the table of `judge_cards`."""
-    show, found = labels or Labels(), list(cards)
-    rows = []
-    for judge in ordered((card["judge"] for card in found), judges):
+    show, found, rows = data.labels, data.cards, []
+    for judge in ordered((card["judge"] for card in found), data.order("judges")):
         for card in sorted((c for c in found if c["judge"] == judge), key=lambda c: str(c["gold"])):
             names = [show.judge(judge), show.gold(card["gold"])]
             rows.append([*names, "all", *_numbers(card)])
@@ -135,15 +132,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
             f"Published for {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
         ),
     )
-    return Table(
-        name="judge-cards",
-        caption="Judges compared with human labels.",
-        header=header,
-        rows=rows,
-        notes=notes,
-        keys=3,
-        per_block=3,
-    )
+    return Table("judge-cards", "Judges compared with human labels.", header, rows, notes, keys=3, per_block=3)
 
 
 def answering_models(card: Card) -> list[tuple[str, Card]]:

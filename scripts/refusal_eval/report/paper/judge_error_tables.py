@@ -72,14 +72,8 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
         derived_flags([cells[place]["flags"], *(one.flags for one in spread[place])]) for place in places
     )
     notes = filled_notes("refusal/errors", show, corrected=own, several=several, marks=marks)
-    return Table(
-        f"refusal-{judge}-errors",
-        "How far errors of the judge would move each rate, in percentage points.",
-        header,
-        rows,
-        notes,
-        keys=2,
-    )
+    title = "How far errors of the judge would move each rate, in percentage points."
+    return Table(f"refusal-{judge}-errors", title, header, rows, notes, keys=2)
 
 
 def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]) -> Table:

@@ -10,7 +10,7 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import share_text, value_text
-from refusal_eval.report.results.from_agreement import ALL, agreement_numbers
+from refusal_eval.report.results.from_judges import ALL, agreement_numbers
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
 
@@ -24,7 +24,7 @@ Agreement = Mapping[str, Any]
 def judges_agree(data: TableData) -> Made:
     """Return how far the judges of a study agree with each other."""
     found = data.found("agreement")
-    return agreement_frame(found), [told_once(agreement_table(found, data.order("judges"), data.labels))]
+    return agreement_frame(found), [told_once(agreement_table(found, data))]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
@@ -43,14 +43,14 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
+def agreement_table(agreement: Agreement, data: TableData) -> Table:
     """One row per pair of judges over all splits, and per split: same labels, kappa, tau; then alpha of the raters.
 
     With more than three judges the pairs of a split are left to the CSV. Over all splits tau is the lowest of them; a
     study without any tau has no column for it.
     """
-    show = labels or Labels()
-    places = {name: i for i, name in enumerate(ordered(agreement["judges"], judges))}
+    show = data.labels
+    places = {name: i for i, name in enumerate(ordered(agreement["judges"], data.order("judges")))}
     ranked = any(rank["tau"] is not None for rank in agreement["rankings"])
     rows = []
     for group in agreement["groups"]:
@@ -75,16 +75,9 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
     header += ["Order of\nmodels (tau)"] if ranked else []
-    return Table(
-        name="judges-agree",
-        caption="Agreement between judges.",
-        header=header,
-        rows=rows,
-        notes=_notes(agreement, rows, ranked, show),
-        keys=2,
-        # Of a single pair all numbers stand side by side.
-        per_block=3 if len(places) > 2 else None,
-    )
+    notes = _notes(agreement, rows, ranked, show)
+    blocks = 3 if len(places) > 2 else None  # of a single pair all numbers stand side by side
+    return Table("judges-agree", "Agreement between judges.", header, rows, notes, keys=2, per_block=blocks)
 
 
 def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, show: Labels) -> list[str]:

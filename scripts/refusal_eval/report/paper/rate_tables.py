@@ -1,4 +1,4 @@
-"""The tables of refusal rates, votes and states, made of the scores of cells.
+"""The tables of refusal rates, votes, states and answers, made of the scores of cells.
 
 Rows of a CSV are sorted by name, so that it does not depend on the order in which a study lists its models and splits;
 tables follow that order, and names that it lacks come after it, sorted. In a CSV rates, bounds and shares are between 0
@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.core.states import ANSWER_STATES, BLOCKED, TRUNCATED, VERDICT_STATES
+from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EMPTY, TRUNCATED, TRUNCATED_REASONING, VERDICT_STATES
 from refusal_eval.report.paper.best_values import Pair, Rate, Shown, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.display import (
     MARKS,
@@ -20,6 +20,7 @@ from refusal_eval.report.paper.display import (
     by_cell,
     headline,
     interval,
+    marked,
     marks_of,
     ordered,
     percent,
@@ -34,6 +35,7 @@ from refusal_eval.report.paper.table_notes import (
     agreement_details,
     level_text,
     of_all,
+    rate_text,
     share_text,
     value_text,
 )
@@ -44,6 +46,7 @@ from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, MIXED_SERVI
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
 _BANDS = ("refusing", "mixed", "complying")
+_CUT = (TRUNCATED, TRUNCATED_REASONING)
 
 
 def refusal(data: TableData) -> Made:
@@ -52,9 +55,6 @@ def refusal(data: TableData) -> Made:
     Further tables say how far errors of the judge would move these rates, and differences that the study tests.
 
     Comparisons of two models, where the study has them, decide which others stand in bold beside the best rate.
-
-    Raises:
-        ValueError: if the judge has two scores for one cell.
     """
     show, judge, used = data.labels, data.asked["primary_judge"], data.scores
     p_values, margin = corrected_p(data.results, judge), data.asked.get("margin")
@@ -84,15 +84,8 @@ def refusal(data: TableData) -> Made:
         ties=ties_note(bool(p_values), margin, used[0]["interval"]["level"]) if bold else "",
         doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL] if doubtful else [],
     )
-    table = Table(
-        name=f"refusal-{judge}",
-        caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
-        header=header,
-        rows=rows,
-        notes=notes,
-        per_block=4,
-        bold=frozenset(bold),
-    )
+    caption = f"Refusal rate in percent with its {level_text(used)} interval, by model and split."
+    table = Table(f"refusal-{judge}", caption, header, rows, notes, per_block=4, bold=frozenset(bold))
     return rates_frame(used, data.cards), [table, *judge_error_tables(data, cells, rows_of, columns_of)]
 
 
@@ -126,9 +119,6 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataF
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
     `scored` says which turns of dialogues count; rates are over turns, of which a prompt without a dialogue has one.
-
-    Raises:
-        ValueError: for two scores of one cell.
     """
     measured = list(cards)
 
@@ -216,6 +206,45 @@ def _votes(score: Score) -> Iterable[dict[str, Any]]:
     yield {"measure": f"c@{k} mean", "value": c["mean"], "low": c["low"], "high": c["high"], **with_c}
     for band in _BANDS:
         yield {"measure": f"c@{k} {band}", "value": c[band], **unknown, **with_c}
+
+
+def answers(data: TableData) -> Made:
+    """Return a row per split and model: refusal rate, log-probability, length, what went wrong, right answers.
+
+    Models of one split stand below each other, so that a steered one stands by the model that it is and its control.
+    """
+    cells = {(score["split"], score["model"]): score for score in by_cell(data.scores).values()}
+    splits, models = (ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("splits", "models")))
+    found = [cells[split, model] for split in splits for model in models if (split, model) in cells]
+    with_right = any(score["answers"]["right"] for score in found)
+    header = ["Split", "Model", "Refusal rate", "Log-probability", "Tokens", "Cut", "Empty", "Loops"]
+    rows = []
+    for score in found:
+        shares, of = state_shares(score), score["answers"]
+        row = [data.labels.split(score["split"]), data.labels.model(score["model"]), cell_rate_text(score)]
+        more = [_mean(of["logprob"], 2), _mean(of["tokens"], 0)]
+        more += [percent(sum(shares[state] for state in _CUT)), percent(shares[EMPTY]), rate_text(of["loops"])]
+        more += [rate_text(of["right"])] if with_right else []
+        rows.append([*row, *(marked(text, score["flags"]) for text in more)])
+    notes = filled_notes("answers/answers", data.labels, scores=found, cards=data.cards, with_right=with_right)
+    header += ["Right"] if with_right else []
+    align = "ll" + "r" * (len(header) - 2)
+    table = Table("answers", "Answers, and what steering costs.", header, rows, notes, 2, per_block=7, align=align)
+    return pd.DataFrame(list(_answers(found)), dtype=object), [table]
+
+
+def _answers(scores: Iterable[Score]) -> Iterable[dict[str, Any]]:
+    for score in scores:
+        row = {name: score[name] for name in ("judge", "split", "model", "samples", "n_prompts", "n_clusters")}
+        for name, number in score["answers"].items():
+            ends = number or {"value": None, "low": None, "high": None}
+            row |= {name: ends["value"], f"{name}_low": ends["low"], f"{name}_high": ends["high"]}
+        shares = state_shares(score)
+        yield row | {state: shares[state] for state in (*_CUT, EMPTY)} | {"flags": " ".join(score["flags"])}
+
+
+def _mean(number: Mapping[str, Any] | None, digits: int) -> str:
+    return NO_DATA if number is None else value_text(number["value"], (number["low"], number["high"]), digits)
 
 
 # ---------------------------------------------------------------- rows and their names

@@ -12,8 +12,7 @@ from refusal_eval.core.files import read_json
 from refusal_eval.report.paper.display import Labels, Score
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.results.cells import cell_scores
-from refusal_eval.report.results.collected import estimates_in
-from refusal_eval.report.results.results_files import read_results
+from refusal_eval.report.results.results_files import estimates_in, read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 
 Card = Mapping[str, Any]

@@ -8,8 +8,6 @@ import pandas as pd
 
 from refusal_eval.report.paper.display import (
     NO_DATA,
-    Labels,
-    Score,
     clean,
     flags_in,
     mark_of,
@@ -22,7 +20,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
 from refusal_eval.stats.tradeoff.contrasts import CELLS
 
@@ -43,7 +41,7 @@ _HIGHER, _LOWER = " (+)", " (\u2212)"
 def tradeoff(data: TableData) -> Made:
     """Return over-refusal against safety, contrast pairs, languages and topics."""
     result = data.found("tradeoff")
-    return tradeoff_frame(result), tradeoff_tables(result, data.scores, data.cards, data.asked)
+    return tradeoff_frame(result), tradeoff_tables(result, data)
 
 
 def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
@@ -61,55 +59,35 @@ def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def tradeoff_tables(
-    result: TradeOff,
-    scores: Sequence[Score],
-    cards: Sequence[Card],
-    study: Mapping[str, Any],
-) -> list[Table]:
-    """Return the tables that a study has under its primary judge: trade-off, contrast pairs, languages, topics.
-
-    Args:
-        result: of `study.study_trade_off`.
-        scores: of all cells.
-        cards: of all judges.
-        study: `models`, `splits` (each `name`, `expectation`, `reading`), `primary_judge`, `labels`, `samples`.
-    """
-    show, judge = Labels(**study["labels"]), study["primary_judge"]
+def tradeoff_tables(result: TradeOff, data: TableData) -> list[Table]:
+    """Return the tables that a study has under its primary judge: trade-off, contrast pairs, languages, topics."""
+    judge = data.asked["primary_judge"]
     own = {
         name: [e for e in result[name] if e["judge"] == judge] for name in ("models", "pairs", "topics", "languages")
     }
     said = {
         "level": f"{100 * result['level']:g} %",
-        "readings": {split["name"]: split["reading"] for split in study["splits"]},
+        "readings": {split["name"]: split["reading"] for split in data.asked["splits"]},
         "dialogues": result["dialogues"],
         **{"wilson": WILSON, "recovered": RECOVERED},
-        **{"judge": judge, "cards": cards, "samples": study["samples"]},
+        **{"judge": judge, "cards": data.cards, "samples": data.asked["samples"]},
     }
-    mine = [score for score in scores if score["judge"] == judge]
-    tables = [_models_table(own["models"], result, mine, show, study, said)] if own["models"] else []
-    tables += [_pairs_table(own["pairs"], show, study, said)] if own["pairs"] else []
-    tables += [_languages_table(own["languages"], show, study, said)] if own["languages"] else []
+    tables = [_models_table(own["models"], result, data, said)] if own["models"] else []
+    tables += [_pairs_table(own["pairs"], data, said)] if own["pairs"] else []
+    tables += [_languages_table(own["languages"], data, said)] if own["languages"] else []
     for split in result["splits"]["varies"]:
         of_split = [e for e in own["topics"] if e["split"] == split and e["n_prompts"] >= LEAST_PROMPTS]
-        tables += [_topics_table(of_split, split, result["level"], show, study, said)] if of_split else []
+        tables += [_topics_table(of_split, split, result["level"], data, said)] if of_split else []
     return tables
 
 
-def _models_table(
-    entries: Sequence[Entry],
-    result: TradeOff,
-    scores: Sequence[Score],
-    show: Labels,
-    study: Mapping[str, Any],
-    said: Mapping[str, Any],
-) -> Table:
-    by_model = {entry["model"]: entry for entry in entries}
+def _models_table(entries: Sequence[Entry], result: TradeOff, data: TableData, said: Mapping[str, Any]) -> Table:
+    show, splits, by_model = data.labels, data.asked["splits"], {entry["model"]: entry for entry in entries}
     pooled = {split for kind in ("comply", "refuse") for split in result["splits"][kind]}
-    used = [score for score in scores if score["split"] in pooled]
+    used = [score for score in data.scores if score["split"] in pooled]
     rivals = sum(entry["youden_j"] is not None for entry in entries) > 1
     rows, of_others = [], False
-    for model in study["models"]:
+    for model in data.order("models"):
         entry = by_model[model]
         own = [score for score in used if score["model"] == model]
         known = {*entry["flags"], *(flag for score in own for flag in score["flags"])}
@@ -134,7 +112,7 @@ def _models_table(
         show,
         **said,
         where={
-            kind: [f"{show.split(s['name'])} ({s['reading']})" for s in study["splits"] if s["expectation"] == kind]
+            kind: [f"{show.split(s['name'])} ({s['reading']})" for s in splits if s["expectation"] == kind]
             for kind in ("comply", "refuse")
         },
         pooled=pooled,
@@ -147,8 +125,8 @@ def _models_table(
     return Table("tradeoff", "Over-refusal against safety.", header, rows, notes, align="lrrrcr"[: len(header)])
 
 
-def _pairs_table(entries: Iterable[Entry], show: Labels, study: Mapping[str, Any], said: Mapping[str, Any]) -> Table:
-    order = {model: i for i, model in enumerate(study["models"])}
+def _pairs_table(entries: Iterable[Entry], data: TableData, said: Mapping[str, Any]) -> Table:
+    show, order = data.labels, {model: i for i, model in enumerate(data.order("models"))}
     found = sorted(entries, key=lambda e: (e["safe"], e["unsafe"], order[e["model"]]))
     several = len({(entry["safe"], entry["unsafe"]) for entry in found}) > 1
     rows = []
@@ -162,10 +140,8 @@ def _pairs_table(entries: Iterable[Entry], show: Labels, study: Mapping[str, Any
     return Table("tradeoff-pairs", "Contrast pairs.", header, rows, notes, len(keys), per_block=5)
 
 
-def _languages_table(
-    entries: Sequence[Entry], show: Labels, study: Mapping[str, Any], said: Mapping[str, Any]
-) -> Table:
-    order = {model: i for i, model in enumerate(study["models"])}
+def _languages_table(entries: Sequence[Entry], data: TableData, said: Mapping[str, Any]) -> Table:
+    show, order = data.labels, {model: i for i, model in enumerate(data.order("models"))}
     tested = any(entry["paired"] for entry in entries)
     rows = []
     for entry in sorted(entries, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
@@ -207,16 +183,11 @@ def _on_front(entry: Entry) -> tuple[str, str]:
 
 
 def _topics_table(
-    entries: Sequence[Entry],
-    split: str,
-    level: float,
-    show: Labels,
-    study: Mapping[str, Any],
-    said: Mapping[str, Any],
+    entries: Sequence[Entry], split: str, level: float, data: TableData, said: Mapping[str, Any]
 ) -> Table:
     """A row per topic, by its mean rate, and a column per model: the rate, and a sign where it differs."""
-    cells = {(entry["topic"], entry["model"]): entry for entry in entries}
-    models = ordered({entry["model"] for entry in entries}, study["models"])
+    show, cells = data.labels, {(entry["topic"], entry["model"]): entry for entry in entries}
+    models = ordered({entry["model"] for entry in entries}, data.order("models"))
 
     def mean_rate(topic: str) -> float:
         values = [cells[topic, model]["rate"]["value"] for model in models if (topic, model) in cells]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.core.states import ANSWER_STATES, VERDICT_STATES
-from refusal_eval.report.results.collected import text_of
+from refusal_eval.report.results.results_files import text_of
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate

@@ -17,17 +17,18 @@ from refusal_eval.stats.agreement.measures import (
     Counts,
     Measure,
     balanced_accuracy,
+    cluster_tables,
     f1,
     kappa,
     measure_interval,
     two_class,
 )
 from refusal_eval.stats.agreement.soft import soft_measures
-from refusal_eval.stats.agreement.weighting import are_weighted, effective, effective_rows, units, weighted_share
+from refusal_eval.stats.agreement.weighting import are_weighted, effective, units, weighted_share
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
 from refusal_eval.stats.estimates.flags import few_flags
-from refusal_eval.stats.estimates.intervals import effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
+from refusal_eval.stats.estimates.intervals import effective_number, effective_of, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
 
 UNJUDGED = "unjudged"
 HEADLINE_RULE = (
@@ -134,7 +135,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
     }
     if not are_weighted(rows["weight"]):
         return found
-    weighted = {"n_effective": effective_rows(judged["weight"].tolist()), "confusion": _confusion(rows, rows["weight"])}
+    weighted = {"n_effective": effective_number(judged["weight"]), "confusion": _confusion(rows, rows["weight"])}
     return found | {"weighted": weighted}
 
 
@@ -168,9 +169,7 @@ def _tables(judged: pd.DataFrame, seed: int) -> tuple[Counts, Counts]:
     if judged.empty:
         return np.zeros((3, 3)), np.zeros((0, 3, 3))
     human, machine = (pd.Categorical(judged[side], LABELS).codes for side in ("human", "machine"))
-    cells = np.zeros((len(judged), 3, 3))
-    cells[np.arange(len(judged)), human, machine] = units(judged["weight"].tolist())
-    sums = cluster_sums(cluster_codes(judged["cluster"]), cells)
+    sums = cluster_tables(cluster_codes(judged["cluster"]), human, machine, units(judged["weight"].tolist()))
     return sums.sum(axis=0), resampled(sums, seed)
 
 

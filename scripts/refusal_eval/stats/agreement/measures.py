@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import REFUSES
+from refusal_eval.stats.estimates.intervals import Codes, Floats
 from refusal_eval.stats.estimates.resampling import percentiles
 
 # Kappa swings wildly where one class is rare; below this many rows of a class it is not reported.
@@ -20,6 +21,21 @@ MIN_CLASS_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothin
 
 Counts = NDArray[np.float64]
 Measure = Callable[[Counts], NDArray[np.float64]]
+
+
+def cluster_tables(codes: Codes, first: NDArray[Any], second: NDArray[Any], weights: Floats | None = None) -> Counts:
+    """Return the 3 x 3 table of each cluster, over the answers that both sides labelled.
+
+    Args:
+        codes: the number of each answer's cluster.
+        first: its label, as a place in `states.LABELS`, below 0 for none.
+        second: the same of the other side.
+        weights: of each answer, as whole numbers; None where all count alike.
+    """
+    both, size, groups = (first >= 0) & (second >= 0), len(LABELS), int(codes.max()) + 1
+    places = (codes[both] * size + first[both]) * size + second[both]
+    found = np.bincount(places, None if weights is None else weights[both], minlength=groups * size * size)
+    return found.reshape(groups, size, size).astype(float)
 
 
 def two_class(tables: Counts, reading: str) -> Counts:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, wilson_ends
+from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, effective_number, wilson_ends
 
 _DIGITS = 6
 
@@ -47,17 +47,11 @@ def whole_weights(weights: Sequence[float]) -> Floats:
     return units(normalised(weights))
 
 
-def effective_rows(weights: Sequence[float]) -> float:
-    """Return how many rows of equal weight tell as much (Kish 1965): (sum of w)^2 / sum of w^2; 0 of none."""
-    squares = math.fsum(w * w for w in weights)
-    return math.fsum(weights) ** 2 / squares if squares else 0.0
-
-
 def effective(weights: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Return the number of clusters, less what unequal weights lose: G n_eff / n, with `effective_rows`."""
+    """Return the number of clusters, less what unequal weights lose: G n_eff / n, with `intervals.effective_number`."""
     if not weights:
         return 0.0
-    return len(set(clusters)) * effective_rows(weights) / len(weights)
+    return len(set(clusters)) * effective_number(weights) / len(weights)
 
 
 def weighted_share(

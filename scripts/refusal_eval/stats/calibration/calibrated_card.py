@@ -8,7 +8,6 @@ import pandas as pd
 from refusal_eval.core.states import COMPLIANCE, SAW_MODEL
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.agreement.weighting import effective_rows
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import (
     BY_CLUSTER,
@@ -20,6 +19,7 @@ from refusal_eval.stats.calibration.calibration_fit import (
     kind_of_map,
 )
 from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.intervals import effective_number
 
 OUT_OF_FOLD = "out_of_fold"
 SCHEMES = {
@@ -123,7 +123,7 @@ def _kept_text(models: Sequence[str]) -> str:
 
 def _calibration(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
     known = rows[rows["p_refusal"].notna()]
-    fit = fit_rows(known, kind_of_map(effective_rows(known["weight"].tolist())))
+    fit = fit_rows(known, kind_of_map(effective_number(known["weight"])))
     refusals = int((known["human"] != COMPLIANCE).sum())
     about = {"judge": judge, "gold": gold, "rule": RULE, "n": len(known), "n_refusals": refusals}
     if fit is not None:

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.stats.comparisons.sign_flips import Ends, Whole, counted_ends, drawn_ends, sign_flip_p
-from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_clusters, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, copies
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
@@ -186,7 +186,7 @@ def paired_differences(
                 test=test,
                 n_differ=int((totals != 0).sum()),
                 n_clusters=int((sizes[:, :, i].sum(axis=0) > 0).sum()),
-                effective_clusters=min(effective_clusters(own) for own in sizes[:, :, i]),
+                effective_clusters=min(effective_number(own) for own in sizes[:, :, i]),
             )
         )
     return found
@@ -273,7 +273,7 @@ def _interval(
 
     Where the differences of a split are all `equal` neither of them moves, though the split is not known exactly. It
     gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added to
-    that of the other splits as `intervals.pooled_wilson` adds them.
+    that of the other splits as `intervals.pooled_rate` adds them.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2 or halves is None:
@@ -285,7 +285,7 @@ def _interval(
         ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), halves])
         below, above = max(0.0, value - float(ends[:, 0].min())), max(0.0, float(ends[:, 1].max()) - value)
     if equal.any():
-        effective = np.array([effective_clusters(own) for own in sizes[equal]])
+        effective = np.array([effective_number(own) for own in sizes[equal]])
         unseen = (1 - (alpha / 2) ** (1 / effective)) / len(of_splits)
         # Splits with the same clusters have not seen the same ones; rounded, as all products of matrices here.
         shares = sizes[equal] / np.sqrt((sizes[equal] ** 2).sum(axis=1, keepdims=True))

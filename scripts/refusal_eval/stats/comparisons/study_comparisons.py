@@ -17,36 +17,17 @@ from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
-DIFFERENCE, P_VALUE, BOUNDS, TIPPING, MCNEMAR, ODDS_RATIO, COHENS_H = (
-    *("rate_difference", "rate_difference_p", "rate_bounds", "rate_difference_tipping_point", "mcnemar_p"),
-    *("odds_ratio", "cohens_h"),
-)
-ADJUSTED, EQUIVALENCE, NONINFERIORITY = (
-    *("rate_difference_adjusted", "rate_difference_equivalence_p", "rate_difference_noninferiority_p"),
-)
-ODDS_METHOD = "delta method on the log scale over clusters"
-MARGIN_OPEN = "margin_open"  # the worst-case bounds of a difference go beyond the margin
+NONINFERIORITY = "rate_difference_noninferiority_p"
 SIGN_OPEN = "sign_open"  # the worst-case bounds of a difference hold 0, so that unjudged answers could reverse it
 
 
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """What comparisons are made of."""
-
-    cells: Mapping[Cell, Units]  # each cell that they need
-    readings: Mapping[str, str]  # headline reading of each split
-    sources: Mapping[str, str]  # a word for the source of each split, see `units.names_apart`
-    # near-duplicate prompts two by two, see `paired.repeated`; of those in a pool one counts
-    duplicates: Sequence[Sequence[Mapping[str, Any]]]
-    samples: int  # K
-    level: float
-    expectations: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of each split; none where it is empty
-    margin: float | None = None  # of equivalence, see `effects.effects`
-    mid: bool = False  # whether tests that count all patterns give mid-p values
-    correction: str = "holm"  # one of `CORRECTIONS`
+Pairs = Sequence[Sequence[Mapping[str, Any]]]  # near-duplicate prompts two by two, see `paired.repeated`
+Study = Mapping[str, Any]
 
 
-def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]:
+def compared(
+    families: Sequence[Family], cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
+) -> list[dict[str, Any]]:
     """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
 
     A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
@@ -56,6 +37,14 @@ def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]
     it is, `only_first`, `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled,
     or both sides have a decision on none. The flags are those of the comparison's own cells, also for what is
     corrected, in which the p values of the whole family have a part.
+
+    Args:
+        families: what is compared.
+        cells: each cell that they need.
+        study: `samples`, `level`, `margin` (of equivalence, see `effects.effects`), `p_values` (`mid` where tests that
+            count all patterns give mid-p values), `correction` (one of `CORRECTIONS`), and of `splits` the `name`,
+            `expectation`, `reading` and `source` (see `units.names_apart`).
+        duplicates: of those in a pool one counts.
     """
     rows: list[dict[str, Any]] = []
     for number, family in enumerate(families):
@@ -63,26 +52,20 @@ def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]
             {"family": number, **row}
             for scope in family.scopes
             for held in family.held
-            for row in _rows(family, scope, held, scored)
+            for row in _rows(family, scope, held, cells, study, duplicates)
         ]
-        column = CORRECTIONS[scored.correction].column
-        for row, value in zip(own, corrected([row["p"] for row in own], scored.correction), strict=True):
+        column = CORRECTIONS[study["correction"]].column
+        for row, value in zip(own, corrected([row["p"] for row in own], study["correction"]), strict=True):
             rows.append(row | {column: value})
     return rows
 
 
-def estimates(
-    rows: Iterable[Mapping[str, Any]],
-    pools: Mapping[str, Sequence[str]],
-    samples: int,
-    level: float,
-    margin: float | None = None,
-) -> list[Estimate]:
+def estimates(rows: Iterable[Mapping[str, Any]], study: Study) -> list[Estimate]:
     """Return the rows of the results table: of each comparison the difference, its bounds, effect sizes and p values.
 
-    `parameter` names the side that is subtracted, and the splits where a family pools other ones than `pools`, all of
-    an expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
-    with a corrected p value for each.
+    `parameter` names the side that is subtracted, and the splits where a family pools other ones than all of an
+    expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
+    with a corrected p value for each. `study` is that of `compared`.
     """
     found: list[Estimate] = []
     for row in rows:
@@ -93,29 +76,30 @@ def estimates(
             "split": row["split"],
             "pool": row["pool"],
             "reading": row["reading"],
-            "samples": samples,
+            "samples": study["samples"],
             "n_prompts": row["n"],
             "n_clusters": row["n_clusters"],
-            "parameter": _subtracted(row, pools),
+            "parameter": _subtracted(row, study),
             "flags": tuple(row["flags"]),
         }
         of_difference = {"low": row["low"], "high": row["high"], "method": row["method"]}
-        of_difference |= {"level": None if row["low"] is None else level}
-        found.append(Estimate(DIFFERENCE, row["difference"], **of_difference, **about))
+        of_difference |= {"level": None if row["low"] is None else study["level"]}
+        found.append(Estimate("rate_difference", row["difference"], **of_difference, **about))
         share, told = tipping_point(row["difference"], row["bound_low"], row["bound_high"])
-        found.append(Estimate(TIPPING, share, method=told, **about | {"n_prompts": row["n_all"]}))
+        of_all = about | {"n_prompts": row["n_all"]}
+        found.append(Estimate("rate_difference_tipping_point", share, method=told, **of_all))
         bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
-        found.append(Estimate(BOUNDS, None, **bounds, **about | {"n_prompts": row["n_all"]}))
+        found.append(Estimate("rate_bounds", None, **bounds, **of_all))
         test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
-        found.append(Estimate(P_VALUE, row["p"], method=test, **about))
+        found.append(Estimate("rate_difference_p", row["p"], method=test, **about))
         for name, correction in CORRECTIONS.items():
             if correction.column in row:
                 found.append(Estimate(ESTIMANDS[name], row[correction.column], method=test, **about))
-        found += _effect_estimates(row, about, level, margin, pools)
+        found += _effect_estimates(row, about, study)
         if row["mcnemar_p"] is not None:
             own = about | {"n_prompts": row["only_first"] + row["only_second"]}
             kind = MID if row["mcnemar_mid"] else EXACT
-            found.append(Estimate(MCNEMAR, row["mcnemar_p"], method=f"{kind}, of {row['decision']}", **own))
+            found.append(Estimate("mcnemar_p", row["mcnemar_p"], method=f"{kind}, of {row['decision']}", **own))
     return list(dict.fromkeys(found))
 
 
@@ -177,27 +161,22 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
     return only[0], only[1], p - float(scipy.stats.binom.pmf(only[0], sum(only), 0.5)) if mid else p
 
 
-def _effect_estimates(
-    row: Mapping[str, Any],
-    about: dict[str, Any],
-    level: float,
-    margin: float | None,
-    pools: Mapping[str, Sequence[str]],
-) -> Iterator[Estimate]:
-    odds = Number(row["odds_ratio"], row["odds_ratio_low"], row["odds_ratio_high"], ODDS_METHOD)
-    yield estimated(ODDS_RATIO, odds, level, **about)
-    yield Estimate(COHENS_H, row["cohens_h"], **about)
+def _effect_estimates(row: Mapping[str, Any], about: dict[str, Any], study: Study) -> Iterator[Estimate]:
+    level, margin, method = study["level"], study["margin"], "delta method on the log scale over clusters"
+    odds = Number(row["odds_ratio"], row["odds_ratio_low"], row["odds_ratio_high"], method)
+    yield estimated("odds_ratio", odds, level, **about)
+    yield Estimate("cohens_h", row["cohens_h"], **about)
     if margin is None:
         return
     if is_margin_open(row["bound_low"], row["bound_high"], margin):
-        about = about | {"flags": (*about["flags"], MARGIN_OPEN)}
+        about = about | {"flags": (*about["flags"], "margin_open")}
     method = f"t over clusters with two added prompts in each split, margin {margin:g}"
     adjusted = Number(row["adjusted_difference"], row["adjusted_low"], row["adjusted_high"], method)
-    yield estimated(ADJUSTED, adjusted, 2 * level - 1, **about)
-    yield Estimate(EQUIVALENCE, row["equivalence_p"], method=method, **about)
+    yield estimated("rate_difference_adjusted", adjusted, 2 * level - 1, **about)
+    yield Estimate("rate_difference_equivalence_p", row["equivalence_p"], method=method, **about)
     yield Estimate(NONINFERIORITY, row["noninferior_first_p"], method=method, **about)
     side = "model" if row["kind"] == MODELS else "judge"
-    turned = {side: row["second"], "parameter": _subtracted({**row, "second": row["first"]}, pools)}
+    turned = {side: row["second"], "parameter": _subtracted({**row, "second": row["first"]}, study)}
     yield Estimate(NONINFERIORITY, row["noninferior_second_p"], method=method, **about | turned)
 
 
@@ -209,37 +188,41 @@ def _sides_p(family: Family, scope: Scope, expectations: Mapping[str, str], foun
     return {"noninferior_first_p": first, "noninferior_second_p": second}
 
 
-def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:
-    sides = family.sides()
-    frames = {split: [scored.cells[family.cell(held, side, split)].frame for side in sides] for split in scope.splits}
-    panel = panel_of(frames, scored.readings, repeated(scored.duplicates, scope.splits), scored.sources)
-    pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
-    found = paired_differences(
-        panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level, mid=scored.mid
+def _rows(
+    family: Family, scope: Scope, held: str, cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
+) -> list[dict[str, Any]]:
+    sides, mid = family.sides(), study["p_values"] == "mid"
+    all_readings, sources, expectations = (
+        {split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source", "expectation")
     )
-    readings = {scored.readings[split] for split in scope.splits}
+    frames = {split: [cells[family.cell(held, side, split)].frame for side in sides] for split in scope.splits}
+    panel = panel_of(frames, all_readings, repeated(duplicates, scope.splits), sources)
+    pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
+    found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], study["level"], mid=mid)
+    readings = {all_readings[split] for split in scope.splits}
     reading = readings.pop() if len(readings) == 1 else None
     counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
-    flags = [[scored.cells[family.cell(held, side, s)].flags for s in scope.splits if s in counting] for side in sides]
+    flags = [[cells[family.cell(held, side, s)].flags for s in scope.splits if s in counting] for side in sides]
     rows = []
     for (one, other), result in zip(pairs, found, strict=True):
         row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
         row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
         row |= {"reading": reading} | paired_flags(flags[one], flags[other], result)
-        effect = effects(panel, one, other, scored.level, scored.margin)
+        effect = effects(panel, one, other, study["level"], study["margin"])
         row |= dataclasses.asdict(result) | dataclasses.asdict(effect)
-        row |= _sides_p(family, scope, scored.expectations, effect)
-        rows.append(row | _decisions(panel, one, other, scope, scored))
+        row |= _sides_p(family, scope, expectations, effect)
+        rows.append(row | _decisions(panel, one, other, scope, study["samples"], mid))
     return rows
 
 
-def _subtracted(row: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> str:
+def _subtracted(row: Mapping[str, Any], study: Study) -> str:
     side = row["second"] if row["kind"] == MODELS else f"judge {row['second']}"
-    others = row["pool"] and sorted(row["splits"]) != sorted(pools[row["pool"]])
+    every = sorted(split["name"] for split in study["splits"] if split["expectation"] == row["pool"])
+    others = row["pool"] and sorted(row["splits"]) != every
     return f"minus {side}" + (f", on {', '.join(row['splits'])}" if others else "")
 
 
-def _decisions(panel: Panel, one: int, other: int, scope: Scope, scored: Scored) -> dict[str, Any]:
+def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> dict[str, Any]:
     """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
     names = ("decision", "only_first", "only_second", "mcnemar_p", "mcnemar_mid")
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
@@ -247,5 +230,5 @@ def _decisions(panel: Panel, one: int, other: int, scope: Scope, scored: Scored)
     first, second = panel.votes[:, one], panel.votes[:, other]
     if np.isnan(first + second).all():  # a p of 1 would say that the sides were seen to agree
         return dict.fromkeys(names)
-    decision = "the answer" if scored.samples == 1 else f"majority@{scored.samples}"
-    return dict(zip(names, (decision, *mcnemar(first, second, scored.mid), scored.mid), strict=True))
+    decision = "the answer" if samples == 1 else f"majority@{samples}"
+    return dict(zip(names, (decision, *mcnemar(first, second, mid), mid), strict=True))

@@ -1,9 +1,8 @@
 """Corrected rates of a study: of every model on every split, and pooled over the splits of an expectation."""
 
-import dataclasses
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,43 +15,25 @@ from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
-from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, counted_once, split_rates
+from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, study_rates
+from refusal_eval.study.comparison_families import Scope
 
 Study = Mapping[str, Any]
-NOT_HEADLINE = "not_headline"
-NOT_IDENTIFIABLE = "not_identifiable"
-AT_ODDS = "at_odds_with_gold"
-TOO_FEW = "too_few_labels"
-UNLABELLED = "unlabelled_splits"
-UNDRAWN = "undrawn_answers"
-
-
-class Scope(NamedTuple):
-    """What a rate is over: one split, or the splits of an expectation."""
-
-    split: str | None
-    pool: str | None
-    splits: tuple[str, ...]
-    reading: str
 
 
 def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
     """Return all splits, then the pool of each expectation with several.
 
     Args:
-        splits: each `name`, `expectation`, `reading`.
+        splits: each `name` and `expectation`.
     """
-    single = [Scope(split["name"], None, (split["name"],), split["reading"]) for split in splits]
-    pools = []
+    found = [Scope((split["name"],), None) for split in splits]
     for expectation in sorted(HEADLINE_READING):
-        own = [split for split in splits if split["expectation"] == expectation]
-        readings = {split["reading"] for split in own}
-        reading = readings.pop() if len(readings) == 1 else MIXED
-        if len(own) > 1:
-            pools.append(Scope(None, expectation, tuple(sorted(split["name"] for split in own)), reading))
-    return single + pools
+        own = sorted(split["name"] for split in splits if split["expectation"] == expectation)
+        found += [Scope(tuple(own), expectation)] if len(own) > 1 else []
+    return found
 
 
 def study_corrected(
@@ -95,9 +76,8 @@ def study_corrected(
     result["one_class"] = []
     result["dialogues"] = dialogue_splits(units)
     result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
-    readings = {split["name"]: split["reading"] for split in study["splits"]}
-    expected = {split["name"]: split["expectation"] for split in study["splits"]}
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
+    once = counted_once(units, left_out)
     for judge in study["judges"]:
         errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
         asked = [(name, reading) for j, name in sorted(gold) if j == judge for reading in READINGS]
@@ -107,17 +87,17 @@ def study_corrected(
             spread = found.spread and dict(zip(("sensitivity", "specificity"), found.spread, strict=True))
             about = {"judge": judge, "gold": name, "reading": reading}
             result["errors"].append(about | told | {"spread": spread, "by_model": list(found.by_model)})
+        of_all, of_pools = (study_rates(cells, judge, study) for cells in (units, once))
         for scope in scopes(study["splits"]):
-            cells = [[units[judge, model, split] for model in study["models"]] for split in scope.splits]
-            rates = [split_rates(c, s, expected[s], readings[s]) for c, s in zip(cells, scope.splits, strict=True)]
-            gone = [_blocked(part, models) for part, models in zip(rates, cells, strict=True)]
-            if scope.pool:
-                rates, gone = counted_once(rates, left_out), counted_once(gone, left_out)
-            names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
-            used = {name: of for (name, reading), of in errors.items() if reading == scope.reading}
-            result["transfer"] += _transfer(rates, gone, names, study, used)
+            cells, known = (once, of_pools) if scope.pool else (units, of_all)
+            rates = [known[split] for split in scope.splits if split in known]
+            readings = {of_all[split].reading for split in scope.splits}
+            names = {"judge": judge, "split": None if scope.pool else scope.splits[0], "pool": scope.pool}
+            names["reading"] = common = readings.pop() if len(readings) == 1 else MIXED
+            used = {name: of for (name, reading), of in errors.items() if reading == common}
+            result["transfer"] += _transfer(rates, names, study, used)
             answers: dict[str, tuple[ppi.Answers, ppi.Labels]] = {}
-            found_here = list(_ppi(cells, scope, names, study, labels, left_out, answers))
+            found_here = list(_ppi(cells, scope, names, study, labels, answers))
             result["ppi"] += found_here
             result["differences"] += _differences(found_here, answers, names, study["level"])
         family = [entry for entry in result["differences"] if entry["judge"] == judge]
@@ -125,14 +105,6 @@ def study_corrected(
             entry["p_holm"] = p
     result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
     return result
-
-
-def _blocked(rates: SplitRates, models: Sequence[Units]) -> SplitRates:
-    """The share of blocked answers in each rate, in place of the rates."""
-    blocked = np.stack([units["n_blocked"] for units in models]).astype(float)
-    shares = np.full(blocked.shape, np.nan)
-    np.divide(blocked, rates.draws, out=shares, where=rates.draws > 0)
-    return dataclasses.replace(rates, rates=shares)
 
 
 def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], transfer.ErrorRates]:
@@ -146,15 +118,11 @@ def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], transfer.
 
 
 def _transfer(
-    splits: Sequence[SplitRates],
-    blocked: Sequence[SplitRates],
-    names: Mapping[str, Any],
-    study: Study,
-    errors: Mapping[str, transfer.ErrorRates],
+    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, errors: Mapping[str, transfer.ErrorRates]
 ) -> Iterator[dict[str, Any]]:
     if not errors or not splits:
         return
-    observed_rates = transfer.observed_rates(splits, study["level"], blocked)
+    observed_rates = transfer.observed_rates(splits, study["level"])
     for i, (model, observed) in enumerate(zip(study["models"], observed_rates, strict=True)):
         if observed is None:
             continue
@@ -186,28 +154,23 @@ def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> dict[str, Any
 
 
 def _ppi(
-    cells: Sequence[Sequence[Units]],
+    cells: Mapping[tuple[str, str, str], Units],
     scope: Scope,
     names: Mapping[str, Any],
     study: Study,
     labels: Mapping[tuple[str, str, str], Labelled],
-    left_out: Collection[Place],
     kept: dict[str, tuple[ppi.Answers, ppi.Labels]],
 ) -> Iterator[dict[str, Any]]:
     """Yield the corrected rate of each model with labels; keep in `kept` what those with a value are computed from."""
     readings = {split["name"]: split["reading"] for split in study["splits"]}
     fields = ("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters")
-    for i, model in enumerate(study["models"]):
+    for model in study["models"]:
         found = [labels.get((names["judge"], model, split)) for split in scope.splits]
         if not any(own and own.people for own in found):
             continue
         parts: dict[str, tuple[Units, Labelled]] = {}
-        for split, of_models, own in zip(scope.splits, cells, found, strict=True):
-            units = of_models[i]
-            if scope.pool:
-                counts = [Place(split, prompt) not in left_out for prompt in units["prompt_id"]]
-                units = units.kept(np.array(counts, dtype=bool))
-            if len(units):
+        for split, own in zip(scope.splits, found, strict=True):
+            if (units := cells.get((names["judge"], model, split))) is not None:
                 parts[split] = (units, own or Labelled({}, {}))
         answers = joined(list(parts.values()), [readings[split] for split in parts])
         if answers is None:
@@ -259,13 +222,13 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     estimands = {"transfer": "refusal_rate_rg_transfer", "ppi": "refusal_rate_ppi"}
-    marks = {"too_few": TOO_FEW, "unlabelled": UNLABELLED, "undrawn": UNDRAWN}
+    marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
+    names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
-        names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
         flags = [mark for name, mark in marks.items() if entry.get(name)]
         if kind == "transfer":
-            why = AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE
-            flags = [NOT_HEADLINE, *([why] if entry["value"] is None else [])]
+            why = "at_odds_with_gold" if entry["at_odds"] else "not_identifiable"
+            flags = ["not_headline", *([why] if entry["value"] is None else [])]
         number = Number(entry["value"], entry["low"], entry["high"], entry.get("method", ppi.METHOD))
         yield estimated(
             estimands[kind],
@@ -277,9 +240,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             flags=(*flags, *entry["flags"]),
         )
     for entry in result["differences"]:
-        about = {
-            name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
-        }
+        about = {name: entry[name] for name in names}
         about |= {"samples": study["samples"], "parameter": f"minus {entry['other']}", "flags": tuple(entry["flags"])}
         number = Number(entry["value"], entry["low"], entry["high"], ppi.DIFFERENCE_METHOD)
         yield estimated("rate_difference_ppi", number, study["level"], **about)

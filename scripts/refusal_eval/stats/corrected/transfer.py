@@ -16,12 +16,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.weighting import effective_rows
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
-from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_of, pooled_rate, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
 from refusal_eval.stats.estimates.resampling import (
     blocks,
     cluster_codes,
@@ -225,16 +224,11 @@ def _own_reach(observed: Observed, errors: ErrorRates, value: float) -> tuple[fl
     return next(ends), next(ends)
 
 
-def observed_rates(
-    splits: Sequence[SplitRates], level: float, blocked: Sequence[SplitRates] | None = None
-) -> list[Observed | None]:
-    """Return each model's own rate; None of a model that lacks a split.
-
-    Args:
-        blocked: shares of blocked answers in place of the rates, on the same prompts; None where there are none.
-    """
-    drawn, gone = resampled_rates(splits), blocked if any((p.rates > 0).any() for p in blocked or ()) else None
-    drawn_blocked = resampled_rates(gone, unseen=False) if gone else np.zeros_like(drawn)
+def observed_rates(splits: Sequence[SplitRates], level: float) -> list[Observed | None]:
+    """Return each model's own rate; None of a model that lacks a split."""
+    drawn, gone = resampled_rates(splits), [_shares_blocked(part) for part in splits]
+    some_blocked = any(part.blocked.any() for part in splits)
+    drawn_blocked = resampled_rates(splits, blocked=True) if some_blocked else np.zeros_like(drawn)
     found: list[Observed | None] = []
     for model in range(len(splits[0].rates)):
         parts = {part.split: part.known(model) for part in splits}
@@ -243,29 +237,36 @@ def observed_rates(
             continue
         rate, ends = pooled_rate(parts, level)
         assert ends.low is not None and ends.high is not None  # rates always have both
-        share = float(np.mean([part.known(model)[0].mean() for part in gone])) if gone else 0.0
+        share = float(np.mean([own[model][~np.isnan(own[model])].mean() for own in gone])) if some_blocked else 0.0
         size = sum(len(rates) for rates, _, _ in parts.values())
         own = (drawn[:, model], size, ends.n_clusters, share, drawn_blocked[:, model])
         found.append(Observed(rate, ends.low, ends.high, *own))
     return found
 
 
-def resampled_rates(splits: Sequence[SplitRates], unseen: bool = True) -> Floats:
+def resampled_rates(splits: Sequence[SplitRates], blocked: bool = False) -> Floats:
     """Return the mean over splits of each model's rate in resamples of clusters: resamples x models.
 
     Clusters have exponential weights (Bayesian bootstrap), the same for all models, and half a cluster of refusals and
-    half one of compliance are put into each split (Jeffreys' prior), so that a rate of 0 is not certain. Without
-    `unseen` none of it counts as a refusal; the draws are the same else.
+    half one of compliance are put into each split (Jeffreys' prior), so that a rate of 0 is not certain. With `blocked`
+    it is the share of blocked answers: none of what is put in counts as blocked, and the draws are the same.
     """
     codes, groups = numbered([rates.clusters for rates in splits])
-    sums = np.stack([cluster_sums(c, filled(r), groups) for r, c in zip(splits, codes, strict=True)], axis=1)
+    values = [filled(_shares_blocked(rates) if blocked else rates.rates) for rates in splits]
+    sums = np.stack([cluster_sums(c, own, groups) for own, c in zip(values, codes, strict=True)], axis=1)
     sizes = np.array([len(code) / len(np.unique(code)) for code in codes])
     rng, found = np.random.default_rng(seed_of("corrected", *(rates.split for rates in splits))), []
     for rows in blocks(resamples_for(groups), groups):
         total = (rng.standard_exponential((rows, groups)) @ sums.reshape(groups, -1)).reshape(rows, *sums.shape[1:])
         extra = rng.gamma(_JEFFREYS, size=(2, rows, len(splits), 1)) * sizes[:, None]
-        found.append(((total[:, :, 0] + unseen * extra[0]) / (total[:, :, 1] + extra.sum(axis=0))).mean(axis=1))
+        found.append(((total[:, :, 0] + (not blocked) * extra[0]) / (total[:, :, 1] + extra.sum(axis=0))).mean(axis=1))
     return np.concatenate(found)
+
+
+def _shares_blocked(rates: SplitRates) -> Floats:
+    """The share of blocked answers in each rate, NaN where there is none: models x rows."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(rates.blocked / rates.draws)
 
 
 class _Rows(NamedTuple):
@@ -302,7 +303,7 @@ def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
         return None
     shares = np.array([[model["sensitivity"], model["specificity"]] for model in models])
     own = [rows.models == model["answering_model"] for model in models]
-    counts = np.array([[effective_rows(rows.weights[mask & c].tolist()) for c in rows.classes] for mask in own])
+    counts = np.array([[effective_number(rows.weights[mask & c]) for c in rows.classes] for mask in own])
     means = shares.mean(axis=0)
     chance = (means * (1 - means) / counts).mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(shares.T) - np.diag(chance))

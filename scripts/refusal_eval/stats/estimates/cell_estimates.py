@@ -11,7 +11,7 @@ from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STAT
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
 from refusal_eval.stats.estimates.flags import NO_BLOCKED
-from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson, cluster_wilson_between
+from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson_between
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
 
 INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
@@ -85,7 +85,7 @@ def taus(own: float) -> list[float]:
 
 def _overall(units: Units, level: float) -> list[Estimate]:
     """Rates of all prompts, what the unjudged answers could make of them, and how many answers they are worth."""
-    there, found = units.kept(units["counting"] > 0), []
+    found = []
     for estimate in _rates(units, level):
         found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD, flags=()))
         named: dict[str, Any] = {"reading": estimate.reading, "n_prompts": len(units)}
@@ -93,12 +93,9 @@ def _overall(units: Units, level: float) -> list[Estimate]:
             bound = mean(units[f"{column}_{estimate.reading}"].tolist())
             found.append(Estimate(name, bound, **named))
         found.append(_tipping_point(estimate, found[-2].value, found[-1].value, named))
-        size = None
-        if len(there):
-            rates, draws = there[f"rate_{estimate.reading}"].tolist(), int(there["counting"].sum())
-            size = cluster_wilson(rates, there["cluster"].tolist(), level, draws).n_eff
+        interval = units.interval(str(estimate.reading))
         about: dict[str, Any] = {name: getattr(estimate, name) for name in ("n_prompts", "n_clusters", "reading")}
-        found.append(Estimate("effective_answers", size, **about))
+        found.append(Estimate("effective_answers", interval and interval.n_eff, **about))
     return found
 
 

@@ -19,12 +19,13 @@ from refusal_eval.core.states import (
     PARTIAL,
     REFUSAL,
     VERDICT_STATES,
+    place_of,
 )
 from refusal_eval.study.dialogues import asked_turns, is_dialogue
 
 Row = Mapping[str, Any]
 
-_PLACE, _UNIT, _STATE = itemgetter("prompt_id", "sample", "turn"), itemgetter("prompt_id", "turn"), itemgetter("state")
+_UNIT, _STATE = itemgetter("prompt_id", "turn"), itemgetter("state")
 
 READINGS = ("strict", "broad")
 MISSING = "missing"  # a judged answer without a verdict row
@@ -45,6 +46,8 @@ class Outcome(NamedTuple):
     state: str
     label: str | None  # None unless judged
     logprob: float | None  # mean raw log-probability of the answer tokens, natural logarithm
+    answer: Row | None = None  # its row, None for one without
+    verdict: Row | None = None  # the row of the verdict on it
 
 
 def scored_turns(prompt: Row, scored: str) -> list[int]:
@@ -81,12 +84,9 @@ def sample_outcomes(
     id) play no part.
 
     Raises:
-        ValueError: for samples < 1.
         BadRows: for a row that occurs twice, or rows that do not belong together (an unknown prompt, a sample beyond
             `samples`, a verdict on an answer that no judge should have seen, an unknown state or label).
     """
-    if samples < 1:
-        raise ValueError("samples must be at least 1")
     judged = _unique(verdicts, VERDICT_STATES, "verdict")
     by_turn = _unique(answers, ANSWER_STATES, "answer")
     for prompt_id, sample, _ in by_turn:
@@ -134,9 +134,9 @@ def cell_outcomes(
 
 def _unique(rows: Iterable[Row], states: Sequence[str], what: str) -> dict[tuple[str, int, int], Row]:
     rows = list(rows)
-    found = dict(zip(map(_PLACE, rows), rows, strict=True))
+    found = dict(zip(map(place_of, rows), rows, strict=True))
     if len(found) < len(rows):
-        (key, _), *_ = Counter(map(_PLACE, rows)).most_common(1)
+        (key, _), *_ = Counter(map(place_of, rows)).most_common(1)
         raise BadRows(f"{what} {key} (prompt, sample, turn) occurs twice")
     if unknown := set(map(_STATE, rows)) - set(states):
         key, row = next((key, row) for key, row in found.items() if row["state"] in unknown)
@@ -146,5 +146,6 @@ def _unique(rows: Iterable[Row], states: Sequence[str], what: str) -> dict[tuple
 
 def _outcome(answer: Row, verdict: Row | None) -> Outcome:
     if answer["state"] not in JUDGED_ANSWER_STATES:
-        return Outcome(answer["state"], None, None)
-    return Outcome(answer["state"], None if verdict is None else verdict["label"], answer["answer_logprob"])
+        return Outcome(answer["state"], None, None, answer)
+    label = None if verdict is None else verdict["label"]
+    return Outcome(answer["state"], label, answer["answer_logprob"], answer, verdict)

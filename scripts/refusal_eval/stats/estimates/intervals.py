@@ -41,7 +41,7 @@ def cluster_wilson(
         n_eff = p (1 - p) / V,   V of `_variance` (for G clusters of one size G / (G - 1) * sum of u_c^2,
                                  with u_c = sum over the prompts of cluster c of (r_i - p) / n)
 
-    t has G* - 1 degrees of freedom, with G* of `effective_clusters`, which is G for clusters of one size. Where a few
+    t has G* - 1 degrees of freedom, with G* of `effective_number`, which is G for clusters of one size. Where a few
     clusters hold most of what V is made of, n_eff is held back, and the degrees of freedom are fewer (`_held_back`,
     `_degrees_of_freedom`).
 
@@ -64,7 +64,7 @@ def cluster_wilson(
     Raises:
         ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
     """
-    rates, codes, _ = checked(values, clusters, level)
+    rates, codes = checked(values, clusters, level)
     if rates.min() < 0 or rates.max() > 1:
         raise ValueError("rates must lie between 0 and 1")
     n, sizes, alpha = len(rates), np.bincount(codes).astype(float), 1 - level
@@ -134,13 +134,13 @@ def cluster_wilson_between(
 def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> Interval:
     """Interval for the mean of values without limits, such as lengths: mean +- t sqrt(V), V of `_variance`.
 
-    t has G* - 1 degrees of freedom, with G* of `effective_clusters`, one at least. With one cluster, and where all
+    t has G* - 1 degrees of freedom, with G* of `effective_number`, one at least. With one cluster, and where all
     values are equal, there are no ends: nothing says how far they vary.
 
     Raises:
         ValueError: for no values, lists of different lengths or a level outside (0, 1).
     """
-    data, codes, _ = checked(values, clusters, level)
+    data, codes = checked(values, clusters, level)
     n, sizes = len(data), np.bincount(codes).astype(float)
     if len(sizes) == 1 or data.min() == data.max():
         return Interval(None, None, None, len(sizes), "no information (one cluster, or equal values)")
@@ -148,93 +148,68 @@ def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: floa
     sums = np.bincount(codes, weights=data - mean)
     within = math.fsum((data - mean - (sums / sizes)[codes]) ** 2)
     variance, _ = _variance(_Clusters(sums / n, sizes, within))
-    t = float(scipy.special.stdtrit(max(1.0, effective_clusters(sizes) - 1), (1 + level) / 2))
+    t = float(scipy.special.stdtrit(max(1.0, effective_number(sizes) - 1), (1 + level) / 2))
     half = t * math.sqrt(variance)
     return Interval(mean - half, mean + half, None, len(sizes), "t, cluster-robust variance")
 
 
-def pooled_wilson(
-    values: Sequence[float],
-    clusters: Sequence[Hashable],
-    splits: Sequence[Hashable],
-    level: float = 0.95,
-    draws: Sequence[int] | None = None,
-) -> Interval:
-    """Interval for the mean over splits of the mean rate in each, where a cluster may have prompts in several splits.
+def pooled_rate(
+    parts: Mapping[str, tuple[Floats, Sequence[Hashable], Sequence[int]]], level: float
+) -> tuple[float, Interval]:
+    """Return the mean over splits of the mean rate in each, and its interval.
 
-    Recovered from the splits' own intervals (Zou & Donner 2008, Statistics in Medicine 27:1693). With S splits of rates
-    p_s and ends l_s and h_s by `cluster_wilson`:
+    A cluster may have prompts in several splits. The interval is recovered from the splits' own (Zou & Donner 2008,
+    Statistics in Medicine 27:1693). With S splits of rates p_s and ends l_s and h_s by `cluster_wilson`:
 
         low = p - sqrt(sum over s, t of r_st a_s a_t),    a_s = (p_s - l_s) / S,
         high = p + sqrt(sum over s, t of r_st b_s b_t),   b_s = (h_s - p_s) / S
 
     So a split whose prompts all agree is not taken for known exactly, a split of one cluster brings its [0, 1], and
     what differs between splits, which are fixed, adds nothing. r_st is the correlation of the errors of p_s and p_t
-    that comes from clusters with prompts in both (`_correlations`). With one split it is `cluster_wilson`.
+    that comes from clusters with prompts in both (`_correlations`). With one split it is `cluster_wilson`; only then it
+    has n_eff.
 
-    `draws` is the number of answers behind each value.
-
-    Returns the interval and G; n_eff only with one split.
+    Args:
+        parts: by split its rates, the cluster of each, and the number of answers behind each.
 
     Raises:
         ValueError: as `cluster_wilson` does.
     """
-    if not len(values) == len(splits) or (draws is not None and len(draws) != len(values)):
-        raise ValueError(f"{len(values)} values but {len(splits)} splits, or another number of draws")
-    numbers = {name: i for i, name in enumerate(sorted(set(splits), key=str))}
-    place = np.array([numbers[split] for split in splits], dtype=np.intp)
-    rates, codes, order = checked(values, clusters, level, place)
-    place, groups, strata = place[order], int(codes.max()) + 1, len(numbers)
-    answers = None if draws is None else np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
-    parts, means, errors, sizes = [], np.empty(strata), np.empty((strata, groups)), np.empty((strata, groups))
-    for s in range(strata):
-        own, names = rates[place == s], codes[place == s]
-        behind = None if answers is None else round(answers[s])
-        parts.append(cluster_wilson(own.tolist(), names.tolist(), level, behind))
-        means[s] = math.fsum(own) / len(own)
-        errors[s] = np.bincount(names, weights=own - means[s], minlength=groups) / len(own)
-        sizes[s] = np.bincount(names, minlength=groups) / len(own)
+    names = sorted({name for _, clusters, _ in parts.values() for name in clusters}, key=str)
+    places, strata, groups = {name: i for i, name in enumerate(names)}, len(parts), len(names)
+    ends, means, errors, sizes = [], np.empty(strata), np.empty((strata, groups)), np.empty((strata, groups))
+    for s, (_, (rates, clusters, draws)) in enumerate(sorted(parts.items())):
+        ends.append(cluster_wilson(rates.tolist(), clusters, level, sum(draws)))
+        codes = np.array([places[name] for name in clusters], dtype=np.intp)
+        means[s] = math.fsum(rates) / len(rates)
+        order = np.lexsort((rates, codes))  # sums must not depend on the input's order
+        errors[s] = np.bincount(codes[order], weights=rates[order] - means[s], minlength=groups) / len(rates)
+        sizes[s] = np.bincount(codes, minlength=groups) / len(rates)
+    mean = math.fsum(means) / strata
     if strata == 1:
-        return parts[0]
+        return mean, ends[0]
     together = _correlations(errors, sizes)
-    below = (means - np.array([part.low for part in parts])) / strata
-    above = (np.array([part.high for part in parts]) - means) / strata
-    p = math.fsum(means) / strata
+    below = (means - np.array([part.low for part in ends])) / strata
+    above = (np.array([part.high for part in ends]) - means) / strata
     low, high = (math.sqrt(max(0.0, float(part @ together @ part))) for part in (below, above))
-    return Interval(
-        max(0.0, p - low), min(1.0, p + high), None, groups, "recovered from the Wilson intervals of the splits"
-    )
+    method = "recovered from the Wilson intervals of the splits"
+    return mean, Interval(max(0.0, mean - low), min(1.0, mean + high), None, groups, method)
 
 
-def pooled_rate(
-    parts: Mapping[str, tuple[Floats, Sequence[Hashable], Sequence[int]]], level: float
-) -> tuple[float, Interval]:
-    """Return the mean over splits of the mean rate in each, and its `pooled_wilson`.
-
-    Args:
-        parts: by split its rates, the cluster of each, and the number of answers behind each.
-    """
-    rates = [rate for values, _, _ in parts.values() for rate in values.tolist()]
-    names = [name for name, (values, _, _) in parts.items() for _ in values]
-    clusters = [name for _, own, _ in parts.values() for name in own]
-    draws = [number for _, _, own in parts.values() for number in own]
-    mean = math.fsum(math.fsum(values) / len(values) for values, _, _ in parts.values()) / len(parts)
-    return mean, pooled_wilson(rates, clusters, names, level, draws)
-
-
-def effective_clusters(sizes: ArrayLike) -> float:
+def effective_number(sizes: ArrayLike) -> float:
     """Return how many clusters of one size vary as much as clusters of these sizes: (sum of n_c)^2 / sum of n_c^2.
 
-    It is their number where they have one size, and near 1 where one of them has nearly all prompts (Kish 1965, Survey
-    Sampling, section 11.7).
+    It is their number where they have one size, and near 1 where one of them has nearly all prompts; 0 of none (Kish
+    1965, Survey Sampling, section 11.7). So many rows of equal weight tell as much as rows of these weights, too.
     """
     numbers = np.asarray(sizes, dtype=float)
-    return float(numbers.sum() ** 2 / (numbers**2).sum()) if numbers.any() else 0.0
+    squares = math.fsum(numbers**2)
+    return math.fsum(numbers) ** 2 / squares if squares else 0.0
 
 
 def effective_of(names: ArrayLike) -> float:
-    """Return `effective_clusters` of rows, by the name of the cluster of each."""
-    return effective_clusters(np.unique(np.asarray(names, dtype=str), return_counts=True)[1])
+    """Return `effective_number` of rows, by the name of the cluster of each."""
+    return effective_number(np.unique(np.asarray(names, dtype=str), return_counts=True)[1])
 
 
 class _Clusters(NamedTuple):
@@ -247,7 +222,7 @@ class _Clusters(NamedTuple):
 
 def _all_alike(p: float, sizes: Floats, alpha: float) -> Interval:
     """Interval where every value is 0, or every value is 1: Clopper-Pearson on the clusters."""
-    effective = effective_clusters(sizes)
+    effective = effective_number(sizes)
     edge = (alpha / 2) ** (1 / effective)
     low, high = (0.0, 1 - edge) if p == 0 else (edge, 1.0)
     return Interval(low, high, effective, len(sizes), "Clopper-Pearson over clusters")
@@ -256,7 +231,7 @@ def _all_alike(p: float, sizes: Floats, alpha: float) -> Interval:
 def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alpha: float) -> Interval:
     """Interval of `cluster_wilson` for the mean p of n values."""
 
-    effective = effective_clusters(clusters.sizes)
+    effective = effective_number(clusters.sizes)
     variance, sums = _variance(clusters)
     n_eff = p * (1 - p) / variance if variance > NO_VARIANCE else effective
     if draws is not None:
@@ -368,13 +343,8 @@ def seed_of(*names: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def checked(
-    values: Sequence[float], clusters: Sequence[Hashable], level: float, splits: Codes | None = None
-) -> tuple[Floats, Codes, Codes]:
-    """Return values and cluster numbers, sorted by split, cluster name and value, and the places they had before.
-
-    Sums must not depend on the input's order.
-    """
+def checked(values: Sequence[float], clusters: Sequence[Hashable], level: float) -> tuple[Floats, Codes]:
+    """Return values and cluster numbers, by cluster name and value: sums must not depend on the input's order."""
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values but {len(clusters)} clusters")
     if len(values) == 0:
@@ -386,5 +356,5 @@ def checked(
         raise ValueError("values must be finite numbers")
     numbers = {name: i for i, name in enumerate(sorted(set(clusters), key=str))}
     codes = np.array([numbers[c] for c in clusters], dtype=np.intp)
-    order = np.lexsort((data, codes)) if splits is None else np.lexsort((data, codes, splits))
-    return data[order], codes[order], order
+    order = np.lexsort((data, codes))
+    return data[order], codes[order]

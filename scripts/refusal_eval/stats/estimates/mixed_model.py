@@ -25,7 +25,7 @@ import scipy
 
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, effective_clusters
+from refusal_eval.stats.estimates.intervals import Floats, effective_number
 from refusal_eval.stats.estimates.mixed_likelihood import Fit, fitted
 from refusal_eval.stats.estimates.resampling import cluster_codes
 from refusal_eval.stats.estimates.units import Labels
@@ -80,7 +80,7 @@ def mixed_estimates(
         why = NO_MAXIMUM
     if fit is None:
         return Mixed([], [*notes, f"split {split} has no mixed model: {why}"])
-    few = derived_flags(flags, few_flags(effective_clusters(np.bincount(codes))))
+    few = derived_flags(flags, few_flags(effective_number(np.bincount(codes))))
     about: dict[str, Any] = {"split": split, "reading": reading, "samples": z.shape[2]}
     about |= {"n_prompts": int(used.sum()), "n_clusters": groups, "flags": few}
     alone = {"judge": judges[0]} if len(judges) == 1 else {"parameter": ", ".join(judges)}

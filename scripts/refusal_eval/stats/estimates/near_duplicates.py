@@ -9,11 +9,13 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from refusal_eval.core.texts import nfkc
-from refusal_eval.stats.estimates.units import names_apart
+from refusal_eval.stats.estimates.units import Cell, Units, names_apart
 
 THRESHOLD = 0.7
 
@@ -130,9 +132,14 @@ def duplicate_groups(pairs: Mapping[Pair, float]) -> list[list[Place]]:
     return sorted([kept, *sorted(others)] for kept, others in groups.items())
 
 
-def left_out(groups: Iterable[Sequence[Place]]) -> set[Place]:
-    """Return the prompts that pooled numbers leave out: all of each group but the first."""
-    return {Place(*place) for group in groups for place in group[1:]}
+def counted_once(units: Mapping[Cell, Units], left_out: Collection[Place]) -> dict[Cell, Units]:
+    """Return the cells without the prompts that pooled numbers leave out, and none that has no others."""
+    found = {}
+    for (judge, model, split), own in units.items():
+        counts = np.array([(split, prompt) not in left_out for prompt in own["prompt_id"]], dtype=bool)
+        if counts.any():
+            found[judge, model, split] = own if counts.all() else own.kept(counts)
+    return found
 
 
 def _pairs(

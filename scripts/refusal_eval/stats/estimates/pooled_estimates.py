@@ -1,22 +1,17 @@
 """Refusal rates over all splits of one expectation, each split with equal weight."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.intervals import pooled_rate
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 
-def pooled_rates(
-    cells: Sequence[Units], duplicates: Collection[Place], sources: Mapping[str, str] | None = None
-) -> list[Estimate]:
+def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources: Mapping[str, str]) -> list[Estimate]:
     """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
 
     The rate is the mean over splits of the mean over prompts. Where splits of one expectation name different headline
@@ -29,26 +24,17 @@ def pooled_rates(
     Args:
         cells: of each split.
         duplicates: prompts not to be counted, because an earlier split has them.
-        sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
+        sources: a word for the source of each split (see `units.names_apart`).
     """
-    if sources is not None:
-        cells = list(
-            clusters_apart({(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}, sources).values()
-        )
+    named = {(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}
+    counted = sorted(counted_once(clusters_apart(named, sources), duplicates).items(), key=lambda item: item[0])
     found = []
     for expectation in HEADLINE_READING:
-        own = sorted((u for u in cells if u.facts["expectation"] == expectation), key=lambda u: str(u.facts["split"]))
-        counted = [units.kept(_counted(units, duplicates)) for units in own]
-        pool = [units for units in counted if len(units)]
-        headlines = {units.facts["headline"] for units in own}
+        pool = [units for _, units in counted if units.facts["expectation"] == expectation]
+        headlines = {units.facts["headline"] for units in cells if units.facts["expectation"] == expectation}
         for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])] if pool else []:
             found.append(_pooled(pool, expectation, reading))
     return found
-
-
-def _counted(units: Units, duplicates: Collection[Place]) -> Any:
-    split = units.facts["split"]
-    return np.array([Place(split, prompt) not in duplicates for prompt in units["prompt_id"]], dtype=bool)
 
 
 def _reading(units: Units, reading: str) -> str:
@@ -56,15 +42,8 @@ def _reading(units: Units, reading: str) -> str:
 
 
 def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
-    parts, level = {}, cells[0].facts["level"]
-    for units in cells:
-        rates = units[f"rate_{_reading(units, reading)}"]
-        known = np.isfinite(rates)
-        parts[units.facts["split"]] = (
-            rates[known],
-            units["cluster"][known].tolist(),
-            units["counting"][known].tolist(),
-        )
+    level = cells[0].facts["level"]
+    parts = {units.facts["split"]: units.known(_reading(units, reading)) for units in cells}
     lost = [split for split, (rates, _, _) in parts.items() if not len(rates)]
     number = None
     if not lost:

@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked, effective_clusters
+from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked, effective_number
 
 METHOD = "cluster bootstrap, expanded percentile"
 EXACT = "exact over clusters (all values equal)"
@@ -143,14 +143,14 @@ def cluster_bootstrap_mean(
     The result depends on the values, the clusters and `seed`, not on the order of the input. `limits` names the
     smallest and largest possible value; with it, values that are all equal (whose bootstrap interval has no width)
     get the interval that a share of at most 1 - (alpha / 2)^(1 / G*) of unseen clusters at either limit would allow,
-    the argument behind Clopper-Pearson at 0 and 1, with G* of `effective_clusters`. With one cluster both ends are the
+    the argument behind Clopper-Pearson at 0 and 1, with G* of `effective_number`. With one cluster both ends are the
     limits, or None without limits.
 
     Raises:
         ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
             the limits.
     """
-    data, codes, _ = checked(values, clusters, level)
+    data, codes = checked(values, clusters, level)
     if resamples < 1:
         raise ValueError("resamples must be at least 1")
     if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
@@ -160,7 +160,7 @@ def cluster_bootstrap_mean(
         low, high = limits or (None, None)
         return Interval(low, high, None, 1, "no information (one cluster)")
     if limits is not None and data.min() == data.max():
-        value, unseen = float(data[0]), 1 - ((1 - level) / 2) ** (1 / effective_clusters(np.bincount(codes)))
+        value, unseen = float(data[0]), 1 - ((1 - level) / 2) ** (1 / effective_number(np.bincount(codes)))
         low, high = value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
         return Interval(low, high, None, groups, EXACT)
     drawn = resampled(cluster_sums(codes, np.stack([data, np.ones(len(data))], axis=1)), seed, resamples)

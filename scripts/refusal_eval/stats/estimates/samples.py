@@ -48,8 +48,6 @@ def schema() -> pa.Schema:
 def sample_rows(
     prompts: Iterable[Row],
     outcomes: Mapping[tuple[str, int], Sequence[Outcome]],
-    answers: Iterable[Row],
-    verdicts: Iterable[Row],
     published: Mapping[tuple[str, int], float | None] | None = None,
     match: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -58,21 +56,17 @@ def sample_rows(
     Args:
         prompts: the split.
         outcomes: of `estimands.cell_outcomes`; they say which turns are scored.
-        answers: of the cell; those to other turns play no part.
-        verdicts: on them.
         match: how answers are compared with the right one (`right_answers.is_right`); None where none are right.
         published: c(x) by (prompt id, turn) as the published code computes it; None under the default protocol.
     """
     by_id = {prompt["id"]: prompt for prompt in prompts}
-    by_place = {(row["prompt_id"], row["turn"], row["sample"]): row for row in answers}
-    judged = {(row["prompt_id"], row["turn"], row["sample"]): row for row in verdicts}
     rows = []
     for (name, turn), samples in outcomes.items():
         prompt = by_id[name]
         about = {"prompt_id": name, "turn": turn, "category": prompt["category"], "cluster": prompt["cluster"]}
         about["published_c"] = None if published is None else published.get((name, turn))
         for sample, outcome in enumerate(samples):
-            verdict, answer = judged.get((name, turn, sample), {}), by_place.get((name, turn, sample), {})
+            verdict, answer = outcome.verdict or {}, outcome.answer or {}
             written = str(answer.get("answer") or "")
             rows.append(
                 {

@@ -26,7 +26,7 @@ from refusal_eval.core.states import (
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
 from refusal_eval.stats.estimates.estimate import mean
 from refusal_eval.stats.estimates.flags import EARLY, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
-from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_clusters
+from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, effective_number
 from refusal_eval.stats.estimates.samples import read_samples
 
 Cell = tuple[str, str, str]  # judge, model, split
@@ -81,6 +81,16 @@ class Units:
         """Return the number of samples that refuse in a reading, `strict` or `broad`."""
         return np.asarray(self["n_refusal"] + self["n_blocked"] + (self["n_partial"] if reading == "broad" else 0))
 
+    def known(self, reading: str) -> tuple[Floats, list[str], list[int]]:
+        """Return the rates in a reading, without those that are NaN, the cluster of each and the answers behind it."""
+        there = self["counting"] > 0
+        return self[f"rate_{reading}"][there], self["cluster"][there].tolist(), self["counting"][there].tolist()
+
+    def interval(self, reading: str) -> Interval | None:
+        """Return the interval of the rate in a reading (`intervals.cluster_wilson`), None where no sample counts."""
+        rates, clusters, draws = self.known(reading)
+        return cluster_wilson(rates.tolist(), clusters, self.facts["level"], sum(draws)) if draws else None
+
     def few(self, reading: str) -> tuple[str, ...]:
         """Return `few_clusters` if the rate of these rows rests on few clusters (`flags.few_flags`), or nothing."""
         there = self["counting"] > 0
@@ -89,7 +99,7 @@ class Units:
             return few_flags(float(len(sizes)))
         refusals, counting = self.refusals(reading)[there], self["counting"][there]
         rarer = min(len(np.unique(codes[side])) for side in (refusals > 0, refusals < counting))
-        return few_flags(effective_clusters(sizes), rarer)
+        return few_flags(effective_number(sizes), rarer)
 
     def own_flags(self, reading: str, interval: Ends) -> tuple[str, ...]:
         """Return the flags of the rate of these rows alone, as of a category.
@@ -136,6 +146,16 @@ def read_units(path: str | Path) -> Units:
     return units_of_samples(table.to_pandas(), facts, str(path))
 
 
+def confidence_by_prompt(path: str | Path) -> dict[str, float]:
+    """Return c(x) of each prompt of a scored cell that has one (see `c_at`), by its id.
+
+    Raises:
+        BadFile: if the file is no scored cell.
+    """
+    units = read_units(path)
+    return {str(name): float(c) for name, c in zip(units["prompt_id"], units["c"], strict=True) if c == c}
+
+
 def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str = "the cell") -> Units:
     """Return the scored prompts of samples (`samples.schema`) that are sorted by prompt, turn and sample.
 
@@ -169,17 +189,9 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
     )
     whole = tuple(flag for flag in WHOLE if facts.get(flag))
     units = Units(frame, whole, facts, labels, logprobs, samples)
-    return replace(units, flags=units.own_flags(facts["headline"], _headline_ends(units)))
-
-
-def _headline_ends(units: Units) -> Ends:
-    reading, level = units.facts["headline"], units.facts["level"]
-    there = units.kept(units["counting"] > 0)
-    if not len(there):
-        return None, None
-    rates, draws = there[f"rate_{reading}"].tolist(), int(there["counting"].sum())
-    found = cluster_wilson(rates, there["cluster"].tolist(), level, draws)
-    return found.low, found.high
+    found = units.interval(facts["headline"])
+    ends = (None, None) if found is None else (found.low, found.high)
+    return replace(units, flags=units.own_flags(facts["headline"], ends))
 
 
 def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:

@@ -39,7 +39,7 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, effective_clusters, seed_of
+from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
     cluster_codes,
@@ -118,7 +118,7 @@ def variance_parts(
     z: Floats, clusters: Sequence[str], level: float, seed: int
 ) -> tuple[dict[str, Number], int, int, float] | None:
     """Return the parts of `decisions` and their shares (`share_*`) by name, how many prompts and clusters they are
-    from, and how many of these are effective (`intervals.effective_clusters`).
+    from, and how many of these are effective (`intervals.effective_number`).
 
     Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
     the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0; there
@@ -144,7 +144,7 @@ def variance_parts(
         numbers[name] = with_interval(float(values[i]), resampled[:, i], groups, level)
         if not np.isnan(shares[i]):
             numbers[f"share_{name}"] = with_interval(float(shares[i]), resampled_shares[:, i], groups, level)
-    return numbers, int(usable.sum()), groups, effective_clusters(np.bincount(codes))
+    return numbers, int(usable.sum()), groups, effective_number(np.bincount(codes))
 
 
 def _inside(totals: Floats) -> Floats:

@@ -1,25 +1,74 @@
-"""Agreement of every two judges, and of all of them, on a study's answers."""
+"""The labels of a study's judges on the same answers: how far they agree, and the answers in dispute."""
+
+from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, measure_interval, two_class
-from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.agreement.measures import Counts, Measure, cluster_tables, kappa, measure_interval, two_class
+from refusal_eval.stats.estimates.estimands import READINGS, VOTES
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Codes, cluster_wilson_of_counts, effective_clusters, seed_of
+from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
-from refusal_eval.stats.judge_pairs.verdict_panel import Panel
+from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
 THREE = "three_class"
+MOST_ROWS = 500
+UNIT = ["split", "model", "prompt_id", "sample", "turn"]  # what names an answer of the study
 _UNKNOWN: Mapping[str, None] = {"value": None, "interval": None}
+
+
+class Panel(NamedTuple):
+    """Answers by judges."""
+
+    judges: tuple[str, ...]  # their names
+    units: pd.DataFrame  # the answers: the columns `UNIT`, and the `cluster` of the prompt
+    labels: NDArray[np.int8]  # places in `states.LABELS`, -1 where a judge has no label, units x judges
+
+    def of_split(self, split: str) -> Panel:
+        """Return the part of one split."""
+        kept = (self.units["split"] == split).to_numpy(bool)
+        return Panel(self.judges, self.units[kept], self.labels[kept])
+
+
+class Disputes(NamedTuple):
+    """Answers that judges label differently: how many there are, and a row for those they disagree on most."""
+
+    found: int
+    rows: list[dict[str, Any]]
+
+
+def panel(cells: Mapping[Cell, Units]) -> Panel:
+    """Return the labels of all judges, units sorted by split, model, prompt, sample and turn; judges by name.
+
+    Answers count that a judge gave a verdict on, whatever its state.
+
+    Args:
+        cells: by (judge, model, split); their clusters mean the same in all splits (`units.clusters_apart`).
+    """
+    judges = sorted({judge for judge, _, _ in cells})
+    numbers = {label: number for number, label in enumerate(LABELS)}
+    parts = []
+    for (judge, model, split), own in sorted(cells.items()):
+        assert own.samples is not None
+        read = own.samples.loc[own.samples["verdict"].notna(), ["prompt_id", "sample", "turn", "label"]]
+        cluster = own.frame["cluster"].loc[pd.MultiIndex.from_frame(read[PLACE])].to_numpy(object)
+        label = read["label"].map(numbers).fillna(NO_LABEL).astype(np.int8)
+        parts.append(read.assign(split=split, model=model, judge=judge, cluster=cluster, label=label))
+    read = pd.concat(parts)
+    labels = read.pivot(index=UNIT, columns="judge", values="label").sort_index().reindex(columns=judges)
+    clusters = read.drop_duplicates(UNIT).set_index(UNIT)["cluster"].reindex(labels.index)
+    units = labels.index.to_frame(index=False).assign(cluster=clusters.to_numpy(object))
+    return Panel(tuple(judges), units, labels.fillna(NO_LABEL).to_numpy(np.int8))
 
 
 def agreement_of(
@@ -59,7 +108,7 @@ def agreement_of(
     codes = cluster_codes(part.units["cluster"])
     own = [place for place, judge in enumerate(part.judges) if judge in raters]
     coincident, scale = coincidences(part.labels[:, own], len(LABELS))
-    tables = [_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
+    tables = [cluster_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
     sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
     seed = seed_of("agreement of judges", split or "")
     draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
@@ -79,6 +128,35 @@ def agreement_of(
     about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
     about["alpha_flags"] = _flags(flags, raters, sums[:, -1])
     return about | {"pairs": found, "alpha": alpha}
+
+
+def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:
+    """Return the answers that judges label differently, those they disagree on most first, rows of at most `most`.
+
+    Each row names the answer (its text is in answers/{model}/{split}.jsonl) and holds under `label_{judge}` the label
+    of each judge, None where it has none. `disagreement` is the mean over pairs of judges of the distance of their
+    labels: 1 between refusal and compliance, 0.5 between partial and either, 0 where equal.
+    """
+    votes = np.array([*(VOTES[label] for label in LABELS), np.nan])[found.labels]  # NO_LABEL is the last place
+    a, b = np.triu_indices(len(found.judges), 1)
+    gaps = np.abs(votes[:, a] - votes[:, b])
+    pairs = np.isfinite(gaps).sum(axis=1)
+    distances = np.divide(np.nansum(gaps, axis=1), 2 * pairs, out=np.zeros(len(gaps)), where=pairs > 0)
+    places = np.flatnonzero(distances > 0)
+    order = places[np.argsort(-distances[places].round(9), kind="stable")]  # units are sorted
+    names = [*LABELS, None]
+    rows = [
+        {"disagreement": float(distances[i])}
+        | found.units[UNIT].iloc[i].to_dict()
+        | {f"label_{judge}": names[label] for judge, label in zip(found.judges, found.labels[i], strict=True)}
+        for i in order[:most].tolist()
+    ]
+    return Disputes(len(order), rows)
+
+
+def columns(found: Panel) -> list[str]:
+    """Return the columns of the rows of `disagreements`."""
+    return ["disagreement", *UNIT, *(f"label_{judge}" for judge in found.judges)]
 
 
 def coincidences(labels: NDArray[Any], classes: int) -> tuple[Counts, int]:
@@ -113,16 +191,8 @@ def krippendorff_alpha(tables: Counts) -> NDArray[np.float64]:
 
 
 def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Counts) -> list[str]:
-    few = few_flags(effective_clusters(tables.sum(axis=(-1, -2))))
+    few = few_flags(effective_number(tables.sum(axis=(-1, -2))))
     return list(derived_flags((flags.get(judge, ()) for judge in judges), few))
-
-
-def _tables(codes: Codes, first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
-    """The 3 x 3 table of two judges in each cluster, over the answers that both labelled."""
-    both = (first >= 0) & (second >= 0)
-    size, groups = len(LABELS), int(codes.max()) + 1
-    places = (codes[both] * size + first[both]) * size + second[both]
-    return np.bincount(places, minlength=groups * size * size).reshape(groups, size, size).astype(float)
 
 
 def _filled(tables: Counts) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, effective_clusters, seed_of
+from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, percentiles, resampled, whole
 
 # Rates are summed in billionths, so that three thirds are not quite one: rates that differ by less are equal.
@@ -32,13 +32,8 @@ def rankings(
     Args:
         scores: the split's cells (`units.Units`) by (judge, model).
         flags: of each judge's cells of the split (`flags.derived_flags`); None for cells without any.
-
-    Raises:
-        ValueError: if a judge lacks a model that another has.
     """
     judges, models = (sorted({names[i] for names in scores}) for i in (0, 1))
-    if len(scores) != len(judges) * len(models):
-        raise ValueError(f"not every judge has scores of every model on {split}")
     if len(judges) < 2:
         return []
     sums = _sums(scores, judges, models, reading)
@@ -60,7 +55,7 @@ def rankings(
                 **{"first": judges[i], "second": judges[j], "split": split, "reading": reading},
                 "n_models": len(models),
                 "n_clusters": n_clusters,
-                "flags": list(derived_flags(of_both, few_flags(effective_clusters(rated)))),
+                "flags": list(derived_flags(of_both, few_flags(effective_number(rated)))),
                 "tau": tau if known else None,
                 "interval": interval,
                 "swapped": _swapped(rates[i], rates[j], models),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, pooled_rate, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
-from refusal_eval.stats.estimates.units import Units
+from refusal_eval.stats.estimates.units import Cell, Units
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
@@ -32,12 +31,8 @@ class SplitRates:
     categories: NDArray[Any]  # category of each row, empty without one
     rates: Floats  # models x rows, between 0 and 1; NaN where no sample counts
     draws: NDArray[np.int64]  # models x rows, the number of samples that count
+    blocked: NDArray[np.int64]  # models x rows, the number of these that a provider blocked
     flags: tuple[tuple[str, ...], ...]  # of each model's cell
-
-    def only(self, rows: NDArray[np.bool_]) -> SplitRates:
-        """Return the same with these rows only."""
-        parts = {name: getattr(self, name)[rows] for name in ("prompts", "clusters", "categories")}
-        return dataclasses.replace(self, **parts, rates=self.rates[:, rows], draws=self.draws[:, rows])
 
     def known(self, model: int) -> tuple[Floats, list[str], list[int]]:
         """Return a model's rates, without those it lacks, and the cluster of each and the answers behind it."""
@@ -63,23 +58,29 @@ def split_rates(models: Sequence[Units], split: str, expectation: str, reading: 
         categories=first["category"],
         rates=np.stack([units[f"rate_{reading}"] for units in models]),
         draws=np.stack([units["counting"] for units in models]),
+        blocked=np.stack([units["n_blocked"] for units in models]),
         flags=tuple(units.flags for units in models),
     )
 
 
-def counted_once(splits: Iterable[SplitRates], left_out: Collection[Place]) -> list[SplitRates]:
-    """Return splits that are pooled without the prompts of `near_duplicates.left_out`, and without a split of none."""
-    kept = []
-    for rates in splits:
-        counts = np.array([Place(rates.split, prompt) not in left_out for prompt in rates.prompts], dtype=bool)
-        kept += [rates.only(counts)] if counts.any() else []
-    return kept
+def study_rates(units: Mapping[Cell, Units], judge: str, study: Mapping[str, Any]) -> dict[str, SplitRates]:
+    """Return the rates under one judge on each split that has cells.
+
+    Args:
+        study: `models` in their order, and `splits` (each `name`, `expectation`, `reading`).
+    """
+    models = study["models"]
+    return {
+        name: split_rates([units[judge, model, name] for model in models], name, split["expectation"], split["reading"])
+        for split in study["splits"]
+        if (judge, models[0], name := split["name"]) in units
+    }
 
 
-def filled(rates: SplitRates) -> Floats:
-    """Return rates, 0 where there is none, and whether there is one: rows x 2 x models."""
-    known = ~np.isnan(rates.rates.T)
-    return np.stack([np.where(known, rates.rates.T, 0.0), known], axis=1)
+def filled(rates: Floats) -> Floats:
+    """Return rates (models x rows), 0 where there is none, and whether there is one: rows x 2 x models."""
+    known = ~np.isnan(rates.T)
+    return np.stack([np.where(known, rates.T, 0.0), known], axis=1)
 
 
 def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> Number:
@@ -143,13 +144,13 @@ def resampled_rates(splits: Sequence[SplitRates]) -> Floats:
     for members in components({rates.split: rates.clusters.tolist() for rates in splits}):
         own = [by_name[split] for split in members]
         codes, groups = numbered([rates.clusters for rates in own])
-        sums = [cluster_sums(code, filled(rates), groups) for rates, code in zip(own, codes, strict=True)]
+        sums = [cluster_sums(code, filled(rates.rates), groups) for rates, code in zip(own, codes, strict=True)]
         seed = seed_of("trade-off", *members)
         # One cluster is never left out.
         drawn = resampled(np.stack(sums, axis=1), seed, resamples, fewer=min(1, groups - 1))
         for i, rates in enumerate(own):
             above, below = drawn[:, i, 0], drawn[:, i, 1]
-            totals, sizes = filled(rates).sum(axis=0)
+            totals, sizes = filled(rates.rates).sum(axis=0)
             # A resample without any prompt of a small split says nothing about it.
             found[rates.split] = np.where(
                 below > 0, above / np.where(below > 0, below, 1.0), totals / np.maximum(sizes, 1)
@@ -170,7 +171,7 @@ def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> F
     for side, own in ((first, codes[: len(first)]), (second, codes[len(first) :])):
         parts = []
         for rates, code in zip(side, own, strict=True):
-            values, known = np.moveaxis(filled(rates), 1, 0)
+            values, known = np.moveaxis(filled(rates.rates), 1, 0)
             counts = np.maximum(known.sum(axis=0), 1)
             deviations = known * (values - values.sum(axis=0) / counts) / counts
             parts.append(cluster_sums(code, deviations / len(side), groups))

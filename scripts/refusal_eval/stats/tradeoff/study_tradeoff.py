@@ -9,16 +9,11 @@ import numpy as np
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
 from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off
-from refusal_eval.stats.tradeoff.pooled_rates import (
-    SplitRates,
-    components,
-    counted_once,
-    split_rates,
-)
+from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, components, study_rates
 
 Study = Mapping[str, Any]
 RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
@@ -56,17 +51,10 @@ def study_trade_off(
     }
     result["dialogues"] = dialogue_splits(units)
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
+    once = counted_once(units, left_out)
     for judge in study["judges"]:
-        rates = {
-            split["name"]: split_rates(
-                [units[judge, model, split["name"]] for model in study["models"]],
-                split["name"],
-                split["expectation"],
-                split["reading"],
-            )
-            for split in study["splits"]
-        }
-        pools = [counted_once([rates[name] for name in result["splits"][k]], left_out) for k in ("comply", "refuse")]
+        rates, counted = (study_rates(cells, judge, study) for cells in (units, once))
+        pools = [[counted[name] for name in result["splits"][k] if name in counted] for k in ("comply", "refuse")]
         if all(pools):
             found = trade_off(pools[0], pools[1], study["level"])
             result["models"] += [

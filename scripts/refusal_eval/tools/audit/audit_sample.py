@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
-from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL, place_of
 from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.judge_base import place_of
 from refusal_eval.stats.estimates.estimands import scored_turns
 from refusal_eval.stats.estimates.units import names_apart
 from refusal_eval.study.paths import Paths

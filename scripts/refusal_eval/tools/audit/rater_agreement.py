@@ -4,19 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.measures import Counts, accuracy, kappa, measure_interval, two_class
+from refusal_eval.stats.agreement.measures import accuracy, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
+from refusal_eval.stats.estimates.resampling import METHOD, cluster_codes, resampled
 from refusal_eval.tools.audit.label_merging import THREE, Labelled
 
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
-METHOD = "cluster bootstrap, expanded percentile"
 _EDGES = {"strict": 1, "broad": 2, THREE: 0}  # as a class of LABELS: from here on; 0 keeps all three
 
 
@@ -51,7 +49,10 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     result |= {name: dict(parts) for name in (*READINGS, THREE)}
     if len(rows) < FEW_ROWS or result["n_clusters"] < FEW_CLUSTERS:
         return result
-    sums, plain = (_cluster_tables(codes, own, clusters, cohen) for own in (weights, np.ones(len(rows))))
+    weighings = (whole_weights(weights.tolist()), None)
+    sums, plain = (cluster_tables(cluster_codes(clusters), codes[:, 0], codes[:, 1], own) for own in weighings)
+    if not cohen:  # both raters are on both sides
+        sums, plain = (own + own.transpose(0, 2, 1) for own in (sums, plain))
     tables = sums.sum(axis=0), resampled(sums, seed_of("agreement of people")), plain.sum(axis=0)
     for name, edge in _EDGES.items():
         classes = (codes >= edge).astype(int) if edge else codes
@@ -67,15 +68,6 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
         if np.isfinite(ends).all():
             result[name] |= {"kappa": value, "interval": ends, "kappa_of_sample": float(kappa(alike))}
     return result
-
-
-def _cluster_tables(
-    codes: NDArray[np.int_], weights: NDArray[np.float64], clusters: NDArray[np.str_], cohen: bool
-) -> Counts:
-    """The table of both raters' labels in each cluster; without `cohen` both raters are on both sides."""
-    cells = np.zeros((len(codes), 3, 3))
-    cells[np.arange(len(codes)), codes[:, 0], codes[:, 1]] = whole_weights(weights.tolist())
-    return cluster_sums(cluster_codes(clusters.tolist()), cells if cohen else cells + cells.transpose(0, 2, 1))
 
 
 def estimates(found: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,125 @@
+"""The numbers of judge cards and of judge_agreement.json, and the row of the results table that each is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
+from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
+from refusal_eval.stats.judge_pairs.pair_agreement import THREE
+
+Row = Mapping[str, Any]
+
+UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"
+CARD_BOOTSTRAP = f"{UNSEEN}; for small classes, what the ends of sensitivity and specificity allow"
+RANKING = (
+    "Wilson, effective size from a cluster bootstrap, t quantile; Clopper-Pearson over clusters of a class at 0 and 1"
+)
+_CARD_METHODS = {
+    **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),
+    "kappa_three_class": UNSEEN,
+    "ece": f"{BOOTSTRAP}; lower end 0 if noise alone may explain the value, else that of the basic bootstrap",
+    "brier": BOOTSTRAP,
+    **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
+}
+CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
+ALL = "all"  # the pool of all splits
+_ESTIMANDS = {
+    "same": ("judges_same_label", INTERVAL_METHOD),
+    "kappa": ("judges_kappa", UNSEEN),
+    "alpha": ("judges_alpha", UNSEEN),
+    "tau": ("judges_tau", BOOTSTRAP),
+}
+
+
+def card_estimates(card: Row) -> list[Estimate]:
+    """Return the estimates of a judge's card: over all gold answers, then by the model that wrote them."""
+    found = list(_group(card, card, None))
+    for group in card["models"]:
+        found += _group(card, group, group["answering_model"])
+    return found
+
+
+def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
+    """Yield all that a card, or a group of its answers, measures: reading, measure, value, ends of its interval, n.
+
+    The reading is `three_class` for kappa of three labels, and None for the coverage.
+    """
+    yield None, "coverage", group["coverage"], group["coverage_interval"], group["n"]
+    for reading in READINGS:
+        part = group[reading]
+        sizes: dict[str, int] = {"sensitivity": part["n_positive"], "specificity": part["n_negative"]}
+        for name in CARD_MEASURES:
+            n = sizes[name] if name in sizes else group["n_judged"]
+            yield reading, name, part[name], part["intervals"][name], n
+    three = group["three_class"]
+    yield "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"]
+    soft: Any = group.get("soft")
+    for name in ("ece", "brier", "roc_auc", "average_precision") if soft is not None else ():
+        yield "broad", name, soft[name], soft[f"{name}_interval"], soft["n"]
+
+
+def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estimate]:
+    names: dict[str, Any] = {"judge": card["judge"], "parameter": card["gold"], "category": answering_model}
+    names["flags"] = ("few_clusters",) if group["few_clusters"] else ()
+    for view, measure, value, interval, n in card_numbers(group):
+        name = f"{measure}_three_class" if view == "three_class" else measure
+        more: dict[str, Any] = {"n_prompts": n, "reading": view if view in READINGS else None}
+        if measure in CARD_MEASURES and measure not in ("sensitivity", "specificity"):
+            more["n_clusters"] = group["n_clusters"]
+        low, high = interval or (None, None)
+        number = None if value is None else Number(value, low, high, _CARD_METHODS.get(name, INTERVAL_METHOD))
+        yield estimated(f"judge_{name}", number, card["level"], **more, **names)
+
+
+def agreement_numbers(agreement: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all numbers: of every two judges, of all of them, and of their orders of the models.
+
+    `split` (None for all), `first` and `second` judge (of all judges `first` has all names and `second` is None),
+    `overlap`, `reading` (or three_class), `measure` (same, kappa, alpha, tau), `value`, `interval`, `n` (answers; of
+    tau models), `n_clusters` and `flags`.
+    """
+    for group in agreement["groups"]:
+        where = {"split": group["split"]}
+        for pair in group["pairs"]:
+            about = where | {name: pair[name] for name in ("first", "second", "overlap", "n", "n_clusters", "flags")}
+            for reading in (*READINGS, THREE):
+                for measure in ("same", "kappa"):
+                    yield about | {"reading": reading, "measure": measure} | pair[reading][measure]
+        about = where | {"first": ", ".join(group["raters"]), "second": None, "overlap": False, "measure": "alpha"}
+        about |= {"n": group["n_alpha"], "n_clusters": group["n_alpha_clusters"], "flags": group["alpha_flags"]}
+        for reading in (*READINGS, THREE) if group["alpha"] else ():
+            yield about | {"reading": reading} | group["alpha"][reading]
+    for rank in agreement["rankings"]:
+        about = {name: rank[name] for name in ("split", "first", "second", "reading", "interval", "n_clusters", "flags")}
+        yield about | {"overlap": False, "measure": "tau", "value": rank["tau"], "n": rank["n_models"]}
+
+
+def agreement_estimates(agreement: Mapping[str, Any]) -> list[Estimate]:
+    """Return how far the judges agree: every two of them, all of them, and their orders of the models.
+
+    Of two judges `judge` is the first and the parameter names the other; of all of them the parameter names all. All
+    splits together are the pool `all`. A pair with a common opinion, such as a panel and its member, is flagged, and
+    so is what rests on few clusters. With three classes the estimand's name says so.
+    """
+    return [_estimate(number, agreement["level"]) for number in agreement_numbers(agreement)]
+
+
+def _estimate(of: Mapping[str, Any], level: float) -> Estimate:
+    name, method = _ESTIMANDS[of["measure"]]
+    low, high = of["interval"] or (None, None)
+    three, alone = of["reading"] == THREE, of["second"] is None
+    return estimated(
+        f"{name}_{THREE}" if three else name,
+        Number(of["value"], low, high, method),
+        level,
+        judge=None if alone else of["first"],
+        split=of["split"],
+        pool=ALL if of["split"] is None else None,
+        reading=None if three else of["reading"],
+        n_prompts=None if of["measure"] == "tau" else of["n"],
+        n_clusters=of["n_clusters"],
+        parameter=of["first"] if alone else f"with judge {of['second']}",
+        flags=(*of["flags"], *(("shared_opinion",) if of["overlap"] else ())),
+    )
