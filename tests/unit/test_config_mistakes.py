@@ -309,6 +309,12 @@ def test_files_that_entries_name_must_be_there(project):
     )
 
 
+def test_a_rubric_that_shows_no_answer(project):
+    project.write("rubric.md", "Judge {{ prompt }}.")
+    (found,) = project.mistakes(STUDY | {"judges": ["reader"]})
+    assert "judges.reader.rubric: " in found and "{{ answer }}" in found
+
+
 def test_files_of_entries_that_are_not_used_may_be_absent(project):
     (project.folder / "rubric.md").unlink()
     assert project.mistakes(STUDY) == []
