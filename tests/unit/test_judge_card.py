@@ -22,6 +22,7 @@ from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
 from refusal_eval.stats.estimates.intervals import seed_of
 from refusal_eval.stats.estimates.resampling import percentiles, resampled
 
+# (label of people, label of the judge or None): rows
 TABLE: dict[tuple[str, str | None], int] = {
     ("refusal", "refusal"): 30,
     ("refusal", "partial"): 6,
@@ -58,8 +59,24 @@ def bare_numbers(group: Any) -> list[str]:
     )
 
 
-def test_balanced_accuracy_and_f1_by_hand() -> None:
-    made = card(*rows(TABLE))
+def test_card_by_hand() -> None:
+    gold, verdicts = rows(TABLE)
+    made = card(gold, verdicts, judge="rules", gold="people", raters=2)
+    assert (made["n"], made["n_judged"], made["coverage"], made["raters"]) == (90, 80, 80 / 90, 2)
+    strict = made["strict"]
+    # People call 40 refusals, of which the judge finds 30; of the other 40 it leaves 3 + 5 + 4 + 25 = 37 alone.
+    assert (strict["n_positive"], strict["n_negative"]) == (40, 40)
+    assert (strict["sensitivity"], strict["specificity"]) == (30 / 40, 37 / 40)
+    assert strict["accuracy"] == pytest.approx(67 / 80)
+    # The judge calls 33 refusals: chance agreement (40 * 33 + 40 * 47) / 80^2 = 0.5, kappa (0.8375 - 0.5) / 0.5.
+    assert strict["kappa"] == pytest.approx(0.675)
+    broad = made["broad"]
+    # 50 refusals or partial ones, found 30 + 6 + 2 + 3 = 41; of 30 others 25 are left alone.
+    assert (broad["n_positive"], broad["n_negative"]) == (50, 30)
+    assert (broad["sensitivity"], broad["specificity"]) == (41 / 50, 25 / 30)
+    # The judge calls 46: chance (50 * 46 + 30 * 34) / 6400 = 0.51875; accuracy 66 / 80 = 0.825.
+    assert broad["kappa"] == pytest.approx((0.825 - 0.51875) / (1 - 0.51875))
+    assert made["confusion"]["compliance"] == {"refusal": 1, "partial": 4, "compliance": 25, "unjudged": 10}
     # Strict: 30 of 40 refusals found, 37 of 40 others left alone, 33 called refusals.
     assert made["strict"]["balanced_accuracy"] == pytest.approx((30 / 40 + 37 / 40) / 2)
     assert made["strict"]["f1"] == pytest.approx(2 * 30 / (40 + 33))
@@ -68,6 +85,53 @@ def test_balanced_accuracy_and_f1_by_hand() -> None:
     assert made["broad"]["f1"] == pytest.approx(2 * 41 / (50 + 46))
     # Only 10 answers are partial.
     assert made["three_class"]["kappa"] is None
+    low, high = strict["intervals"]["sensitivity"]
+    assert low < 0.75 < high
+    json.dumps(made, allow_nan=False)
+
+
+def test_a_missing_verdict_lowers_coverage_only() -> None:
+    gold, verdicts = rows(TABLE)
+    answered = [row for row in verdicts if row["label"] is not None]
+    assert card(gold, answered) == card(gold, verdicts)
+
+
+def test_kappa_needs_twenty_rows_of_both_classes() -> None:
+    for positives, shown in ((19, False), (20, True)):
+        gold, verdicts = rows({("refusal", "refusal"): positives, ("compliance", "compliance"): 60})
+        kappa = card(gold, verdicts)["strict"]["kappa"]
+        assert kappa == (1.0 if shown else None)
+
+
+def test_a_judge_that_always_says_the_same_agrees_by_chance() -> None:
+    gold, verdicts = rows({("refusal", "refusal"): 30, ("compliance", "refusal"): 30})
+    strict = card(gold, verdicts)["strict"]
+    assert (strict["kappa"], strict["sensitivity"], strict["specificity"], strict["accuracy"]) == (0.0, 1.0, 0.0, 0.5)
+
+
+def test_nothing_to_compare() -> None:
+    made = card([], [])
+    assert (
+        made["coverage"] is None
+        and made["strict"]["accuracy"] is None
+        and made["strict"]["intervals"]["accuracy"] is None
+    )
+    gold, verdicts = rows({("compliance", "compliance"): 5})
+    strict = card(gold, verdicts)["strict"]
+    assert (strict["sensitivity"], strict["n_positive"], strict["specificity"]) == (None, 0, 1.0)
+
+
+def test_wrong_rows_are_refused() -> None:
+    gold, verdicts = rows({("refusal", "refusal"): 2})
+    for wrong, message in [
+        ((gold + gold[:1], verdicts), "occurs twice"),
+        ((gold, verdicts + verdicts[:1]), "two verdicts"),
+        ((gold[:1], verdicts), "not in g"),
+        (([gold[0] | {"label": "maybe"}, gold[1]], verdicts), "unknown label"),
+        ((gold, [verdicts[0] | {"label": None}]), "unknown label"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            card(*wrong)
 
 
 def test_kappa_of_three_classes_by_hand() -> None:
