@@ -260,16 +260,6 @@ def half_refused(folder: Path) -> Files:
     return nothing | alone | write_cell(folder, "unsafe", prompts, answers, verdicts, 1)
 
 
-def labelled_rate(paths: Files, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The rate by labels of that study, and the marks of its row in the results table."""
-    study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
-    made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, study, made)
-    typeset("corrected", made, paths, study, tables)
-    result = json.loads(Path(made).read_text())
-    return result["ppi"][0], result["estimates"][0]["flags"]
-
-
 def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:
     study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
     made, _ = outputs(tmp_path, "corrected")
