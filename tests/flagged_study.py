@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rule_jobs import planned, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
@@ -101,10 +100,3 @@ def _labels(results: Path, model: str, split: str) -> list[dict[str, Any]]:
     names = ("prompt_id", "sample", "turn", "label")
     rows = [{name: row[name] for name in names} for row in map(json.loads, lines) if rng.random() < 0.5]
     return [row | {"model": model, "split": split, "probability": 0.5, "raters": 1} for row in rows]
-
-
-def made(folder: Path) -> Path:
-    """Return the results of such a study."""
-    study = make_flagged(folder)
-    list(run(planned(study, folder, {}), folder, 2))
-    return folder / "results" / STUDY
