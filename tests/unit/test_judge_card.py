@@ -3,24 +3,20 @@
 import json
 import math
 import random
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from judge_rows import LABELS, rows, soft_gold, verdict
+from judge_rows import rows, soft_gold, verdict
 
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.floor import all_below, below_floor
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.measures import f1, kappa, two_class
 from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
-from refusal_eval.stats.estimates.intervals import seed_of
-from refusal_eval.stats.estimates.resampling import percentiles, resampled
 
 # (label of people, label of the judge or None): rows
 TABLE: dict[tuple[str, str | None], int] = {
@@ -140,29 +136,6 @@ def test_kappa_of_three_classes_by_hand() -> None:
     # Agreement 50 / 60; the judge gives 25, 10, 25, people 20 each: chance 1 / 3.
     assert made["kappa"] == pytest.approx((5 / 6 - 1 / 3) / (1 - 1 / 3))
     assert made["interval"][0] < made["kappa"] < made["interval"][1]
-
-
-def test_bootstrap_interval_equals_a_slow_one_that_draws_clusters_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_card_module, "resampled", partial(resampled, resamples=500))
-    rng = random.Random(3)
-    gold = [{"id": f"{i:03d}", "label": rng.choice(LABELS), "cluster": f"c{i // 3:02d}"} for i in range(120)]
-    verdicts = [verdict(row["id"], row["label"] if rng.random() < 0.7 else rng.choice(LABELS)) for row in gold]
-    made = card(gold, verdicts)["broad"]
-    clusters = sorted({row["cluster"] for row in gold})
-    members = {c: [i for i, row in enumerate(gold) if row["cluster"] == c] for c in clusters}
-    draws = np.random.default_rng(seed_of("judge card", "g")).integers(len(clusters), size=(500, len(clusters)))
-    slow: dict[str, list[float]] = {"kappa": [], "f1": [], "balanced_accuracy": []}
-    for draw in draws.tolist():
-        drawn = [i for number in draw for i in members[clusters[number]]]
-        pairs = [(gold[i]["label"] != "compliance", verdicts[i]["label"] != "compliance") for i in drawn]
-        tp, fn, fp, tn = (pairs.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False)))
-        n, yes, said = len(pairs), tp + fn, tp + fp
-        chance = (yes * said + (n - yes) * (n - said)) / n**2
-        slow["kappa"].append(((tp + tn) / n - chance) / (1 - chance))
-        slow["f1"].append(2 * tp / (yes + said))
-        slow["balanced_accuracy"].append((tp / yes + tn / (n - yes)) / 2)
-    for name, values in slow.items():
-        assert made["intervals"][name] == pytest.approx(percentiles(np.array(values), len(clusters), 0.95))
 
 
 def test_clusters_widen_intervals() -> None:
