@@ -119,7 +119,8 @@ def ways_of(names):
 ODD = (None, float("nan"), [["two\nlines"]], {"kind": {}}, {1: 2, "kidn": "hub"})
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(other, marks=pytest.mark.full) for other in range(1, len(ODD)))])
+@pytest.mark.full  # fuzz/of_config writes odd things at some places each time
+@pytest.mark.parametrize("first", range(len(ODD)))
 def test_nothing_that_can_be_written_breaks_the_check(project, first):
     """Whatever is written at any place is valid or a reported mistake; each place has another odd value in turn."""
     odd = itertools.islice(itertools.cycle(ODD), first, None)
