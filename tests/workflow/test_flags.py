@@ -11,6 +11,7 @@ from flagged_study import JUDGES as FLAGGED_JUDGES
 from flagged_study import MODELS
 from frozen_study import DIALOGUES, WITH_VOTES
 
+from refusal_eval.core.files import read_jsonl
 from refusal_eval.report.results.dictionary import pattern_of
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -109,6 +110,6 @@ def test_no_marked_rate_is_called_the_best(frozen: Path) -> None:
 def test_rates_by_labels_of_an_unread_model_are_those_of_people(frozen: Path) -> None:
     entries = json.loads((frozen / "estimates" / "corrected.json").read_text(encoding="utf-8"))["ppi"]
     own = {e["judge"]: e for e in entries if e["model"] == "m00" and e["split"] == "s00"}
-    labels = [json.loads(line) for line in (frozen.parents[1] / "labels.jsonl").read_text("utf-8").splitlines()]
+    labels = list(read_jsonl(frozen.parents[1] / "labels.jsonl"))
     assert {e["n_labels"] for e in own.values()} == {sum((r["model"], r["split"]) == ("m00", "s00") for r in labels)}
     assert own["j00"]["flags"] == ["unjudged"] and own["j01"]["flags"] == []

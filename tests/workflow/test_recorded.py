@@ -18,7 +18,7 @@ PROBABILITIES = [0.5, 0.25, 0.125]
 
 
 def rows_of(project, split):
-    return [json.loads(line) for line in (project.folder / f"{split}.jsonl").read_text().splitlines()]
+    return list(read_jsonl(project.folder / f"{split}.jsonl"))
 
 
 def record(project):
