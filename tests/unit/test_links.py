@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# What runs leave in results/ are no pages of the repository.
-PAGES = sorted(
-    page.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "*/README.md", "[!.r]*/**/*.md")
-    for page in ROOT.glob(pattern)
-)
-PAGES = sorted({page for page in PAGES if not page.startswith(".")})
+FOUND = {page for pattern in ("*.md", "*/README.md", "config/**/*.md", "docs/**/*.md") for page in ROOT.glob(pattern)}
+PAGES = sorted(name for page in FOUND if not (name := page.relative_to(ROOT).as_posix()).startswith("."))
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 
 
