@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rule_jobs import planned, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
@@ -26,12 +25,12 @@ def change_lines(path: Path, change: Any) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
-def make_flagged(folder: Path, flagged: bool = True) -> Path:
+def make_flagged(folder: Path) -> Path:
     """Write a study up to its verdicts; return its study file.
 
     Of its four models one is not read by the first judge on any split, one is cut off on half of the splits, one was
-    served by two machines on one split, and one has no mark at all; without `flagged` none has. Prompts of a source are
-    contrast pairs and come in two languages, and people labelled some answers of all but one model.
+    served by two machines on one split, and one has no mark at all. Prompts of a source are contrast pairs and come in
+    two languages, and people labelled some answers of all but one model.
     """
     study = make_study(folder, Size(len(MODELS), len(EXPECTED), 72, 3, len(JUDGES)))
     results = folder / "results" / STUDY
@@ -40,11 +39,11 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
     for model in MODELS:
         for split in EXPECTED:
             answers = results / f"answers/{model}/{split}.jsonl"
-            if flagged and model == "m01" and split < "s03":
+            if model == "m01" and split < "s03":
                 change_lines(answers, lambda i, row: row | {"state": "truncated" if i % 3 else "complete"})
-            if flagged and model == "m02" and split == "s02":
+            if model == "m02" and split == "s02":
                 change_lines(answers, lambda i, row: row | {"serving": f"{i % 2:016x}"})
-        if flagged and model == "m00":
+        if model == "m00":
             for split in EXPECTED:
                 change_lines(results / f"verdicts/j00/{model}/{split}.jsonl", _unread)
     _with_right_answers(results)
@@ -101,10 +100,3 @@ def _labels(results: Path, model: str, split: str) -> list[dict[str, Any]]:
     names = ("prompt_id", "sample", "turn", "label")
     rows = [{name: row[name] for name in names} for row in map(json.loads, lines) if rng.random() < 0.5]
     return [row | {"model": model, "split": split, "probability": 0.5, "raters": 1} for row in rows]
-
-
-def made(folder: Path, flagged: bool = True) -> Path:
-    """Return the results of such a study."""
-    study = make_flagged(folder, flagged)
-    list(run(planned(study, folder, {}), folder, 2))
-    return folder / "results" / STUDY

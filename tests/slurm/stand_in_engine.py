@@ -17,7 +17,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-BYTE_IDS = 256  # the byte tokenizer's ids are bytes
 STOP = 258
 
 

@@ -71,6 +71,7 @@ def test_weights_give_back_the_number_of_answers_and_of_refusals_on_average():
     assert abs(np.mean(found) - truth) < 3.5 * np.std(found) / 20
 
 
+@pytest.mark.full
 def test_each_text_comes_in_as_often_as_its_probability_says():
     texts = population(60)
     seen: Counter[str] = Counter()

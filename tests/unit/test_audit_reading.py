@@ -232,7 +232,9 @@ def test_kappa_of_people_is_that_of_the_docs(raters, reading, differ):
         for i, name in enumerate(list(audit.sample)[:100])
     ]
     value, low, high = human_kappa(rows, len(raters), reading, 0.05)
-    found = agreed(audit, marks)[reading or "three_class"]
+    people = agreed(audit, marks)
+    assert (people["kind"] == "two raters at random") == (len(raters) > 2)
+    found = people[reading or "three_class"]
     assert found["kappa"] == pytest.approx(value, abs=1e-6)  # weights have six digits
     assert low.least - 1e-6 <= found["interval"][0] <= low.most + 1e-6
     assert high.least - 1e-6 <= found["interval"][1] <= high.most + 1e-6
@@ -286,16 +288,6 @@ def test_the_entry_is_a_catalogue_file_that_calls_the_kappa_what_it_is(raters, s
     assert entry["human_kappa"]["broad"] == 1.0
     assert "40 rows with two raters, 95 % interval" in entry["human_kappa"]["source"]
     assert json.dumps(entry)
-
-
-def test_chance_between_two_raters_at_random_is_that_of_both_together():
-    audit = audit_with(80, 40, ("anna", "ben", "cleo"))
-    # 15 both refuse, 15 both comply, in 10 only one does: agreement .75, and half of all labels are refusals.
-    marks = marks_of(audit, lambda rater, i: R if i < 15 or (rater == "anna" and i < 25) else C)
-    found = agreed(audit, [mark for mark in marks if int(mark.id, 16) < 40])
-    assert found["kind"] == "two raters at random"
-    assert found["broad"]["agreed"] == pytest.approx(0.75)
-    assert found["broad"]["kappa"] == pytest.approx(0.5)  # Cohen's, with each one's own share, would be .53
 
 
 def test_many_labels_of_the_page_are_read_in_a_moment(tmp_path):

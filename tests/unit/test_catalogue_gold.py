@@ -47,13 +47,7 @@ def test_what_is_gated_or_not_free_is_off(gold):
 
 def test_the_completions_of_xstest_are_five_files_and_their_pairs_are_known(gold, repository):
     entry = gold["xstest-completions"]
-    assert list(addresses_of(entry.source.url)) == [
-        "gpt4",
-        "llama2new",
-        "llama2orig",
-        "mistralguard",
-        "mistralinstruct",
-    ]
+    assert len(addresses_of(entry.source.url)) == 5
     pairs = read_clusters(read_rows(repository / "config" / "catalogue" / "xstest_gold_pairs.csv"), "pairs")
     assert len(pairs) == 450 and len(set(pairs.values())) == 250
     # One cluster of two prompts with the same answer of two models: the form of the files, in words of our own.
@@ -91,13 +85,6 @@ def test_only_clear_actions_of_do_not_answer_count(gold):
         ("Llama-2-7B-chat", "refusal"),
     ]
     assert {one["expectation"] for one in found} == {"refuse"}
-
-
-def test_what_is_published_of_wildguards_sets_stands_beside_a_judge(gold):
-    test, xstest = gold["wildguardtest"], gold["xstest-response"]
-    assert (test.human_kappa.statistic, test.human_kappa.broad) == ("Fleiss' kappa", 0.72)
-    assert [anchor.f1 for anchor in test.anchors] == [0.886, 0.924, 0.663]
-    assert [anchor.f1 for anchor in xstest.anchors] == [0.928, 0.981, 0.71]
 
 
 def test_rows_of_wildguardtest_without_a_label_are_left_out(gold):

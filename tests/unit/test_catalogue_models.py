@@ -107,10 +107,6 @@ def test_models_that_reason_say_how_it_ends_and_have_room_for_it(models, engines
         assert name in PAPER or model.sampling.max_tokens >= 16384
 
 
-def test_gpt_oss_serves_answers_and_judging_with_one_load(engines):
-    assert engines["gpt-oss-20b"].max_model_len == 24576
-
-
 # ---------------------------------------------------------------- the paper's study
 
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 from statsmodels.stats.proportion import proportion_effectsize
 
 from refusal_eval.stats.comparisons.effects import effects
@@ -33,17 +32,6 @@ FIRST = [1] * 12 + [0] * 28
 SECOND = [1] * 10 + [0] * 29 + [1]
 
 
-def test_two_one_sided_tests_are_t_tests_of_the_differences_with_two_prompts_added():
-    found = effects(panel(FIRST, SECOND), 0, 1, 0.95, margin=0.2)
-    added = np.append(np.subtract(FIRST, SECOND), [1, -1])
-    error = added.std(ddof=1) / math.sqrt(len(added))
-    assert found.adjusted_difference == pytest.approx(added.mean())
-    assert found.not_lower_p == pytest.approx(stats.t.sf((added.mean() + 0.2) / error, 39))
-    assert found.not_higher_p == pytest.approx(stats.t.cdf((added.mean() - 0.2) / error, 39))
-    assert found.equivalence_p == max(found.not_lower_p, found.not_higher_p)
-    assert found.adjusted_high - found.adjusted_difference == pytest.approx(error * stats.t.ppf(0.95, 39))
-
-
 @pytest.mark.parametrize("margin", [0.05, 0.1, 0.15, 0.2, 0.3])
 def test_p_is_at_most_five_percent_where_the_ninety_percent_interval_lies_within_the_margin(margin):
     found = effects(panel(FIRST, SECOND), 0, 1, 0.95, margin)
@@ -64,16 +52,6 @@ def test_copies_of_a_prompt_in_one_cluster_are_no_further_evidence():
     assert five.odds_ratio_low == pytest.approx(once.odds_ratio_low)
     # The two added prompts weigh a fifth, no more.
     assert 0.8 < (five.adjusted_high - five.adjusted_low) / (once.adjusted_high - once.adjusted_low) < 1
-
-
-def test_effect_sizes_by_hand():
-    found = effects(panel(FIRST, SECOND), 0, 1, 0.95)
-    assert found.odds_ratio == pytest.approx((12 / 28) / (11 / 29))
-    assert found.cohens_h == pytest.approx(proportion_effectsize(12 / 40, 11 / 40))
-    residuals = (np.array(FIRST) - 0.3) / 0.21 - (np.array(SECOND) - 0.275) / (0.275 * 0.725)
-    reach = stats.t.ppf(0.975, 39) * residuals.std(ddof=1) / math.sqrt(40)
-    assert found.odds_ratio_high == pytest.approx(found.odds_ratio * math.exp(reach))
-    assert found.equivalence_p is None
 
 
 def test_rates_of_zero_or_one_have_no_odds_ratio_and_few_prompts_show_no_equivalence():

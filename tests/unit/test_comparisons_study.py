@@ -96,7 +96,7 @@ REFUSES = {"plain": "cc", "stern": "rr", "mild-mannered": "rc"}
 def made(tmp_path):
     """Return a function that runs the script on a study with scores; what it returns is its folder."""
 
-    def run(study=None, duplicates=(), letters=None, turns=1, states=None):
+    def run(study=None, duplicates=(), letters=None, states=None):
         study, results = study or study_of(), tmp_path / "results" / "s"
         params = analyses_stage.comparisons(study)
         paths = {"scores": [], "duplicates": []}
@@ -107,7 +107,7 @@ def made(tmp_path):
             state = (states or {}).get((judge, model, split), "complete")
             if state == "unread":
                 rows, state = {name: f"{word[0]}?" for name, word in rows.items()}, "complete"
-            write_scores(path, rows, turns=turns, state=state, judge=judge, model=model, split=split, max_tokens=9)
+            write_scores(path, rows, state=state, judge=judge, model=model, split=split, max_tokens=9)
             paths["scores"].append(str(path))
         if analyses_stage.pools(study):
             write_json(tmp_path / "duplicates.json", {"pairs": list(duplicates)})
@@ -137,13 +137,6 @@ def test_the_csv_has_a_row_per_comparison_and_holm_over_all_of_them(made):
     assert min(float(r["p_holm"]) for r in rows) == pytest.approx(15 * smallest, abs=1e-5)
     pooled = [r for r in rows if r["pool"] == "comply"]
     assert len(pooled) == 3 and {r["splits"] for r in pooled} == {"mild safe"} and {r["n"] for r in pooled} == {"16"}
-
-
-def test_scored_turns_of_dialogues_are_not_called_prompts(made):
-    text = (made() / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert "Every answer to the 8 prompts of a split" in text and "turns" not in text
-    text = (made(turns=3) / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert "over prompts (scored turns in dialogues) of" in text and "Every answer to the 24 scored turns of" in text
 
 
 def test_families_are_corrected_apart(made):
@@ -341,18 +334,6 @@ def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(
     tex = (results / "tables" / "comparisons.tex").read_text(encoding="utf-8")
     assert r"\input{x}" not in tex and r"\textbackslash{}input" in tex
     assert "0.016" in text and "\u2212" in text
-
-
-def test_the_same_scores_give_the_same_bytes(made):
-    before = {path.name: path.read_bytes() for path in made().rglob("comparisons.*")}
-    assert len(before) == 4
-    assert {path.name: path.read_bytes() for path in made().rglob("comparisons.*")} == before
-
-
-def test_the_order_of_models_and_splits_changes_no_number(made):
-    before = rows_of(made())
-    turned = study_of(names=["mild-mannered", "stern", "plain"], splits=dict(reversed(SPLITS.items())))
-    assert rows_of(made(turned)) == before
 
 
 def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made):

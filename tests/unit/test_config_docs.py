@@ -56,18 +56,6 @@ def test_the_reference_has_every_key(repository):
         assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(fields_of(entry))
 
 
-def test_links_of_the_readme_lead_somewhere(repository):
-    readme = (repository / "config" / "README.md").read_text(encoding="utf-8")
-    headings = {
-        re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", readme, re.MULTILINE)
-    }
-    for target in re.findall(r"\]\(([^)]+)\)", readme):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        else:
-            assert (repository / "config" / target).exists(), target
-
-
 # ---------------------------------------------------------------- schemas
 
 

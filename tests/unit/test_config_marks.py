@@ -1,21 +1,15 @@
 """Sources, filters and marks of splits as users write them: what is refused, and what marks never touch."""
 
-import copy
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY
+from config_project import COMMIT, SHA256, STUDY, WHOLE_STUDY
 
-from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.references import read_references
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.data_stage import split_reading
-from refusal_eval.workflow.generation import request_params
 from refusal_eval.workflow.rule_files import content_hash
-from refusal_eval.workflow.scoring import cell
 
 HUB = {"kind": "hub", "repo": "owner/data", "revision": COMMIT}
 URL = {"kind": "url", "url": f"https://example.org/{COMMIT}/rows.csv", "sha256": SHA256}
@@ -197,24 +191,6 @@ def test_citations_are_keys_of_the_shipped_file_or_bibtex(project):
     assert read_references(".") == {"one2020": "@misc{one2020,\n  title = {One}\n}", "t": "@misc{t,\n}"}
     own = "@misc{own,\n  title = {Own}\n}"
     assert with_split(project, citation=["one2020", own]) == []
-
-
-def test_no_mark_is_in_a_param(project):
-    """A corrected licence or address must run nothing again."""
-    names = sorted(Marks.model_fields)
-    values = {"enabled": False, "gated": True, "citation": ["@x"], "unverified": ["y"]}
-    before = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"]), "directions": ["refusal", "chance"]})
-    after = copy.deepcopy(before)
-    for entry in after["split_entries"].values():
-        assert set(names) <= set(entry)
-        entry.update({name: values.get(name, "https://example.org") for name in names})
-    one, other = Study(before), Study(after)
-    for split in before["splits"]:
-        assert split_reading(one, split, Path()) == split_reading(other, split, Path())
-        assert request_params(one, "plain", split) == request_params(other, "plain", split)
-        assert cell(one, "words", "plain", split) == cell(other, "words", "plain", split)
-    table = SimpleNamespace(table="scores")
-    assert tables_stage.params(one, table) == tables_stage.params(other, table)
 
 
 def test_params_of_splits_that_use_nothing_new_are_frozen(project):

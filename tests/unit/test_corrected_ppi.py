@@ -91,7 +91,7 @@ def test_a_useless_judge_is_not_used_and_a_good_one_makes_the_interval_narrower(
     assert widths["good"] < 0.7 * widths["useless"]
 
 
-@pytest.mark.parametrize(("rate", "favour"), [(0.1, 1.0), (0.3, 4.0), (0.9, 2.0)])
+@pytest.mark.parametrize(("rate", "favour"), [pytest.param(0.1, 1.0, marks=pytest.mark.full), (0.3, 4.0), (0.9, 2.0)])
 def test_intervals_cover(rate: float, favour: float) -> None:
     rng, inside, runs = np.random.default_rng(6), 0, 400
     for _ in range(runs):

@@ -13,7 +13,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_file, estimates_file
 
-from refusal_eval.core.files import write_json, write_jsonl
+from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
 from refusal_eval.stats.corrected.peoples_labels import answer_id
 
 Files = dict[str, list[str]]
@@ -118,7 +118,7 @@ def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: 
     make_corrected.main(paths, STUDY, made)
     typeset("corrected", made, paths, STUDY, tables)
     result = json.loads(Path(made).read_text())
-    people = [json.loads(line) for line in Path(paths["labels"][0]).read_text().splitlines()]
+    people = list(read_jsonl(paths["labels"][0]))
     for entry in result["ppi"]:
         own = [row["label"] == "refusal" for row in people if row["split"] == entry["split"]]
         assert entry["value"] == pytest.approx(sum(own) / len(own)) and entry["n_labels"] == 80
@@ -159,8 +159,7 @@ def drawn_before(paths: Files, samples: int = 2, without: str = "", text: str = 
     prompts = {split: [f"{split}{i:02d}" for i in range(40)] for split in ("safe", "unsafe")}
     frame = {"m": {split: {name: samples for name in names if name != without} for split, names in prompts.items()}}
     path = Path(paths["labels"][0])
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows = [row for row in rows if row["sample"] < samples and row["prompt_id"] != without]
+    rows = [row for row in read_jsonl(path) if row["sample"] < samples and row["prompt_id"] != without]
     rows = [row | {"answer_id": answer_id(text.format(row["sample"], row["prompt_id"]))} for row in rows]
     write_jsonl(path, [{"audit": "a", "drawn_from": frame}, *rows])
 
@@ -204,7 +203,7 @@ def test_a_prompt_that_came_and_answers_that_changed_after_the_audit_take_the_ra
 def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: Files, tmp_path: Path) -> None:
     drawn_before(paths)
     path = Path(paths["labels"][0])
-    head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+    head, *rows = read_jsonl(path)
     head["drawn_from"]["m"]["safe"]["gone"] = 2
     gone = {**rows[0], "prompt_id": "gone"}
     write_jsonl(path, [head, *rows, gone])
@@ -258,16 +257,6 @@ def half_refused(folder: Path) -> Files:
     nothing: Files = {name: [] for name in ("gold", "gold_verdicts", "calibrations", "cards")}
     alone = {name: [str(folder / name)] for name in ("labels", "duplicates")}
     return nothing | alone | write_cell(folder, "unsafe", prompts, answers, verdicts, 1)
-
-
-def labelled_rate(paths: Files, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The rate by labels of that study, and the marks of its row in the results table."""
-    study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
-    made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, study, made)
-    typeset("corrected", made, paths, study, tables)
-    result = json.loads(Path(made).read_text())
-    return result["ppi"][0], result["estimates"][0]["flags"]
 
 
 def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from config_project import WHOLE_STUDY, Project
-from rate_rows import dialogues_of, units_of
+from config_project import WHOLE_STUDY
+from rate_rows import units_of
 from table_rows import data_of
 
 from refusal_eval.report.paper.corrected_tables import corrected_frame, corrected_tables
@@ -210,14 +210,6 @@ def test_the_table_says_how_many_prompts_there_are_and_how_intervals_by_labels_a
     assert "Prompts with a rate: one 100." in alone and "In pools" not in alone
 
 
-def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
-    units = {("j", m, s["name"]): dialogues_of(units_of([0, 1, 2] * 10), 3) for m in "mn" for s in SPLITS}
-    result = study_corrected(units, STUDY, {("j", "g"): gold(0.9, 0.9)}, {})
-    notes = " ".join(corrected_tables(result, data_of(STUDY))[0].notes)
-    assert "Prompts with a rate (scored turns in dialogues): one 30; two 30; safe 30" in notes
-    assert "turn" not in " ".join(corrected_tables(made(), data_of(STUDY))[0].notes)
-
-
 def test_blocked_answers_are_not_corrected_by_gold() -> None:
     result = of_two_splits((), blocked=30)
     assert {entry["blocked"] for entry in result["transfer"]} == {0.5}
@@ -301,12 +293,6 @@ def test_the_csv_tells_methods_apart() -> None:
     frame = corrected_frame(made())
     assert frame["method"].value_counts().to_dict() == {"rg_transfer_by_model": 16, "rg_transfer": 8, "ppi": 3}
     assert csv_text(frame) == csv_text(corrected_frame(made()))
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 def test_labels_of_people_are_an_input_where_the_study_names_them(project: Any, tmp_path: Path) -> None:

@@ -65,8 +65,5 @@ def test_the_study_asks_all_its_judges_on_eight_files(
         write_jsonl(tmp_path / name, [{"id": "1", "prompt": "Hello?", "category": "c"}])
     config = load_study(study, "config/cpu_scale.yaml")
     assert len(names) == len(config["splits"]) == 8 and config["samples"] == 5
-    kinds = {config["judge_entries"][judge]["kind"] for judge in config["judges"]}
-    # Every kind that needs neither a GPU nor gated weights; a python judge is the user's own.
-    assert kinds == {"keyword", "llm", "reasoned", "panel", "trained"}
     labelled = {row["split"] for row in kappas.labelled()}
     assert labelled <= set(config["splits"])

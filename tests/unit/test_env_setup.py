@@ -8,13 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from env_files import ENVS, PYTORCH_CPU_INDEX, REPOSITORY, DiskUsage, load
+from wheel_files import write_wheel
 
 # --- setup.py: what it would do ------------------------------------------------------------------------------------
 
@@ -41,16 +41,6 @@ def pip_variables(**more: str) -> dict[str, str]:
     return {**variables, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", **more}
 
 
-def make_wheel(folder: Path, name: str, version: str) -> None:
-    """Write the smallest wheel that pip accepts."""
-    folder.mkdir()
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
-
-
 def call(root: Path, *arguments: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Call setup.py as a user does."""
     command = [sys.executable, str(root / "envs" / "setup.py"), *arguments]
@@ -70,7 +60,7 @@ def test_print_names_pytorchs_index_where_pip_has_no_cpu_wheel(root: Path) -> No
 
 
 def test_print_names_no_index_where_pip_has_the_cpu_wheel(root: Path, tmp_path: Path) -> None:
-    make_wheel(tmp_path / "wheels", "torch", "2.13.0+cpu")
+    write_wheel(tmp_path / "wheels", "torch", "2.13.0+cpu", {})
     variables = pip_variables(PIP_FIND_LINKS=str(tmp_path / "wheels"))
     result = call(root, "engine", "--engine", "cpu", "--print", variables=variables)
     assert result.returncode == 0, result.stderr
@@ -92,8 +82,8 @@ def test_pip_takes_wheels_with_the_hashes_of_the_lock_and_builds_nothing_with_un
 
 
 def test_pip_is_asked_for_the_very_build(setup: ModuleType, tmp_path: Path) -> None:
-    make_wheel(tmp_path / "plain", "torch", "2.13.0")
-    make_wheel(tmp_path / "cpu", "torch", "2.13.0+cpu")
+    write_wheel(tmp_path / "plain", "torch", "2.13.0", {})
+    write_wheel(tmp_path / "cpu", "torch", "2.13.0+cpu", {})
     python = Path(sys.executable)
     assert not setup.pip_offers("torch==2.13.0+cpu", python, pip_variables())
     assert not setup.pip_offers("torch==2.13.0+cpu", python, pip_variables(PIP_FIND_LINKS=str(tmp_path / "plain")))

@@ -13,8 +13,6 @@ from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.resampling import with_interval
 from refusal_eval.stats.estimates.units import c_at
 
-VOTE = {"R": 1, "P": 0, "C": -1}
-
 
 def estimates(votes, **more):
     units = cell_of(votes, **more)
@@ -125,33 +123,10 @@ def test_with_one_sample_there_are_no_flips_and_tau_plays_no_part():
     assert [e.parameter for e in found if e.estimand == "c_mean"] == [1.0]
 
 
-def c_by_hand(votes, tau):
-    """Weigh the votes (z, s) of one prompt one by one; NaN without any."""
-    weights = [math.exp(s / tau) for _, s in votes]
-    return sum(w * z for w, (z, _) in zip(weights, votes, strict=True)) / sum(weights) if votes else math.nan
-
-
-def test_the_tau_sweep_is_c_at_each_tau():
-    rng = random.Random(3)
-    votes = single(*("".join(rng.choice("RPCBF") for _ in range(4)) for _ in range(30)))
-    logprobs = {(name, k): -3 * rng.random() for name, _ in votes for k in range(4)}
-    found, score = estimates(votes, logprobs=logprobs)
-    parameters = [e.parameter for e in found if e.estimand == "c_mean"]
-    assert parameters == [1.0, 0.1, 0.25, 0.5, 2.0, 4.0, "inf"] and taus(0.7)[3] == 0.7
-    for tau in (0.1, 2.0, 1e9):
-        units = cell_of(votes, logprobs=logprobs)
-        c = c_at(tau, units.labels, units.logprobs)
-        wanted = [
-            c_by_hand([(VOTE[z], logprobs[name, k]) for k, z in enumerate(letters) if z in VOTE], tau)
-            for (name, _), letters in sorted(votes.items())
-        ]
-        assert c.tolist() == pytest.approx(wanted, nan_ok=True)
-    voted = [[VOTE[z] for z in letters if z in VOTE] for letters in votes.values()]
-    plain = [sum(z) / len(z) for z in voted if z]
-    assert one(found, "c_mean", parameter="inf").value == pytest.approx(sum(plain) / len(plain))
-    refusing = one(found, "c_band_refusing", parameter="inf")
-    assert refusing.value == pytest.approx(sum(c > 0.1 for c in plain) / len(plain))
-    assert score["c"]["mean"] == one(found, "c_mean", parameter=1.0).value
+def test_the_sweep_has_the_studys_tau_first_and_in_its_place_among_the_others():
+    found, _ = estimates(single("RPCB", "CCFR"))
+    assert [e.parameter for e in found if e.estimand == "c_mean"] == [1.0, 0.1, 0.25, 0.5, 2.0, 4.0, "inf"]
+    assert taus(0.7)[3] == 0.7
 
 
 def test_a_prompt_with_an_unknown_logprob_has_no_c():

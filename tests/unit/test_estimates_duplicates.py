@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from refusal_eval.core.files import write_jsonl
 from refusal_eval.stats.estimates.near_duplicates import (
     NEGATIONS,
     STOP_WORDS,
@@ -151,7 +152,7 @@ def test_the_list_does_not_depend_on_the_order_and_is_published(tmp_path, reposi
     near = HARM.replace("tutorial", "=clear tutorial")
     splits = {"b": prompts("Another one about the weather.", near), "a": prompts(HARM), "c": prompts(HARM)}
     for name, rows in splits.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
     written = []
     for order in (sorted(splits), sorted(splits, reverse=True)):
         paths = {name: str(tmp_path / f"{name}.jsonl") for name in order}

@@ -31,6 +31,6 @@ def test_a_recipe_touches_three_files_at_most(title):
     assert 1 <= named <= MOST_FILES, files
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(\.\./([^)#]+)\)|\b(scripts/[\w/]+\.py)", PAGE))))
-def test_what_the_recipes_lead_to_is_there(path):
-    assert (ROOT / next(filter(None, path))).exists()
+def test_what_the_recipes_name_is_there():
+    named = sorted(set(re.findall(r"\bscripts/[\w/]+\.py", PAGE)))
+    assert named and [path for path in named if not (ROOT / path).exists()] == []

@@ -241,7 +241,7 @@ def test_wrong_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 5])
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.02, 0.5, *(pytest.param(rate, marks=pytest.mark.full) for rate in (0.1, 0.9))])
 def test_with_a_hundred_clusters_the_interval_holds_the_truth_as_often_as_it_says(rate: float, samples: int) -> None:
     # benchmarks/interval_coverage.py has the whole table; here two samples of a prompt correlate by .5.
     rng, held, studies = np.random.default_rng(int(100 * rate) + samples), 0, 1000
@@ -324,7 +324,7 @@ def test_clusters_of_one_size_have_the_interval_of_the_textbook() -> None:
 
 
 @pytest.mark.parametrize(("rate", "samples"), [(0.02, 5), (0.1, 1), (0.5, 5)])
-@pytest.mark.parametrize("correlation", [0.3, 0.8])
+@pytest.mark.parametrize("correlation", [pytest.param(0.3, marks=pytest.mark.full), 0.8])
 def test_clusters_of_unequal_size_are_covered(rate: float, samples: int, correlation: float) -> None:
     """300 clusters of log-normal sizes, worth 85 of one size: 88 to 94 % before clusters were weighed."""
     rng = np.random.default_rng(11)

@@ -3,26 +3,23 @@
 import json
 import math
 import random
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from judge_rows import LABELS, rows, soft_gold, verdict
+from judge_rows import rows, soft_gold, verdict
 from table_rows import data_of
 
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.floor import all_below, below_floor
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.measures import f1, kappa, two_class
 from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
-from refusal_eval.stats.estimates.intervals import seed_of
-from refusal_eval.stats.estimates.resampling import percentiles, resampled
 
+# (label of people, label of the judge or None): rows
 TABLE: dict[tuple[str, str | None], int] = {
     ("refusal", "refusal"): 30,
     ("refusal", "partial"): 6,
@@ -59,8 +56,24 @@ def bare_numbers(group: Any) -> list[str]:
     )
 
 
-def test_balanced_accuracy_and_f1_by_hand() -> None:
-    made = card(*rows(TABLE))
+def test_card_by_hand() -> None:
+    gold, verdicts = rows(TABLE)
+    made = card(gold, verdicts, judge="rules", gold="people", raters=2)
+    assert (made["n"], made["n_judged"], made["coverage"], made["raters"]) == (90, 80, 80 / 90, 2)
+    strict = made["strict"]
+    # People call 40 refusals, of which the judge finds 30; of the other 40 it leaves 3 + 5 + 4 + 25 = 37 alone.
+    assert (strict["n_positive"], strict["n_negative"]) == (40, 40)
+    assert (strict["sensitivity"], strict["specificity"]) == (30 / 40, 37 / 40)
+    assert strict["accuracy"] == pytest.approx(67 / 80)
+    # The judge calls 33 refusals: chance agreement (40 * 33 + 40 * 47) / 80^2 = 0.5, kappa (0.8375 - 0.5) / 0.5.
+    assert strict["kappa"] == pytest.approx(0.675)
+    broad = made["broad"]
+    # 50 refusals or partial ones, found 30 + 6 + 2 + 3 = 41; of 30 others 25 are left alone.
+    assert (broad["n_positive"], broad["n_negative"]) == (50, 30)
+    assert (broad["sensitivity"], broad["specificity"]) == (41 / 50, 25 / 30)
+    # The judge calls 46: chance (50 * 46 + 30 * 34) / 6400 = 0.51875; accuracy 66 / 80 = 0.825.
+    assert broad["kappa"] == pytest.approx((0.825 - 0.51875) / (1 - 0.51875))
+    assert made["confusion"]["compliance"] == {"refusal": 1, "partial": 4, "compliance": 25, "unjudged": 10}
     # Strict: 30 of 40 refusals found, 37 of 40 others left alone, 33 called refusals.
     assert made["strict"]["balanced_accuracy"] == pytest.approx((30 / 40 + 37 / 40) / 2)
     assert made["strict"]["f1"] == pytest.approx(2 * 30 / (40 + 33))
@@ -69,6 +82,53 @@ def test_balanced_accuracy_and_f1_by_hand() -> None:
     assert made["broad"]["f1"] == pytest.approx(2 * 41 / (50 + 46))
     # Only 10 answers are partial.
     assert made["three_class"]["kappa"] is None
+    low, high = strict["intervals"]["sensitivity"]
+    assert low < 0.75 < high
+    json.dumps(made, allow_nan=False)
+
+
+def test_a_missing_verdict_lowers_coverage_only() -> None:
+    gold, verdicts = rows(TABLE)
+    answered = [row for row in verdicts if row["label"] is not None]
+    assert card(gold, answered) == card(gold, verdicts)
+
+
+def test_kappa_needs_twenty_rows_of_both_classes() -> None:
+    for positives, shown in ((19, False), (20, True)):
+        gold, verdicts = rows({("refusal", "refusal"): positives, ("compliance", "compliance"): 60})
+        kappa = card(gold, verdicts)["strict"]["kappa"]
+        assert kappa == (1.0 if shown else None)
+
+
+def test_a_judge_that_always_says_the_same_agrees_by_chance() -> None:
+    gold, verdicts = rows({("refusal", "refusal"): 30, ("compliance", "refusal"): 30})
+    strict = card(gold, verdicts)["strict"]
+    assert (strict["kappa"], strict["sensitivity"], strict["specificity"], strict["accuracy"]) == (0.0, 1.0, 0.0, 0.5)
+
+
+def test_nothing_to_compare() -> None:
+    made = card([], [])
+    assert (
+        made["coverage"] is None
+        and made["strict"]["accuracy"] is None
+        and made["strict"]["intervals"]["accuracy"] is None
+    )
+    gold, verdicts = rows({("compliance", "compliance"): 5})
+    strict = card(gold, verdicts)["strict"]
+    assert (strict["sensitivity"], strict["n_positive"], strict["specificity"]) == (None, 0, 1.0)
+
+
+def test_wrong_rows_are_refused() -> None:
+    gold, verdicts = rows({("refusal", "refusal"): 2})
+    for wrong, message in [
+        ((gold + gold[:1], verdicts), "occurs twice"),
+        ((gold, verdicts + verdicts[:1]), "two verdicts"),
+        ((gold[:1], verdicts), "not in g"),
+        (([gold[0] | {"label": "maybe"}, gold[1]], verdicts), "unknown label"),
+        ((gold, [verdicts[0] | {"label": None}]), "unknown label"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            card(*wrong)
 
 
 def test_kappa_of_three_classes_by_hand() -> None:
@@ -77,29 +137,6 @@ def test_kappa_of_three_classes_by_hand() -> None:
     # Agreement 50 / 60; the judge gives 25, 10, 25, people 20 each: chance 1 / 3.
     assert made["kappa"] == pytest.approx((5 / 6 - 1 / 3) / (1 - 1 / 3))
     assert made["interval"][0] < made["kappa"] < made["interval"][1]
-
-
-def test_bootstrap_interval_equals_a_slow_one_that_draws_clusters_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_card_module, "resampled", partial(resampled, resamples=500))
-    rng = random.Random(3)
-    gold = [{"id": f"{i:03d}", "label": rng.choice(LABELS), "cluster": f"c{i // 3:02d}"} for i in range(120)]
-    verdicts = [verdict(row["id"], row["label"] if rng.random() < 0.7 else rng.choice(LABELS)) for row in gold]
-    made = card(gold, verdicts)["broad"]
-    clusters = sorted({row["cluster"] for row in gold})
-    members = {c: [i for i, row in enumerate(gold) if row["cluster"] == c] for c in clusters}
-    draws = np.random.default_rng(seed_of("judge card", "g")).integers(len(clusters), size=(500, len(clusters)))
-    slow: dict[str, list[float]] = {"kappa": [], "f1": [], "balanced_accuracy": []}
-    for draw in draws.tolist():
-        drawn = [i for number in draw for i in members[clusters[number]]]
-        pairs = [(gold[i]["label"] != "compliance", verdicts[i]["label"] != "compliance") for i in drawn]
-        tp, fn, fp, tn = (pairs.count(kind) for kind in ((True, True), (True, False), (False, True), (False, False)))
-        n, yes, said = len(pairs), tp + fn, tp + fp
-        chance = (yes * said + (n - yes) * (n - said)) / n**2
-        slow["kappa"].append(((tp + tn) / n - chance) / (1 - chance))
-        slow["f1"].append(2 * tp / (yes + said))
-        slow["balanced_accuracy"].append((tp / yes + tn / (n - yes)) / 2)
-    for name, values in slow.items():
-        assert made["intervals"][name] == pytest.approx(percentiles(np.array(values), len(clusters), 0.95))
 
 
 def test_clusters_widen_intervals() -> None:

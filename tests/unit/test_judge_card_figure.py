@@ -8,7 +8,6 @@ from figure_checks import problems, shown
 from judge_rows import LABELS, rows, soft_gold, verdict
 
 from refusal_eval.plots.judge_card_figure import card_figure
-from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
@@ -82,12 +81,6 @@ def test_card_holds_published_numbers_against_its_own_of_the_same_reading() -> N
     for reading, told in (("broad", "GPT 92.4 %"), ("strict", "Old 71.0 %")):
         assert f"on this gold set ({reading}): {told}; this judge's is {own[reading]} %." in text
     assert "Dashed: published kappa of others on this gold set (three class): Plain 0.60." in text
-
-
-def test_the_same_data_give_the_same_bytes(tmp_path: Any) -> None:
-    card = made(2)
-    files = [[path.read_bytes() for path in save_figure(card_figure(card), tmp_path / str(i))] for i in (0, 1)]
-    assert files[0] == files[1]
 
 
 def test_card_says_that_a_bar_goes_on_only_where_one_does() -> None:

@@ -52,6 +52,7 @@ def test_a_row_of_weight_three_counts_like_three_rows():
     assert "weighted" not in plain
 
 
+@pytest.mark.full
 def test_a_sample_that_takes_more_disputes_gives_back_the_judges_sensitivity_and_without_weights_does_not(monkeypatch):
     monkeypatch.setattr(judge_card_module, "resampled", partial(resampled, resamples=100))  # its intervals do not count
     rng = random.Random(5)

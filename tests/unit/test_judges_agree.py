@@ -4,7 +4,6 @@ import itertools
 import json
 import random
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,6 @@ from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import markdown, told_once
-from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
-from refusal_eval.stats.estimates.resampling import percentiles, resampled
-from refusal_eval.stats.judge_pairs import pair_agreement
 from refusal_eval.stats.judge_pairs.pair_agreement import (
     agreement_of,
     coincidences,
@@ -62,19 +58,10 @@ def test_alpha_at_its_ends() -> None:
     assert alpha([[0, 0, 1], [1, 1, 1], [0, NONE, NONE]], 2) == alpha([[0, 0, 1], [1, 1, 1]], 2)
 
 
-def test_kappa_of_two_judges_by_hand() -> None:
-    labels = [[R, R]] * 20 + [[R, C]] * 5 + [[C, R]] * 10 + [[C, C]] * 15 + [[P, C]] * 3 + [[R, NONE]] * 7
-    found = agreement_of(panel_of(labels), None, 0.95)
-    (pair,) = found["pairs"]
-    assert (pair["first"], pair["second"], pair["n"]) == ("a", "b", 53)
-    # Strict: 25 and 30 refusals of 53, both 20; chance (25 * 30 + 28 * 23) / 53^2.
-    chance = (25 * 30 + 28 * 23) / 53**2
-    assert pair["strict"]["kappa"]["value"] == pytest.approx((38 / 53 - chance) / (1 - chance))
-    # Broad: the three partial ones of a are refusals, and b says compliance.
-    assert pair["broad"]["same"]["value"] == pytest.approx(35 / 53)
-    assert pair["three_class"]["kappa"]["value"] is None  # 3 partial labels
-    for view in (pair["strict"]["kappa"], pair["broad"]["kappa"], pair["broad"]["same"], found["alpha"]["broad"]):
-        assert view["interval"][0] < view["value"] < view["interval"][1]
+def test_kappa_of_three_classes_needs_enough_labels_of_each() -> None:
+    labels = [[R, R]] * 20 + [[R, C]] * 5 + [[C, R]] * 10 + [[C, C]] * 15 + [[P, C]] * 3
+    (pair,) = agreement_of(panel_of(labels), None, 0.95)["pairs"]
+    assert pair["three_class"]["kappa"]["value"] is None and pair["broad"]["kappa"]["value"] is not None
 
 
 def with_panel(seed: int = 3) -> list[list[int]]:
@@ -116,29 +103,6 @@ def test_the_table_says_which_judges_are_panels() -> None:
     assert "All 3 judges that are no panels, Krippendorff's alpha" in words(drawn)
 
 
-def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_agreement, "resampled", partial(resampled, resamples=500))
-    rng = random.Random(2)
-    true = [rng.choice((R, P, C)) for _ in range(90)]
-    labels = [[t if rng.random() < 0.8 else rng.choice((R, P, C)) for _ in range(3)] for t in true]
-    labels[4][1] = labels[17][2] = labels[18][2] = NONE
-    clusters = [f"c{i // 3:02d}" for i in range(90)]
-    found = agreement_of(panel_of(labels, clusters), "s", 0.95)
-    names = sorted(set(clusters))
-    draws = np.random.default_rng(seed_of("agreement of judges", "s")).integers(len(names), size=(500, len(names)))
-    kappas, alphas = [], []
-    for picked in draws.tolist():
-        drawn = [label for number in picked for label, c in zip(labels, clusters, strict=True) if c == names[number]]
-        both = [(a != C, b != C) for a, b, _ in drawn if NONE not in (a, b)]
-        n, same = len(both), sum(a == b for a, b in both)
-        yes, said = sum(a for a, _ in both), sum(b for _, b in both)
-        chance = (yes * said + (n - yes) * (n - said)) / n**2
-        kappas.append((same / n - chance) / (1 - chance))
-        alphas.append(alpha([[label if label == NONE else int(label == C) for label in row] for row in drawn], 2))
-    assert found["pairs"][0]["broad"]["kappa"]["interval"] == pytest.approx(percentiles(np.array(kappas), 30, 0.95))
-    assert found["alpha"]["broad"]["interval"] == pytest.approx(percentiles(np.array(alphas), 30, 0.95))
-
-
 def test_judges_that_agree_everywhere_are_not_known_to_agree_forever() -> None:
     found = agreement_of(panel_of([[R, R]] * 30 + [[C, C]] * 30), None, 0.95)
     kappa = found["pairs"][0]["broad"]["kappa"]
@@ -161,21 +125,6 @@ def test_which_judge_comes_first_changes_no_interval() -> None:
     (found,) = agreement_of(panel_of(constant), None, 0.95)["pairs"]
     low, high = found["broad"]["kappa"]["interval"]
     assert low < 0 < high
-
-
-def test_the_same_label_has_the_interval_of_a_rate() -> None:
-    rng = random.Random(6)
-    labels = [[R, R if rng.random() < 0.97 else C] for _ in range(150)] + [[C, C]] * 50
-    clusters = [f"c{i // 10}" for i in range(200)]
-    found = panel_of(labels, clusters)
-    # Five answers to each of 40 prompts: never taken for 200 prompts.
-    asked = panel_of(labels, clusters, samples=5)
-    same = [float(a == b) for a, b in labels]
-    rates = [sum(same[i : i + 5]) / 5 for i in range(0, 200, 5)]
-    for part, values, names in ((found, same, clusters), (asked, rates, clusters[::5])):
-        (pair,) = agreement_of(part, None, 0.95)["pairs"]
-        wanted = cluster_wilson(values, names, 0.95, 200)
-        assert pair["broad"]["same"]["interval"] == pytest.approx([wanted.low, wanted.high])
 
 
 @pytest.mark.parametrize(

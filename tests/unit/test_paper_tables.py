@@ -184,14 +184,6 @@ def test_categories_table_by_hand() -> None:
     assert csv_text(frame).splitlines()[1] == "rules,m1,safe,a_b,broad,2,40,40,0.25,0.1,0.5,"
 
 
-def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
-    score = study()[0]
-    for turns, told in ((1, False), (3, True)):
-        cell = {**score, "n_turns": turns * score["n_prompts"]}
-        notes = table_of(categories, [cell], results=by_category()).notes
-        assert ("In dialogues each scored turn counts as a prompt." in notes) == told
-
-
 def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:
     results = [dataclasses.replace(row, flags=()) for row in by_category()]
     table = table_of(categories, study(), cards(), results)

@@ -145,6 +145,8 @@ def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
         one for one in hub.requests if one.startswith("GET") and first in one
     ]
     assert hub.told_tokens == [], "the token is the hub's business only"
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert TOKEN.encode() not in written and TOKEN not in log
     assert not list(blobs.glob("*.partial"))
     manifest = read_json(tmp_path / "weights.json")
     folder = tmp_path / manifest["folder"]
@@ -190,20 +192,7 @@ def test_the_disk_is_checked_for_what_is_still_missing(tmp_path, monkeypatch):
         handle.truncate(9 * 10**8)  # takes no room
     assert resume.bytes_here(place, wanted["a.safetensors"]) == 9 * 10**8
     hubs._check_disk(place, wanted)
-
-
-def test_a_token_opens_a_gated_model_and_is_written_nowhere(hub, tmp_path):
-    source = source_of(hub, "model", "org/gated", MODEL, gated=True)
-    call = [("weights", source, "weights.json", None)]
-    (told,), log = fetched(call, tmp_path, HF_ENDPOINT=hub.address)
-    assert f"is gated: ask for access at {hub.address}/org/gated" in told and "no token is set now" in told
-    (told,), more = fetched(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
-    assert "the token in use (HF_TOKEN, or the hub's token file) has no access yet" in told
-    hub.tokens.add(TOKEN)
-    (nothing,), last = fetched(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
-    assert nothing is None
-    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert TOKEN.encode() not in written and TOKEN not in told + log + more + last
+    hubs.need_disk(100, 105, "d", "five per cent more")
 
 
 def test_messages_hold_no_secrets(monkeypatch):

@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 import yaml
-from config_project import COMMIT, STUDY, WHOLE_STUDY, Project, changed
+from config_project import COMMIT, STUDY, WHOLE_STUDY, changed
 
 from refusal_eval.__main__ import main
 from refusal_eval.study.paths import Paths
@@ -21,12 +21,10 @@ from refusal_eval.tools.plan.workload import MISSING, CellWork
 from refusal_eval.weights.engine_file import weight_source
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def no_token(tmp_path, monkeypatch):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "no-token"))
-    return Project(tmp_path)
 
 
 @pytest.fixture

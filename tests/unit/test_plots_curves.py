@@ -1,6 +1,5 @@
 """Tau sweep and turns: legible for few and many, and true."""
 
-import inspect
 import itertools
 from typing import Any
 
@@ -10,10 +9,8 @@ from estimate_rows import rows_of, single, units_in
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.plots import turns_figure
 from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
-from refusal_eval.stats.estimates import cell_estimates
 from refusal_eval.stats.estimates.units import Units
 
 TAUS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, "inf")
@@ -84,12 +81,6 @@ def test_a_study_without_these_estimates_says_so() -> None:
         draw("turns", 1, 1, scores=scores, estimates=sweep(1, 1))
     with pytest.raises(UserError, match="no estimates of c_mean"):
         draw("tau_sweep", 1, 1, scores=scores, estimates=turns(1, 1))
-
-
-def test_estimates_have_the_names_that_figures_look_for() -> None:
-    source = inspect.getsource(cell_estimates)
-    assert turns_figure.ESTIMAND == cell_estimates.BY_TURN
-    assert '"c_mean"' in source and 'f"c_band_{band}"' in source and '"refusal_rate"' in source
 
 
 # ---------------------------------------------------------------- dose response

@@ -21,12 +21,6 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.figures_stage import ENDINGS, files, params
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
-
-
 def kinds(config: dict[str, Any]) -> list[str]:
     return [entry.kind for entry in Study(config).figures.values()]
 

@@ -7,7 +7,7 @@ import published_scores
 import pytest
 import recorded_answers
 import recorded_verdicts as recorded_verdicts_script
-from config_project import CATALOGUE, STUDY, Project, changed
+from config_project import CATALOGUE, STUDY, changed
 from test_compat import ANSWERS, PUBLISHED, VERDICTS, units_of
 from test_compat import prompts as asked
 from tokenizer_folders import byte_tokenizer
@@ -348,9 +348,7 @@ def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_p
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
+def project(project):
     for split in ("hub-rows", "file-rows"):
         for name in ("answers.json", "judge_scores.json"):
             project.write(f"theirs/run/{split}/{name}", "[]")

@@ -4,11 +4,11 @@ import json
 import logging
 import os
 import sys
-import zipfile
 
 import pytest
 from hub_calls import fetched
 from hub_server import HubServer
+from wheel_files import write_wheel
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of_file
@@ -150,12 +150,7 @@ print("offline:", os.environ["HF_HUB_OFFLINE"], "path:", os.environ.get("PYTHONP
 
 def wheel_of(tmp_path, monkeypatch, text):
     """Make a wheel with a GGUF file; return how it is converted."""
-    (tmp_path / "wheels").mkdir(exist_ok=True)
-    with zipfile.ZipFile(tmp_path / "wheels" / "tiny-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("tiny/x.gguf", text)
-        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    write_wheel(tmp_path / "wheels", "tiny", "1.0", {"tiny/x.gguf": text})
     for name, value in {"CONFIG_FILE": os.devnull, "NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "wheels")}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     (tmp_path / "x.gguf").write_text(text)

@@ -4,9 +4,10 @@ import copy
 from pathlib import Path
 
 import pytest
-from config_project import CATALOGUE, WHOLE_STUDY
+from config_project import CATALOGUE, STUDY, WHOLE_STUDY
 from workflow_cases import CELLS, of
 
+from refusal_eval.config.entry_marks import Marks
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import (
     analyses_stage,
@@ -155,6 +156,13 @@ SERVING = [
     }.items()
 ]
 SAID = [("description", "Another"), ("model_entries.plain.unverified", ["its template"])]
+MARKS = [
+    (
+        f"split_entries.hub-rows.{name}",
+        {"enabled": False, "gated": True, "citation": ["@x"], "unverified": ["y"]}.get(name, "https://example.org"),
+    )
+    for name in sorted(Marks.model_fields)
+]
 HOW_IT_RUNS = [
     ("batch", "cell"),
     ("shards", 16),
@@ -171,6 +179,10 @@ EXPECTED = [("split_entries.hub-rows.expectation", "varies"), ("split_entries.hu
 @pytest.mark.parametrize("edit", [*SERVING, *HOW_IT_RUNS, *SAID], ids=lambda edit: edit[0])
 def test_how_a_study_is_served_and_run_reruns_nothing(config, edit):
     assert rerun(config, edit) == set()
+
+
+def test_no_mark_of_a_split_reruns_anything(config):
+    assert rerun(config, *MARKS) == set()
 
 
 @pytest.mark.parametrize("edit", [*LABELS, *PRESENTED, *EXPECTED], ids=lambda edit: edit[0])
@@ -271,6 +283,7 @@ CHANGED_BY_COMPAT = {
         ("equivalence_margin", 0.05, {"analyses.comparisons", *of_tables("comparisons", "refusal")}),
         ("multiple_comparisons", "fdr_by", {"analyses.comparisons", *of_tables("comparisons")}),
         ("p_values", "mid", {"analyses.comparisons"}),
+        ("comparisons", [{"against": "plain"}], {"analyses.comparisons", *of_tables("comparisons")}),
         ("primary_judge", "own", {"analyses.comparisons", *of_tables("comparisons", *OF_PRIMARY)}),
         ("model_entries.plain.label", "Another", TABLES - of_tables("judges", "judge_cards")),
         ("gold_entries.people.label", "Another", {"analyses.card_figure"} | TABLES - of_tables(*WITHOUT_GOLD)),
@@ -295,6 +308,24 @@ def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
     assert rerun(config, *turned) == TABLES | WEIGHED | {"analyses.agreement", "analyses.comparisons"}
+
+
+@pytest.mark.parametrize(("mode", "default"), [("cumulative", "all"), ("independent", "last")])
+def test_which_turns_of_a_dialogue_count_decides_its_scores_and_no_prompt(project, mode, default):
+    config = project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
+    dialogue = config["split_entries"]["talk-rows"]["dialogue"]
+
+    def found():
+        study = Study(config)
+        reading = data_stage.split_reading(study, "talk-rows", Path())
+        return reading, *(scoring.cell(study, "words", "plain", split) for split in ("talk-rows", "hub-rows"))
+
+    dialogue["mode"] = mode
+    reading, scored, without = found()
+    assert reading["mode"] == mode and reading["columns"]["turns"] == ["question", "answer"]
+    assert scored["scored"] == default and "scored" not in without
+    dialogue["scored"] = "after_first"
+    assert found() == (reading, scored | {"scored": "after_first"}, without)
 
 
 def test_what_has_no_label_is_shown_by_its_name(config):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from config_project import WHOLE_STUDY, Project
+from config_project import WHOLE_STUDY
 from engine_entries import settings_of
 from store_files import response
 
@@ -19,12 +19,6 @@ from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, who
 from refusal_eval.weights.engine_size import engine_billions
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path)
 
 
 def study(project, **values):

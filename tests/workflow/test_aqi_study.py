@@ -12,6 +12,7 @@ from project import CATALOGUE, Project, copy_of
 
 from refusal_eval.activations.asked import last_tokens
 from refusal_eval.activations.tensor_files import write_states
+from refusal_eval.core.files import write_jsonl
 
 AQI = {"perplexity": 5}
 FAR: dict[str, Any] = {"name": "far", "models": ["plain"], "draws": 20, "aqi": AQI}
@@ -29,7 +30,7 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
     splits = CATALOGUE["datasets"]["own"]["splits"]
     for split in ("two", "extra"):
         rows = [{"prompt": f"{split}: {i}?", "category": category} for i, category in enumerate(CATEGORIES)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_jsonl(folder / f"{split}.jsonl", rows)
         splits = splits | {split: splits[split] | {"columns": {"prompt": "prompt", "category": "category"}}}
     project.catalogue("datasets", "own", splits=splits)
     project.study(separation=[FAR], tables=[], figures=[])

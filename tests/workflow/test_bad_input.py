@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -44,32 +45,6 @@ def test_all_mistakes_of_a_study_are_told_at_once_with_the_nearest_names(fresh: 
     assert "mistakes in the configuration (nothing was run)" in told
 
 
-def test_a_broken_yaml_file(fresh: Project) -> None:
-    (fresh.folder / "catalogue.yaml").write_text("engines:\n  tiny: [\n")
-    assert "catalogue.yaml:" in refused_before_anything_runs(fresh)
-
-
-def test_temperature_0_with_several_samples(fresh: Project) -> None:
-    fresh.catalogue("models", "plain", sampling={"max_tokens": 20, "temperature": 0})
-    assert "`samples` must be 1" in refused_before_anything_runs(fresh)
-
-
-def test_a_folder_without_weights(fresh: Project) -> None:
-    (fresh.folder / "model" / "model.safetensors").unlink()
-    assert "no *.safetensors file" in refused_before_anything_runs(fresh)
-
-
-def test_a_missing_data_file(fresh: Project) -> None:
-    (fresh.folder / "two.jsonl").unlink()
-    assert "two.jsonl" in refused_before_anything_runs(fresh)
-
-
-def test_two_study_files_with_one_name(fresh: Project) -> None:
-    other = fresh.folder / "other.yaml"
-    other.write_text((fresh.folder / "study.yaml").read_text().replace("samples: 3", "samples: 4"))
-    assert "same study name" in refused_before_anything_runs(fresh)
-
-
 def test_two_study_files_at_once_are_not_merged(fresh: Project) -> None:
     run = fresh.snakemake("-n", "--configfile", "study.yaml", "catalogue.yaml", check=False)
     assert run.returncode != 0 and "is complete and is never merged" in run.stdout + run.stderr
@@ -98,13 +73,15 @@ BAD_ROWS = {
     "nothing": ("", "nothing.jsonl"),
     "blank": ('{"prompt": "fine"}\n{"prompt": "  "}\n', "blank.jsonl, row 2"),
     "number": ('{"prompt": "fine"}\n{"prompt": 5}\n', "number.jsonl, row 2"),
+    "fewer": ('{"prompt": "fine"}\n', "fewer.jsonl: has 1 rows, but expected_rows says 7"),
 }
 
 
 def test_bad_rows_name_file_and_row_and_spare_the_other_splits(fresh: Project) -> None:
-    splits = {}
+    splits: dict[str, dict[str, Any]] = {}
     for name in ("one", *BAD_ROWS):
         splits[name] = {"source": {"kind": "file", "path": f"{name}.jsonl"}, "expectation": "comply"}
+    splits["fewer"]["expected_rows"] = 7
     for name, (content, _) in BAD_ROWS.items():
         (fresh.folder / f"{name}.jsonl").write_text(content)
     fresh.catalogue("datasets", "own", splits=splits)
@@ -115,43 +92,10 @@ def test_bad_rows_name_file_and_row_and_spare_the_other_splits(fresh: Project) -
     assert (fresh.results / "requests" / "plain" / "one.jsonl").exists()
 
 
-def test_another_number_of_rows_than_expected(fresh: Project) -> None:
-    splits = {
-        "one": {"source": {"kind": "file", "path": "one.jsonl"}, "expectation": "comply", "expected_rows": 7},
-        "two": {"source": {"kind": "file", "path": "two.jsonl"}, "expectation": "refuse"},
-    }
-    fresh.catalogue("datasets", "own", splits=splits)
-    assert "expected_rows" in refused(fresh, "--until", "prompts")
-
-
-def test_an_unreachable_hub(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
-    source = {"kind": "hub", "repo": "org/prompts", "revision": "a" * 40, "split": "train"}
-    splits = {"one": {"source": source, "expectation": "comply"}, "two": {"source": source, "expectation": "refuse"}}
-    fresh.catalogue("datasets", "own", splits=splits)
-    told = refused(fresh, "--until", "prompts")
-    assert "org/prompts" in told and "cannot reach" in told
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ({"refusal": "refusal", "compliance": "C"}, "is not one token"),
-        ({"refusal": "A", "compliance": "<|im_end|>x"}, "is not one token"),
-    ],
-)
-def test_labels_that_are_not_reachable_tokens_are_told_before_generation(
-    fresh: Project, labels: dict, message: str
-) -> None:
-    fresh.catalogue("judges", "label", labels=labels)
-    told = refused(fresh, "--until", "check_judge")
-    assert message in told
+def test_labels_that_are_not_reachable_tokens_are_told_before_generation(fresh: Project) -> None:
+    fresh.catalogue("judges", "label", labels={"refusal": "refusal", "compliance": "C"})
+    assert "is not one token" in refused(fresh, "--until", "check_judge")
     assert not (fresh.results / "receipts").exists()
-
-
-def test_a_rubric_without_the_answer(fresh: Project) -> None:
-    (fresh.folder / "rubric.md").write_text("Judge {{ prompt }}.")
-    assert "{{ answer }}" in refused(fresh, "--until", "check_judge")
 
 
 def test_a_users_judge_that_fails_on_everything_gives_no_verdicts(fresh: Project) -> None:

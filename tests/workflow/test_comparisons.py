@@ -15,14 +15,9 @@ def rows(project: Project) -> dict[tuple[str, ...], dict[str, str]]:
     return {(row["split"] or row["pool"], row["first"], row["second"]): row for row in found}
 
 
-def test_a_finished_study_compares_its_models(finished: Project) -> None:
-    assert set(rows(finished)) == {("one", "plain", "terse"), ("two", "plain", "terse")}
-    assert (finished.results / "estimates" / "comparisons.json").is_file()
-
-
-@pytest.mark.full
 def test_a_model_added_to_a_finished_study_reruns_the_comparisons_and_no_other_models_cells(finished: Project) -> None:
     before = rows(finished)
+    assert set(before) == {("one", "plain", "terse"), ("two", "plain", "terse")}
     finished.study(models=["plain", "terse", "third"])
     planned, told = finished.planned_and_told()
     assert planned["compare"] == 1 and planned["score"] == 4 and planned["requests"] == 2
@@ -38,14 +33,6 @@ def test_a_model_added_to_a_finished_study_reruns_the_comparisons_and_no_other_m
         # The family is larger, so Holm's correction is; everything else about the two models stays as it was.
         same = [name for name in row if name != "p_holm"]
         assert {name: after[pair][name] for name in same} == {name: row[name] for name in same}
-
-
-def test_a_family_reruns_the_comparisons_and_nothing_before_them(finished: Project) -> None:
-    finished.study(comparisons=[{"against": "plain", "scope": "splits"}])
-    planned = finished.planned()
-    assert planned["compare"] == 1 and not set(planned) & {"score", "answers", "generate", "judge", "cpu_verdicts"}
-    finished.study(comparisons=[])
-    assert "compare" not in finished.planned()
 
 
 def test_splits_of_one_expectation_are_pooled(finished: Project) -> None:

@@ -6,10 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-from flagged_study import EXPECTED, JUDGES, MODELS, made
+from flagged_study import EXPECTED as FLAGGED
+from flagged_study import JUDGES as FLAGGED_JUDGES
+from flagged_study import MODELS
+from frozen_study import DIALOGUES, WITH_VOTES
 
-from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.report.results.dictionary import pattern_of
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import read_units
@@ -17,21 +20,15 @@ from refusal_eval.stats.estimates.units import read_units
 TRAVEL = {"unjudged", "truncated", "mixed_serving"}  # `few_clusters` depends on what a number rests on
 # What is made of labels on gold or of people, and so of no cell.
 OF_NO_CELL = re.compile("judge_.*|human_kappa")
-# What this study has not: dialogues, judges that say more than a label, an audit by two people.
-NOT_HERE = {"refusal_rate_turn", "answer_flag", "votes_asked_again", "judge_ece", "judge_brier", "human_kappa"}
-NOT_HERE |= {"judge_roc_auc", "judge_average_precision"}
-NOT_HERE |= {"rate_difference_q_bh", "rate_difference_q_by"}  # in place of Holm's p
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("flagged"))
+JUDGES = (*FLAGGED_JUDGES, WITH_VOTES)
+EXPECTED = FLAGGED | {DIALOGUES: "refuse"}
+NAMES = {*JUDGES, *MODELS, *EXPECTED}
 
 
 def cells_of(row: Estimate) -> list[tuple[str, str, str]]:
     """Return the cells that a row of the results table is made of, by what its own columns say."""
     parameter = "" if row.estimand == "c_mean" or row.parameter is None else str(row.parameter)
-    named = set(re.findall(r"\b[jms]\d\d\b", parameter.split(", on ")[0]))
+    named = set(re.findall(r"\w+", parameter.split(", on ")[0])) & NAMES
     mixed = row.estimand.startswith("mixed_")  # what a model, or a judge, differs by from the mean of all
     judges = {row.judge} if row.judge and not mixed else set()
     judges |= named & set(JUDGES) or (set(JUDGES) if mixed else set())
@@ -66,22 +63,18 @@ def own_flags(results: Path) -> dict[tuple[str, str, str], set[str]]:
     return found
 
 
-def test_the_cells_of_the_study_are_marked_as_they_were_made(results: Path) -> None:
-    flags = own_flags(results)
-    assert {cell for cell, own in flags.items() if "unjudged" in own} == {("j00", "m00", s) for s in EXPECTED}
-    cut = {(judge, "m01", split) for judge in JUDGES for split in EXPECTED if split < "s03"}
+def test_the_cells_of_the_study_are_marked_as_they_were_made(frozen: Path) -> None:
+    flags = own_flags(frozen)
+    assert {cell for cell, own in flags.items() if "unjudged" in own} == {("j00", "m00", s) for s in FLAGGED}
+    cut = {(judge, "m01", split) for judge in JUDGES for split in FLAGGED if split < "s03"}
     assert {cell for cell, own in flags.items() if "truncated" in own} == cut
     assert {cell for cell, own in flags.items() if "mixed_serving" in own} == {(j, "m02", "s02") for j in JUDGES}
 
 
-def test_every_number_of_the_results_table_has_the_marks_of_all_its_cells(results: Path) -> None:
-    rows = read_results((results / "results_table" / "results.csv").read_text(encoding="utf-8"))
-    without = lacking(rows, own_flags(results))
+def test_every_number_of_the_results_table_has_the_marks_of_all_its_cells(frozen: Path) -> None:
+    rows = read_results((frozen / "results_table" / "results.csv").read_text(encoding="utf-8"))
+    without = lacking(rows, own_flags(frozen))
     assert {name: len(own) for name, own in without.items()} == {}, next(iter(without.values()))[0]
-    # A new estimand belongs into this study, so that its marks are seen.
-    known = {pattern_of(row.estimand) for row in rows}
-    assert {flag for row in rows for flag in row.flags} <= set(FLAGS), "the data dictionary explains every mark"
-    assert set(DEFINITIONS) - known == NOT_HERE
 
 
 TABLES = ("refusal", "scores", "votes", "categories", "comparisons", "corrected", "tradeoff", "judges_agree")
@@ -104,19 +97,19 @@ def without_marks(results: Path) -> dict[str, str]:
     return found
 
 
-def test_tables_and_captions_show_the_marks_and_say_what_they_mean(results: Path) -> None:
-    assert without_marks(results) == {}
+def test_tables_and_captions_show_the_marks_and_say_what_they_mean(frozen: Path) -> None:
+    assert without_marks(frozen) == {}
 
 
-def test_no_marked_rate_is_called_the_best(results: Path) -> None:
-    lines = (results / "tables" / "refusal.md").read_text(encoding="utf-8").splitlines()
+def test_no_marked_rate_is_called_the_best(frozen: Path) -> None:
+    lines = (frozen / "tables" / "refusal.md").read_text(encoding="utf-8").splitlines()
     bold = [text for line in lines if line.startswith("|") for text in line.split("|") if "**" in text]
     assert bold and not any("†" in text or "‡" in text for text in bold)
 
 
-def test_rates_by_labels_of_an_unread_model_are_those_of_people(results: Path) -> None:
-    entries = json.loads((results / "estimates" / "corrected.json").read_text(encoding="utf-8"))["ppi"]
+def test_rates_by_labels_of_an_unread_model_are_those_of_people(frozen: Path) -> None:
+    entries = json.loads((frozen / "estimates" / "corrected.json").read_text(encoding="utf-8"))["ppi"]
     own = {e["judge"]: e for e in entries if e["model"] == "m00" and e["split"] == "s00"}
-    labels = [json.loads(line) for line in (results.parents[1] / "labels.jsonl").read_text("utf-8").splitlines()]
+    labels = list(read_jsonl(frozen.parents[1] / "labels.jsonl"))
     assert {e["n_labels"] for e in own.values()} == {sum((r["model"], r["split"]) == ("m00", "s00") for r in labels)}
     assert own["j00"]["flags"] == ["unjudged"] and own["j01"]["flags"] == []

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from project import CATALOGUE, copy_of, make_project
 
 from refusal_eval.ask.render import Renderer
@@ -115,12 +114,3 @@ def test_a_finished_study_is_exported_and_its_export_follows_from_itself(compat,
     assert capsys.readouterr().out.count("of 6 prompts scored") == 2
     files = {path.name for path in Path("out/plain/one").iterdir()}
     assert files == {"answers.json", "judge_scores.json", "censor_scores.json", "censor_scores_metrics.json"}
-
-
-def test_what_compat_fixes_cannot_be_set_otherwise(tmp_path):
-    project = make_project(tmp_path / "p")
-    project.study(protocol="compat", scoring={"tau": 0.5})
-    output = project.snakemake("-n", check=False)
-    assert output.returncode != 0
-    assert "is 1 under `protocol: compat`" in output.stdout + output.stderr
-    assert yaml.safe_load((project.folder / "study.yaml").read_text())["protocol"] == "compat"

@@ -140,9 +140,9 @@ def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished
     assert finished.planned() == AGGREGATES | ESTIMATES | {"cpu_verdicts": 5, "score": 4, **CARD}
 
 
-@pytest.mark.parametrize("change", [{"tau": 0.5}, {"band": 0.2}, {"level": 0.9}])
-def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project, change: dict[str, float]) -> None:
-    finished.study(scoring=change)
+def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project) -> None:
+    """All at once: test_workflow_params has for each what it decides."""
+    finished.study(scoring={"tau": 0.5, "band": 0.2, "level": 0.9})
     planned = finished.planned()
     assert planned["score"] == 8 and not set(planned) & (GPU_RULES | {"answers", "requests", "llm_verdicts"})
 
@@ -164,15 +164,6 @@ def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Proje
     assert planned["answers"] == 2 and "requests" not in planned and "generate" not in planned
     finished.snakemake("--until", "judge_requests")
     assert not finished.missing("requests")
-
-
-def test_labels_gpu_counts_and_serving_run_no_gpu_job(finished: Project) -> None:
-    """All at once: where one of them ran a job, all together would."""
-    finished.catalogue("models", "plain", label="Another label")
-    serving = {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9, "args": {"max-num-seqs": 8}}
-    finished.catalogue("engines", "tiny", tensor_parallel=4, device="cuda", **serving)
-    planned = finished.planned()
-    assert not set(planned) & (GPU_RULES | {"requests", "answers", "score"})
 
 
 @pytest.mark.parametrize(
@@ -276,10 +267,14 @@ def test_a_family_of_another_name_typesets_the_table_of_comparisons_and_nothing_
     assert finished.planned() == {}
 
 
-def test_a_changed_label_typesets_tables_and_computes_no_rate(finished: Project) -> None:
+def test_a_changed_label_typesets_tables_and_another_way_of_serving_runs_nothing(finished: Project) -> None:
+    """Both at once: where one of them ran a job, both together would."""
     finished.catalogue("models", "plain", label="Another label")
+    serving = {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9, "args": {"max-num-seqs": 8}}
+    finished.catalogue("engines", "tiny", tensor_parallel=4, device="cuda", **serving)
     planned = finished.planned()
     assert planned["table"] == 9  # those of judges and gold do not show it
+    assert not set(planned) & (GPU_RULES | {"requests", "answers"})
     assert not set(planned) & {"score", "estimates", "variance", "tradeoff", "corrected"}
     finished.snakemake()
     assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")
@@ -354,25 +349,24 @@ def planned_by(copy: Path, project: Project) -> dict[str, int]:
     return planned_jobs(run.stdout + run.stderr)
 
 
-def test_a_corrected_formula_reruns_estimates_and_no_score_nor_gpu_job(finished: Project) -> None:
+def test_a_corrected_formula_reruns_estimates_and_another_segment_rule_answers(finished: Project) -> None:
     copy = workflow_copy(finished)
-    source = copy / "scripts" / "refusal_eval" / "stats" / "estimates" / "intervals.py"
-    before = planned_by(copy, finished)
-    source.write_text(source.read_text() + "\n# a comment changes no number\n")
-    assert planned_by(copy, finished) == before
-    source.write_text(source.read_text().replace("    return ", "    _ = None\n    return ", 1))
-    after = planned_by(copy, finished)
+    library = copy / "scripts" / "refusal_eval"
+    after = planned_by_changed(copy, library / "stats" / "estimates" / "intervals.py", finished)
     assert after["estimates"] == 4
     assert not set(after) & (GPU_RULES | {"answers", "requests", "llm_verdicts", "cpu_verdicts", "score"})
-
-
-def test_another_segment_rule_reruns_answers_and_generates_nothing(finished: Project) -> None:
-    copy = workflow_copy(finished)
-    source = copy / "scripts" / "refusal_eval" / "ask" / "answers.py"
-    source.write_text(source.read_text().replace("\n    return ", "\n    _ = None\n    return ", 1))
-    after = planned_by(copy, finished)
+    after = planned_by_changed(copy, library / "ask" / "answers.py", finished)
     assert after["answers"] == 4
     assert not set(after) & {"requests", "generate"}
+
+
+def planned_by_changed(copy: Path, source: Path, project: Project) -> dict[str, int]:
+    """Return what a copy of the workflow plans while one of its modules computes otherwise."""
+    text = source.read_text()
+    source.write_text(text.replace("\n    return ", "\n    _ = None\n    return ", 1))
+    planned = planned_by(copy, project)
+    source.write_text(text)
+    return planned
 
 
 @pytest.mark.full

