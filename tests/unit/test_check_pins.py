@@ -94,7 +94,7 @@ def test_an_entry_that_differs_from_the_lock_is_told_as_such(tmp_path):
 
 def test_the_program_says_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(check_command, "take_network_away", lambda: "")
-    monkeypatch.setattr(check_command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(check_command, "end_with_parent", lambda: None)
     study = catalogue(tmp_path)
     assert main(["check", "--model", "tuned", str(study)]) == 1
     assert f"refusal-eval pin {study}" in capsys.readouterr().err
