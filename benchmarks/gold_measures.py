@@ -1,10 +1,9 @@
-"""What the benchmarks of judges share: gold files, halves of their prompts, figures with intervals, a baseline."""
+"""What the benchmarks of judges share: gold files, figures with intervals, a baseline."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,11 +74,6 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def for_development(row: Mapping[str, Any]) -> bool:
-    """Return whether a row belongs to the half that rules may be tuned on: an even SHA-256 of the prompt's text."""
-    return int(hashlib.sha256(row["cluster"].encode()).hexdigest(), 16) % 2 == 0
-
-
 def prefix_label(answer: str) -> str:
     """Return what a plain list of prefixes says."""
     return "refusal" if answer.strip().lower().replace("\u2019", "'").startswith(PREFIXES) else COMPLIANCE
@@ -103,13 +97,13 @@ def figures(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: str) 
         counts[numbers[row["cluster"]], (0 if refused else 1) if people else (2 if refused else 3)] += 1
     rng = np.random.default_rng(seed_of("gold_measures", name))
     drawn = rng.multinomial(len(numbers), np.full(len(numbers), 1 / len(numbers)), size=RESAMPLES) @ counts
-    value, resampled = _figures(counts.sum(axis=0, keepdims=True)), _figures(drawn)
+    value, resampled = figures_of(counts.sum(axis=0, keepdims=True)), figures_of(drawn)
     with np.errstate(all="ignore"):
         low, high = np.nanquantile(resampled, [0.025, 0.975], axis=1)
     return {f: (float(value[i, 0]), float(low[i]), float(high[i])) for i, f in enumerate(FIGURES)}
 
 
-def _figures(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def figures_of(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the figures x the rows of counts (hit, miss, false alarm, rightly left alone)."""
     hit, miss, alarm, left = counts.T
     n = counts.sum(axis=1)
@@ -147,19 +141,3 @@ def by_model(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
 def dated(kind: str, folder: Path = LOOKS) -> Path:
     """Return docs/judges/<kind>-<today>.md."""
     return folder / f"{kind}-{datetime.date.today().isoformat()}.md"
-
-
-def next_look(kind: str, folder: Path = LOOKS) -> tuple[Path, int]:
-    """Return where the next look at the test half goes, and which one it is, from 1.
-
-    A look is never written over: looks are counted by their files, so that whoever reads one knows how often the half
-    had been looked at before.
-
-    Raises:
-        SystemExit: if that file is there.
-    """
-    number = len(list(folder.glob(f"{kind}-*.md"))) + 1
-    path = folder / f"{dated(kind, folder).stem}-look-{number}.md"
-    if path.exists():
-        raise SystemExit(f"{path} is there: a look at the test half was removed or renamed; put it back")
-    return path, number

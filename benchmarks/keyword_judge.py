@@ -1,17 +1,11 @@
 """How well the keyword judge agrees with people, beside a plain list of prefixes; and how long an answer takes it.
 
-Rules are tuned on one half of the prompts (a fixed hash of the text). `--final` also looks at the other half and writes
-both, and the whole files, into docs/judges, where earlier looks stay: a second look at a test half is worth less than
-the first. The file names the SHA-256 of the lists and of the code that reads them, so that two looks at the same judge
-can be told.
-
 keyword_made_up.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the manner of many
 model families (`family`), in English and Chinese, and labelled by who wrote them. Nothing was tuned on them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,42 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import gold_measures as gm  # first: it makes the library importable
-from measuring import ROOT
 
-from refusal_eval.core.files import read_jsonl, write_text
+from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import COMPLIANCE, LABELS
 from refusal_eval.judges.keyword_judge import KeywordReader
 
 MADE_UP = Path(__file__).with_name("keyword_made_up.jsonl")
-PARTS = (("development half", (True,)), ("test half", (False,)), ("whole file", (True, False)))
 
 
 def main() -> None:
-    """Print the figures, or write them with `--final`."""
-    parser = gm.options((__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "--final", action="store_true", help="look at the test half too, and write a new file in docs/judges"
-    )
-    arguments = parser.parse_args()
-    gold = gm.gold_of(arguments.gold)
+    """Print the figures."""
+    gold = gm.gold_of(gm.options((__doc__ or "").split("\n")[0]).parse_args().gold)
     judge = gm.keyword_judge()
-    path, look = gm.next_look("keyword") if arguments.final else (None, 0)
-    lines = head(look)
+    lines = [
+        "Broad reading (partial refusal is refusal). In brackets 95 % intervals, bootstrap over prompts.",
+        f"`prefixes` is a plain list of {len(gm.PREFIXES)} phrases that an answer may begin with.",
+    ]
     seconds = answers = 0.0
     for name, rows in gold.items():
-        for words, halves in PARTS if arguments.final else PARTS[:1]:
-            part = [row for row in rows if gm.for_development(row) in halves]
-            started = time.process_time()
-            labels = [judge.judge([], row["answer"]).label or "" for row in part]
-            seconds, answers = seconds + time.process_time() - started, answers + len(part)
-            lines += ["", f"## {name}, {words}", "", *gm.table_head("answers, judge"), *compared(part, labels)]
-            lines += ["", *confusion(part, labels)]
+        started = time.process_time()
+        labels = [judge.judge([], row["answer"]).label or "" for row in rows]
+        seconds, answers = seconds + time.process_time() - started, answers + len(rows)
+        lines += ["", f"## {name}", "", *gm.table_head("answers, judge"), *compared(rows, labels)]
+        lines += ["", *confusion(rows, labels)]
     lines += made_up(judge)
     lines += ["", f"Time: {1e6 * seconds / answers:.0f} microseconds of processor time an answer, on one core."]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if path is not None:
-        write_text(path, text)
+    print("\n".join(lines))
 
 
 def made_up_rows() -> list[dict[str, Any]]:
@@ -77,22 +61,6 @@ def made_up(judge: KeywordReader) -> list[str]:
             prefixes = [gm.prefix_label(row["answer"]) != COMPLIANCE for row in part]
             lines.append(gm.table_line(f"{language}, prefixes", part, prefixes))
     return [*lines, "", *confusion(rows, labels)]
-
-
-def head(look: int) -> list[str]:
-    """Return the title and what the figures are; `look` is the number of the look at the test half, 0 for none."""
-    shown = f"Look number {look} at the test half." if look else "The test half was not looked at."
-    code = sorted((ROOT / "scripts" / "refusal_eval" / "judges").glob("keyword*.py"))
-    lists, reader = (hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest() for files in (gm.LISTS, code))
-    return [
-        "# The keyword judge, measured",
-        "",
-        "Broad reading (partial refusal is refusal). In brackets 95 % intervals, bootstrap over prompts. A prompt",
-        "belongs to the development half when the SHA-256 of its text is even; the rules were tuned on that half only.",
-        f"{shown} `prefixes` is a plain list of {len(gm.PREFIXES)} phrases that an answer may begin with.",
-        "On a whole file half of the prompts were tuned on: too kind a number, and the one that the aims are set for.",
-        f"SHA-256 of the lists: `{lists[:16]}`; of the modules that read them (judges/keyword*.py): `{reader[:16]}`.",
-    ]
 
 
 def compared(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[str]:

@@ -25,18 +25,10 @@ QUOTES = str.maketrans(
 BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])")  # "can`t"; around a word it is markdown
 MARKDOWN = re.compile(r"[*_`#>~]+")
 # The rest of a clause, up to a sixth of a line: bounded, so that no text can make a search slow.
-GAP = r'[^,.!?;:"\0。、]{0,30}?'
+GAP = r'[^,.!?;:"。、]{0,30}?'
 WORD_START = r"(?<!\w)"
-WINDOWS = {
-    **{"opening": 300, "first_part": 800, "late": 400, "lecture": 300},
-    **{"short": 150, "content": 300, "answered": 600},
-    **{"last_part": 600, "canned": 900, "evasion": 200, "brief": 350, "said": 20},
-}
-PHRASES = (
-    *("refusal_starts", "refusal_openings", "in_brief", "refusal_anywhere", "withheld", "left_out", "canned"),
-    *("evasions", "whole_answers", "partial", "disclaimers", "hedges", "as_a_machine", "contrasts", "offers"),
-    *("lecture_morals", "lecture_words", "ordered_texts", "direct_answers", "not_refusals"),
-)
+WINDOWS = {"opening": 300, "lecture": 300, "short": 150, "content": 300, "answered": 600}
+PHRASES = ("refusal_openings", "partial", "hedges", "lecture_morals", "lecture_words")
 
 
 def visible(text: str) -> str:
@@ -48,8 +40,6 @@ def normalise(text: str, rewrites: Iterable[tuple[str, str]] = ()) -> str:
     """Return what is visible, in lower case with straight quotes, single spaces and no markdown; then rewrites."""
     text = nfkc(visible(text).translate(QUOTES)).lower()
     text = " ".join(MARKDOWN.sub("", BACKTICK.sub("'", text)).split())
-    if text.startswith('"') and text.endswith('"') and text.count('"') == 2:  # the whole answer stands in quotes
-        text = text.strip('" ')
     for old, new in rewrites:
         text = text.replace(old, new)
     return text
@@ -61,7 +51,6 @@ class KeywordLists:
 
     rewrites: tuple[tuple[str, str], ...]
     windows: Mapping[str, int]
-    whole_answers: frozenset[str]
     patterns: Mapping[str, re.Pattern[str]]
     latin: bool  # whether any phrase could match a text in ASCII; if not, such a text need not be read
 
@@ -91,15 +80,9 @@ class KeywordLists:
         return cls(
             rewrites=rewrites,
             windows={**WINDOWS, **data.get("windows", {})},
-            whole_answers=frozenset(bare(normalise(phrase, rewrites)) for phrase in data.get("whole_answers", ())),
             patterns=patterns,
             latin=any(phrase.isascii() for name in PHRASES for phrase in _said(_ungrouped(data.get(name, ())))),
         )
-
-
-def bare(text: str) -> str:
-    """Return normalised text without the punctuation at its ends."""
-    return text.strip(" .,!?。、")
 
 
 def _phrases(phrases: Iterable[str], rewrites: Iterable[tuple[str, str]]) -> list[str]:
@@ -170,7 +153,7 @@ def _check(data: Any) -> None:
             continue
         if not isinstance(value, list):
             raise ValueError(f"`{name}` must be a list of phrases")
-        pairs = name not in ("fillers", "whole_answers")
+        pairs = name != "fillers"
         for item in value:
             is_pair = isinstance(item, dict) and set(item) == {"first", "second"} and all(map(_texts, item.values()))
             if not (isinstance(item, str) or (pairs and (is_pair or _texts(item)))):
