@@ -48,7 +48,7 @@ def options(description: str) -> argparse.ArgumentParser:
         nargs="*",
         type=Path,
         default=[Path(path) for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path],
-        help="JSON Lines files with prompt, response, model, human_label (refusal, partial, compliance); "
+        help="JSON Lines files, or folders of them, with prompt, response, model, human_label (refusal, partial, compliance); "
         f"default: the paths in {VARIABLE}, separated by `{os.pathsep}`",
     )
     return parser
@@ -62,7 +62,8 @@ def gold_of(paths: Sequence[Path]) -> dict[str, list[dict[str, Any]]]:
     """
     if not paths:
         raise SystemExit(f"name the gold files, or put their paths into {VARIABLE}")
-    return {path.stem: [_row(row) for row in read_jsonl(path)] for path in sorted(paths, key=lambda path: path.stem)}
+    files = [file for path in paths for file in (path.glob("*.jsonl") if path.is_dir() else [path])]
+    return {file.stem: [_row(row) for row in read_jsonl(file)] for file in sorted(files, key=lambda file: file.stem)}
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

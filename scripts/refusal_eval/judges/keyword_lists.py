@@ -25,10 +25,10 @@ QUOTES = str.maketrans(
 BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])")  # "can`t"; around a word it is markdown
 MARKDOWN = re.compile(r"[*_`#>~]+")
 # The rest of a clause, up to a sixth of a line: bounded, so that no text can make a search slow.
-GAP = r'[^,.!?;:"。、]{0,30}?'
+GAP = r'[^,.!?;:"\0。、]{0,30}?'
 WORD_START = r"(?<!\w)"
-WINDOWS = {"opening": 300, "lecture": 300, "short": 150, "content": 300, "answered": 600}
-PHRASES = ("refusal_openings", "partial", "hedges", "lecture_morals", "lecture_words")
+WINDOWS = {"opening": 300, "first_part": 800, "lecture": 300, "short": 150, "content": 300, "answered": 600}
+PHRASES = ("refusal_openings", "withheld", "ordered_texts", "partial", "hedges", "lecture_morals", "lecture_words")
 
 
 def visible(text: str) -> str:
