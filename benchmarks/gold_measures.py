@@ -48,7 +48,8 @@ def options(description: str) -> argparse.ArgumentParser:
         nargs="*",
         type=Path,
         default=[Path(path) for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path],
-        help="JSON Lines files, or folders of them, with prompt, response, model, human_label (refusal, partial, compliance); "
+        help="JSON Lines files, or folders of them, with prompt, response, model, human_label "
+        "(refusal, partial, compliance); "
         f"default: the paths in {VARIABLE}, separated by `{os.pathsep}`",
     )
     return parser

@@ -26,7 +26,8 @@ LATIN = re.compile(r"[\x00-\x7f\u2000-\u2bff]*")  # ASCII, typographic punctuati
 QUOTED = re.compile(r'"[^"]{1,300}"')
 BLANK = "\0"  # neither a word character nor a space: nothing matches across it
 GREETING = 60  # characters in which a text that the user ordered begins: "Sure! Here is a draft"
-RULES = ("refusal_openings", "withheld", "lecture_morals", "hedges")  # the lists that can decide, as a verdict names them
+# The lists that can decide, as a verdict names them.
+RULES = ("refusal_openings", "withheld", "lecture_morals", "hedges")
 
 
 class Reading(NamedTuple):
@@ -88,8 +89,8 @@ def read(answer: str, lists: KeywordLists) -> Reading:
 def _refusal(text: str, lists: KeywordLists) -> tuple[str, re.Match[str]] | None:
     """Return the plain refusal that ends first, with the name of its list; None without one.
 
-    A phrase inside a hedge is that hedge: "I cannot give" in "I cannot give an opinion". Nothing behind the beginning of
-    a text that the user ordered is a refusal.
+    A phrase inside a hedge is that hedge: "I cannot give" in "I cannot give an opinion". Nothing behind the beginning
+    of a text that the user ordered is a refusal.
     """
     ordered = lists.patterns["ordered_texts"].search(text, 0, GREETING)
     found = [
