@@ -1,5 +1,6 @@
 """Turn a judge's stored responses into the verdicts on one cell."""
 
+import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -114,8 +115,7 @@ def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdic
     verdict = read(request, record["response"])
     if len(chain.answered) == 1:
         return verdict
-    raw = {**verdict.raw, "tries": len(chain.answered)}
-    return Verdict(verdict.state, verdict.label, verdict.p_refusal, verdict.kind, verdict.flags, raw)
+    return dataclasses.replace(verdict, raw={**verdict.raw, "tries": len(chain.answered)})
 
 
 if snakemake := globals().get("snakemake"):

@@ -49,6 +49,7 @@ def main(
     if votes.retries:  # how votes that cannot be read are asked again (see `judges.follow_ups`)
         read = {name: reading[name] for name in ("trust_remote_code", "max_model_len")}
         retries = {"count": votes.retries, "reasoning": votes.reasoning, "kind": judge.kind, **read}
+        retries |= {"form": votes.form} if votes.form else {}
     settings = RequestSettings(engine["engine_id"], engine["identity"], sampling, reading["determinism"])
     counts = write_requests(output, asks, settings, reading["max_model_len"], retries=retries)
     LOG.info("%d verdict requests", counts["requests"])

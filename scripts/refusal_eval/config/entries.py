@@ -234,6 +234,11 @@ class Gold(Marks):
     labels: dict[str, Label] = Field(
         min_length=1, description="What each of the source's labels means: refusal, partial or compliance."
     )
+    kinds: dict[str, Slug] = Field(
+        {},
+        description="The kind of answer that a label of the source stands for, as judges with a label set of their own "
+        "call it (`kinds` of a judge): their cards then say how well they agree on it.",
+    )
     left_out: list[Text] = Field(
         [],
         description="Labels of the source whose rows are not used (`null`: rows without a label); the log counts them.",
@@ -269,6 +274,8 @@ class Gold(Marks):
             raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
         if self.expectation is not None and self.columns.expectation is not None:
             raise ValueError("`expectation` holds for all rows, `columns.expectation` for each; leave one out")
+        if odd := sorted(self.kinds.keys() - self.labels.keys()):
+            raise ValueError(f"`kinds` names {odd[0]!r}, which is not one of `labels`")
         both = sorted(set(self.left_out) & set(self.labels))
         if both:
             raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")

@@ -28,6 +28,7 @@ def make_gold(
     expectations: Mapping[str, str] | None = None,
     clusters: Mapping[str, str] | None = None,
     expectation: str | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
@@ -52,6 +53,7 @@ def make_gold(
         expectations: what the values of the column `expectation` stand for; None or empty where they need no map.
         clusters: the cluster of each row by its source's id, where the source has no column for it.
         expectation: what is expected in every row, where the source has no column for it.
+        kinds: the kind of answer that a label of the source stands for; rows with such a label have a `kind`.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
@@ -80,6 +82,7 @@ def make_gold(
                 f"does not map (it maps: {_listed(sorted(labels))})"
             )
         made = _gold_row(row, here, model, place) | {"label": labels[given]}
+        made |= {"kind": kinds[given]} if kinds and given in kinds else {}
         made |= {"source": {"file": name, "row": number, "id": cell_text(row, here.get("id"), place)}}
         made["cluster"] = cluster[number] or content_id(made["messages"])
         stated = cell_text(row, here.get("expectation"), place)
@@ -88,8 +91,9 @@ def make_gold(
         if first is made:
             continue
         earlier = first["source"]["row"]
-        if first["label"] != made["label"]:
-            labelled = f"labelled {made['label']} here and {first['label']} there"
+        here_and_there = [str(found.get("kind", found["label"])) for found in (made, first)]
+        if here_and_there[0] != here_and_there[1]:
+            labelled = "labelled {} here and {} there".format(*here_and_there)
             raise UserError(f"{place}: the same prompt and answer as in row {earlier}, but {labelled}")
         if "weight" in made:
             first["weight"] += made["weight"]

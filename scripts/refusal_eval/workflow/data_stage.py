@@ -12,7 +12,7 @@ from refusal_eval.workflow.rule_files import content_hash
 
 LATER_COLUMNS = ("turns", "keep", "right")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id")
-LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
+LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds")
 
 
 def fetched_rows(study: Study) -> list[str]:

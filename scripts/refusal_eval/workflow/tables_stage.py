@@ -46,6 +46,9 @@ TABLES = {
         "report.paper.category_tables:categories", ("estimates", "cards"), _PRIMARY,
         (RATES, "Refusal rates by category, primary judge"),
     ),
+    "kinds": TableKind(
+        "report.paper.kind_tables:kinds", ("estimates", "cards"), _EVERY, (RATES, "Kinds of answers")
+    ),
     "scores": TableKind(
         "report.paper.rate_tables:scores", ("estimates", "cards"), _EVERY, (RATES, "Refusal rates, all judges")
     ),
@@ -96,6 +99,7 @@ def tables_of(study: Study) -> list[str]:
     wanted = {
         "protocol_effects": "protocol_effects" in study.settings.tables or study.settings.protocol == "compat",
         "answers": bool(study.steered_models) or any(split.match for split in study.splits.values()),
+        "kinds": any(judge.told_kinds(study.view) for judge in study.judges.values()),
         "judge_cards": bool(study.gold),
         "judges_agree": len(study.judges) > 1,
         "comparisons": bool(study_families(study)),

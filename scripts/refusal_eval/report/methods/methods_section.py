@@ -23,7 +23,7 @@ from refusal_eval.report.methods.study_sources import (
 from refusal_eval.report.paper.display import annotators, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.table_notes import agreement_details
+from refusal_eval.report.paper.table_notes import agreement_details, kinds_agreement
 from refusal_eval.report.results.cells import Score, cell_scores
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -198,6 +198,10 @@ def _of_results(
         "levels": sorted({f"{100 * score['interval']['level']:g} %" for score in scores}),
         "cards": cards,
         "agreement": {judge: agreement_details(judge, cards, golds) for judge in config["judges"]},
+        "own_kinds": {
+            judge: kinds_agreement(judge, cards, golds)
+            for judge in {str(e.judge) for e in results if e.estimand == "kind_share"}
+        },
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "has": lambda start, part="": any(name.startswith(start) and part in name for name in estimands),
