@@ -136,9 +136,8 @@ def made(rows, **facts):
             state = "blocked" if kind == "blocked" else "complete"
             answers.append(place | ANSWER | {"state": state})
             if kind != "blocked":
-                told = (
-                    Verdict("judged", KINDS[kind], kind=kind, quality=quality[kind]) if kind else Verdict("unparsable")
-                )
+                said_of = {"label": KINDS[kind], "kind": kind, "quality": quality[kind]} if kind else {}
+                told = Verdict("judged" if kind else "unparsable", **said_of)
                 verdicts.append(verdict_row(place, told))
     return units_in(prompts, answers, verdicts, 2, kinds=[list(row) for row in KINDS.items()], **facts)
 

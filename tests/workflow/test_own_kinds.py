@@ -1,4 +1,4 @@
-"""A judge with a label set of its own, in a study: shares, quality and rates in the results, table, figure and methods."""
+"""A judge with a label set of its own, in a study: results table, kinds table, figure, card and methods."""
 
 import csv
 import json

@@ -31,7 +31,7 @@ def schema() -> pa.Schema:
     `state` is that of the answer, `failed` for one without a row; `verdict` that of the verdict, null without one.
     `label`, `kind` and `quality` are null unless the judge gave them. `logprob` is the mean raw log-probability of the
     answer's tokens in nats, null without one. `loops` says whether the answer's text ends in a loop, `correct` whether
-    it is right, null in a split without right answers. `cut` says whether the judge saw only the answer's head and tail.
+    it is right, null in a split without right answers. `cut` says whether the judge saw only head and tail.
     `published_c` is c(x) as the published code computes it, the same for all samples of a prompt; null but under
     `protocol: compat`.
     """
