@@ -20,6 +20,7 @@ from refusal_eval.plots.captions import k_text, study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT
 from refusal_eval.report.paper.display import mark_of
+from refusal_eval.report.paper.table_notes import kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ class RefusalKindsFigure(Ordered):
             )
         if not kinds:
             words.append("No answer is among them." if counted == "all" else "No answer refuses.")
+        if counted == "all":
+            told = kinds_agreement(data.judge, data.cards, data.labels.golds)
+            words += [f"The judge's kinds, {text}." for text in told]
         words += study_words(data, flags=derived_flags(score["flags"] for score in data.scores))
         return Caption(self.title or ("What answers do." if counted == "all" else "How answers refuse."), words)
 
