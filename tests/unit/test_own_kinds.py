@@ -188,7 +188,7 @@ def test_people_and_judge_are_compared_on_kinds_where_gold_has_them():
     assert card["kinds"]["kappa"] == pytest.approx((0.9 - 0.5) / 0.5)
     assert card["kinds"]["n"] == {"refused": 25, "answered": 25} and card["kinds"]["n_judged"] == 50
     (row,) = [e for e in card_estimates(card) if e.estimand == "judge_kappa_kinds"]
-    assert row.low < row.value == pytest.approx(0.8) < row.high
+    assert row.value == pytest.approx(0.8) and row.low < row.value < row.high
     ends = f"[{row.low:.2f}, {row.high:.2f}]"
     assert kinds_agreement("j", [card]) == [f"agreement with people on g (50 answers): kappa 0.80 {ends}"]
     assert kinds_agreement("another", [card]) == ["agreement with people: not measured"]
