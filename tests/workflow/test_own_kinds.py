@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from project import Project
+from project import Project, change_yaml
 from recomputed import recompute
 
 # It cannot be read where it names a kind that is none of its entry.
@@ -23,7 +23,8 @@ NEW = ("kind_share", "compliance_quality", "compliance_rate", "useful_safety_rat
 @pytest.mark.full
 def test_kinds_of_answers_reach_results_table_figure_and_methods(finished: Project) -> None:
     (finished.folder / "three.py").write_text(JUDGE)
-    finished.catalogue("judges", "three", kind="python", file="three.py", kinds=KINDS)
+    entry = {"kind": "python", "file": "three.py", "kinds": KINDS}
+    change_yaml(finished.folder / "catalogue.yaml", lambda data: data | {"judges": data["judges"] | {"three": entry}})
     finished.catalogue("gold", "people", kinds={"yes": "direct_refusal", "no": "full"})
     figure = {"name": "answers", "kind": "refusal_kinds", "judge": "three"}
     finished.study(judges=["words", "three"], figures=[figure])
@@ -36,7 +37,7 @@ def test_kinds_of_answers_reach_results_table_figure_and_methods(finished: Proje
         if row["estimand"] == "kind_share":
             shares.setdefault((row["model"], row["split"]), {})[row["parameter"]] = float(row["value"])
     assert len(shares) == 4
-    assert all(list(found) == list(KINDS) and sum(found.values()) == pytest.approx(1) for found in shares.values())
+    assert all(set(found) == set(KINDS) and sum(found.values()) == pytest.approx(1) for found in shares.values())
     report = recompute(results, "--only", *NEW)
     assert report.code == 0
     assert {name: report.lines[name].agree for name in NEW} == {name: report.lines[name].rows for name in NEW}
