@@ -197,7 +197,7 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
 
 OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected")
 WITHOUT_GOLD = ("states", "protocol_effects", "judges_agree")
-OF_CELLS = of_tables("refusal", "categories", "scores", "states", "answers", "votes", "tradeoff")
+OF_CELLS = of_tables("refusal", "categories", "kinds", "scores", "states", "answers", "votes", "tradeoff")
 CHANGED_BY_COMPAT = {
     "data.split_reading",
     "analyses.estimates",
