@@ -15,6 +15,8 @@ from refusal_eval.data.gold import make_gold
 from refusal_eval.judges.judge_base import Verdict, judged_safely, verdict_row
 from refusal_eval.judges.reasoned_judge import schema
 from refusal_eval.judges.votes import combined
+from refusal_eval.report.paper.kind_tables import kinds as kinds_table
+from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import kinds_agreement
 from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.judge_card import judge_card
@@ -197,3 +199,18 @@ def test_people_and_judge_are_compared_on_kinds_where_gold_has_them():
             [*source[2:3], source[2] | {"label": "yes"}],
             {"prompt": "prompt", "answer": "answer", "label": "label"}, labels, "g", kinds=kinds,
         )  # fmt: skip
+
+
+def test_the_table_shows_any_label_set_and_how_far_people_agree_with_it():
+    split = {"name": "s", "expectation": "comply", "reading": "broad", "scored": None}
+    asked = {"models": ["m"], "splits": [split], "judges": ["j"], "labels": {}, "protocol": "default"}
+    data = TableData(asked | {"tau": 1.0, "level": 0.95, "max_tokens": {"m": 512}}, {"cards": []})
+    data.__dict__["estimates"] = cell_estimates(made(ROWS))
+    frame, (table,) = kinds_table(data)
+    assert [row[2] for row in table.rows] == [
+        *("refused", "part", "answered", "Quality of the help", "Compliance rate, strict", "Compliance rate, broad"),
+        "Useful safety rate",
+    ]
+    assert table.rows[1][3].startswith("37.5 [")
+    assert frame.set_index("kind")["value"].loc["refused"] == 0.125 and len(frame) == 7
+    assert "Judge j, its kinds of answers, agreement with people: not measured." in table.notes
