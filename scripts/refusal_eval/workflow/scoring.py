@@ -36,8 +36,8 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
 
 def _noticed(study: Study, judge: str) -> dict[str, Any]:
     """Return what is counted of a judge's verdicts beside its labels; nothing for most."""
-    entry = study.judges[judge]
-    flags, again = entry.flags(study.view), entry.way == "engine" and entry.votes_asked().retries > 0
+    flags, asks = study.judges[judge].flags(study.view), study.engine_judges.get(judge)
+    again = asks is not None and asks.votes_asked().retries > 0
     return ({"judge_flags": flags} if flags else {}) | ({"votes_asked_again": True} if again else {})
 
 
