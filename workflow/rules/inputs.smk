@@ -153,7 +153,8 @@ def asked_judge(wildcards):
 def judge_code(script):
     """Return a param: the version of a script's code together with that of the module of the judge's kind."""
     return lambda wildcards: code_version(
-        ROOT / "scripts" / script, JUDGE_KINDS.module(study.engine_judges.get(wildcards.judge, judge_of(wildcards)).kind)
+        ROOT / "scripts" / script,
+        JUDGE_KINDS.module(study.engine_judges.get(wildcards.judge, judge_of(wildcards)).kind),
     )
 
 

@@ -85,8 +85,12 @@ class CascadeJudge(FittedThreshold):
         for key, judge in (("first", first), ("then", then)):
             if judge is not None and study.gold and judge.threshold_on_gold(study) is not None:
                 # On gold its verdicts are those before calibration, so the cascade's card would be of another cascade.
-                message = f"`{getattr(self, key)}` has a calibrated threshold, and the card of a cascade with it would not "
-                message += "be true; give `threshold: calibrated` to the cascade itself, and to the judge its default or "
+                message = (
+                    f"`{getattr(self, key)}` has a calibrated threshold, and the card of a cascade with it would not "
+                )
+                message += (
+                    "be true; give `threshold: calibrated` to the cascade itself, and to the judge its default or "
+                )
                 yield (key,), message + ELSEWHERE
 
     def _wrong_with_second(self, then: Any) -> Iterator[Mistake]:
@@ -142,5 +146,5 @@ class CascadeJudge(FittedThreshold):
 
 
 def _raw(row: Row, judge: str) -> dict[str, Any]:
-    """What is kept of a judge's verdict. Texts in the published form are not: where some have one, labels do not count."""
+    """What is kept of a judge's verdict: no text in the published form, as where some have one, labels do not count."""
     return {key: value for key, value in row["raw"].items() if key != PUBLISHED_TEXT} | {DECIDED_BY: judge}

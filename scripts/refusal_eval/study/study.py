@@ -163,7 +163,7 @@ class Study:
             steered = cell.model in self.steered_models
             whole = (cell.model,) if steered else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
-            # What a second judge is asked is known after the first judge's verdicts, for which the same engine may load.
+            # What a second judge is asked is known after the first one's verdicts, for which the same engine may load.
             after = AFTER_OTHERS if cell.judge in self._seconds else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
