@@ -109,8 +109,9 @@ def mean_kappa(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: st
 
     An answering model whose answers are all refusals, or none, has no part in it.
     """
-    prompts, kappas = sorted({row["cluster"] for row in rows}), []
+    prompts = sorted({row["cluster"] for row in rows})
     weights = np.vstack([np.ones(len(prompts)), _resampled(len(prompts), name)])
+    kappas: list[NDArray[np.float64]] = []
     for model in sorted({row["answering_model"] for row in rows}):
         own = [i for i, row in enumerate(rows) if row["answering_model"] == model]
         kappas.append(_figures(weights @ _counts([rows[i] for i in own], [said[i] for i in own], prompts))[0])

@@ -289,7 +289,7 @@ def less_blank(gold: Rows, verdicts: Verdicts, blank: Verdicts) -> dict[str, Row
 
 def together(judges: Sequence[Measured]) -> Measured:
     """Return the judge whose log-odds are the mean of several judges'; it costs what they cost together."""
-    mixed = {}
+    mixed: dict[str, Row] = {}
     for key, row in judges[0].verdicts.items():
         rows = [one.verdicts[key] for one in judges if key in one.verdicts]
         if len(rows) == len(judges) and all(one["p_refusal"] is not None for one in rows):
@@ -310,7 +310,8 @@ def _mean(values: Sequence[float]) -> float:
 def cascaded(first: Measured, then: Measured, unsure: Sequence[float]) -> tuple[Measured, float]:
     """Return a cascade of two judges, as judges of kind `cascade` are made, and the share that the second is asked."""
     cascade = JUDGES.entry({"kind": "cascade", "first": "first", "then": "then", "unsure": list(unsure)})
-    found, asked = {}, 0
+    found: dict[str, Row] = {}
+    asked = 0
     for key, row in then.verdicts.items():
         settled = cascade.by_first(first.verdicts.get(key))
         asked += settled is None
@@ -340,7 +341,7 @@ def kappas(gold: Rows, verdicts: Rows, name: str, refusals: Sequence[str]) -> di
     said = {row["prompt_id"]: row["label"] in refusals for row in verdicts if row["state"] == JUDGED}
     rows = [{**row, "label": REFUSAL if row["label"] in refusals else COMPLIANCE} for row in gold if row["id"] in said]
     labels = [said[row["id"]] for row in rows]
-    found = {"mean": gm.mean_kappa(rows, labels, name)}
+    found: dict[str, tuple[float, ...]] = {"mean": gm.mean_kappa(rows, labels, name)}
     for model, numbers in gm.by_model(rows):
         part = [rows[i] for i in numbers]
         found[model] = gm.figures(part, [labels[i] for i in numbers], f"{name}, {model}")["kappa"]
@@ -397,7 +398,8 @@ Qwen2.5-Coder-1.5B-Instruct (4 bits, computed in float32) by label probability, 
 models. Kappa is the mean over the answering models, with thresholds fitted out of fold: to other answering models and
 other prompts; `at .5`: with p >= .5. In brackets 95 % intervals, bootstrap over prompts. Tokens are those of a prompt,
 most of which the engine reads once for all answers; seconds are the engine's, for one answer. `{first}` (the judge
-`trained-english`) is out of fold as well; `{words}` is the keyword judge. From `benchmarks/small_judge.py`.
+`trained-english`) is out of fold as well; `{words}` is the keyword judge. `less blank answers` also asks about some
+answers without content to each prompt, which is not in its cost. From `benchmarks/small_judge.py`.
 """
 
 

@@ -84,14 +84,10 @@ class CascadeJudge(FittedThreshold):
             yield from self._wrong_with_second(then)
         for key, judge in (("first", first), ("then", then)):
             if judge is not None and study.gold and judge.threshold_on_gold(study) is not None:
-                # On gold its verdicts are those before calibration, so the cascade's card would be of another cascade.
-                message = (
-                    f"`{getattr(self, key)}` has a calibrated threshold, and the card of a cascade with it would not "
-                )
-                message += (
-                    "be true; give `threshold: calibrated` to the cascade itself, and to the judge its default or "
-                )
-                yield (key,), message + ELSEWHERE
+                # On gold its verdicts are those before calibration: the card would be that of another cascade.
+                message = f"`{getattr(self, key)}` has a calibrated threshold, and the card of a cascade with it would "
+                message += "not be true; give `threshold: calibrated` to the cascade itself, and to the judge its "
+                yield (key,), f"{message}default or {ELSEWHERE}"
 
     def _wrong_with_second(self, then: Any) -> Iterator[Mistake]:
         if then.way != self.way or then.reads():
