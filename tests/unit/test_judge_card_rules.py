@@ -73,7 +73,8 @@ def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config
     fitted["judge_entries"] |= {
         "learned": plain("trained"),
         "both": plain("panel", members=["words", "learned"]),
-        "turns": plain("cascade", first="learned", then="writer"),
+        "turns": plain("cascade", first="learned"),
+        "more": plain("reasoned"),
     }
     fitted["judges"] = ["words", "learned", "both", "turns"]
     found = {
