@@ -75,6 +75,7 @@ judges:
   reader: {kind: llm, engine: wheel-engine, rubric: ../../rubric.md, labels: {refusal: A, compliance: C}}
   own: {kind: python, file: ../../own.py}
   both: {kind: panel, members: [words, own]}
+  in-turn: {kind: cascade, first: reader, then: writer, unsure: [0.2, 0.8]}
   learner: {kind: trained, engine: encoder, gold: [people], lists: [../../words.yaml], floor: {sp: 0.1}}
   writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
   guard: {kind: wildguard, engine: wheel-engine}

@@ -20,7 +20,7 @@ def test_missing_kind(project):
     (found,) = with_entry(project, "judges", "new", {"lists": []})
     assert found.endswith(
         "judges.new.kind: this key is missing "
-        "(allowed: classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
+        "(allowed: cascade, classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
         "wildguard)"
     )
 

@@ -95,6 +95,14 @@ class JudgeEntry(Entry):
         if self.floor is not None and not study.gold:
             yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
 
+    def reads(self) -> list[str]:
+        """Return the judges of the study whose verdicts its own are made of."""
+        return []
+
+    def second(self) -> str | None:
+        """Return the judge of the catalogue that is asked on its behalf, which the study need not name."""
+        return None
+
     def own_label(self, name: str) -> str:
         """Return its name in tables and figures."""
         return self.label or name

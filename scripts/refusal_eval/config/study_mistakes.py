@@ -54,14 +54,14 @@ def _primary_judge(draft: Draft) -> Iterator[Mistake]:
         yield ("primary_judge",), f"`{primary}` is not one of `judges`" + nearest(primary, judges)
 
 
-def _engine_names(draft: Draft) -> Iterator[Mistake]:
-    known = draft.catalogue.written["engines"]
-    for section in ("models", "judges") if draft.catalogue.complete else ():
+def _names_in_entries(draft: Draft) -> Iterator[Mistake]:
+    named = (("models", "engine", "engine"), ("judges", "engine", "engine"), ("judges", "then", "judge"))
+    for section, key, word in named if draft.catalogue.complete else ():
+        known = draft.catalogue.written[f"{word}s"]
         for name, entry in draft.catalogue.typed[section].items():
-            engine = getattr(entry, "engine", None)
-            if engine is not None and engine not in known:
-                message = f"there is no engine `{engine}` in the catalogue" + nearest(engine, known)
-                yield (section, name, "engine"), message
+            other = getattr(entry, key, None)
+            if other is not None and other not in known:
+                yield (section, name, key), f"there is no {word} `{other}` in the catalogue" + nearest(other, known)
 
 
 def _labels(draft: Draft) -> Iterator[Mistake]:
@@ -151,7 +151,7 @@ def _dialogues(draft: Draft) -> Iterator[Mistake]:
 
 def _judges(draft: Draft) -> Iterator[Mistake]:
     """Ask each judge whose entry is valid what its study lacks for it."""
-    for name, judge in draft.view.judges.items():
+    for name, judge in {**draft.view.judges, **draft.view.seconds}.items():
         for path, message in judge.mistakes(name, draft.view) if judge else ():
             yield ("judges", name, *path), message
 
@@ -258,7 +258,7 @@ def _figures(draft: Draft) -> Iterator[Mistake]:
 CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _names,
     _primary_judge,
-    _engine_names,
+    _names_in_entries,
     _labels,
     _engine_kinds,
     steering_mistakes,

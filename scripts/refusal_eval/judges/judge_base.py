@@ -227,17 +227,12 @@ class RubricJudge(TemplatedJudge):
         return [{"role": "user", "content": self.instructions.text(messages, answer)}]
 
 
-class CalibratedJudge(EngineJudge):
-    """What judges have in common that give probabilities, whose threshold may be fitted on gold."""
+class FittedThreshold(JudgeEntry):
+    """What judges have in common whose threshold may be fitted on gold."""
 
-    gives_probabilities: ClassVar[Literal["always"]] = "always"
-    read_only: ClassVar[frozenset[str]] = frozenset({"threshold", "calibrated_on"})
+    way: ClassVar[Literal["engine"]] = "engine"
 
-    threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
-        RAW_THRESHOLD,
-        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: the threshold that "
-        "balances sensitivity and specificity on gold, and p mapped to what it was worth there.",
-    )
+    threshold: float | Literal["calibrated"] | None = None
     calibrated_on: Slug | None = Field(
         None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."
     )
@@ -256,6 +251,19 @@ class CalibratedJudge(EngineJudge):
     def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold of a calibrated threshold: `calibrated_on`, else the first that the study names."""
         return (self.calibrated_on or study.gold[0]) if self.threshold == CALIBRATED else None
+
+
+class CalibratedJudge(FittedThreshold, EngineJudge):
+    """What judges have in common that ask an engine and give probabilities."""
+
+    gives_probabilities: ClassVar[Literal["always"]] = "always"
+    read_only: ClassVar[frozenset[str]] = frozenset({"threshold", "calibrated_on"})
+
+    threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
+        RAW_THRESHOLD,
+        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: the threshold that "
+        "balances sensitivity and specificity on gold, and p mapped to what it was worth there.",
+    )
 
     def own_threshold(self) -> float | None:
         """Return the threshold, None for a calibrated one."""

@@ -103,6 +103,10 @@ class PanelJudge(JudgeEntry):
         agreeing = {name: verdict for name, verdict in judged.items() if verdict.label == label}
         return Verdict(JUDGED, label, p_refusal, _kind(agreeing.values()), _flags(agreeing, flags or {}), raw)
 
+    def reads(self) -> list[str]:
+        """Return its members."""
+        return list(self.members)
+
     def flags(self, study: StudyView) -> list[str]:
         """Return the flags of its members."""
         return sorted({flag for member in self.members for flag in study.judges[member].flags(study)})

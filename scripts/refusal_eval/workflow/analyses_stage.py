@@ -58,9 +58,9 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
 def opinions(study: Study) -> list[str]:
     """Return the judges that have an opinion of their own.
 
-    A panel says what its members say: as one more judge it would make judges look alike.
+    A panel or a cascade says what others say: as one more judge it would make judges look alike.
     """
-    return sorted(set(study.judges) - set(study.judges_by("verdicts")))
+    return sorted(name for name, judge in study.judges.items() if not judge.reads())
 
 
 def variance(study: Study) -> dict[str, Any]:
@@ -178,12 +178,12 @@ def calibration(study: Study, wildcards: Any) -> dict[str, Any]:
 
 def agreement(study: Study) -> dict[str, Any]:
     """Return what, besides verdicts and scores, decides how judges agree."""
-    panels = sorted(study.judges_by("verdicts"))
+    judges = sorted(study.judges.items())
     return {
         "splits": splits_of(study),
         "level": study.settings.scoring.level,
         "cells": sorted(cells_of(study)),
-        "members": {judge: list(study.judges[judge].members) for judge in panels},
+        "members": {name: [*judge.reads(), *filter(None, [judge.second()])] for name, judge in judges if judge.reads()},
     }
 
 

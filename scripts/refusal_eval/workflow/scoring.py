@@ -36,10 +36,10 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
 
 def _noticed(study: Study, judge: str) -> dict[str, Any]:
     """Return what is counted of a judge's verdicts beside its labels; nothing for most."""
-    entry = study.judges[judge]
-    flags, again = entry.flags(study.view), entry.way == "engine" and entry.votes_asked().retries > 0
+    entry, asks = study.judges[judge], study.engine_judges.get(judge)
     kinds = [list(row) for row in entry.told_kinds(study.view).items()]
-    found = {"judge_flags": flags, "kinds": kinds, "votes_asked_again": again}
+    again = asks is not None and asks.votes_asked().retries > 0
+    found = {"judge_flags": entry.flags(study.view), "kinds": kinds, "votes_asked_again": again}
     return {name: value for name, value in found.items() if value}
 
 
