@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import render_requests
 from config_project import validated
-from direction_files import random_direction
+from direction_files import control_of, random_direction
 from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
@@ -256,13 +256,8 @@ def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str
 
 @pytest.fixture
 def chance(file: Path) -> Path:
-    """Return the control of a direction: other vectors of the same lengths, and the vectors that it controls."""
-    tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
-    turned = np.ascontiguousarray(np.roll(tensors["direction"], 1, axis=1))
-    path = file.with_name("chance.safetensors")
-    said = json.dumps(card | {"method": "random", "direction": "chance"})
-    save_file(tensors | {"direction": turned, "controlled": tensors["direction"]}, path, {"refusal_eval": said})
-    return path
+    """Return the control of the direction."""
+    return control_of(file, file.with_name("chance.safetensors"))
 
 
 def test_a_control_of_gated_pushes_the_tokens_that_the_direction_would_push(file: Path, chance: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -282,3 +283,13 @@ def test_a_cascade_asks_its_second_judge_about_the_answers_alone_of_which_the_fi
 def test_every_judge_has_a_card(study: Project) -> None:
     cards = pd.read_csv(study.results / "tables" / "judge_cards.csv")
     assert set(cards["judge"]) == {"words", *JUDGES}
+
+
+def test_the_tokens_of_a_first_token_judge_are_read_in_the_studys_gold(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    own = {"kind": "first_token", "engine": "tiny", "refusal": {"gold": "people"}}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"judges": {"first": own}})
+    project.study(models=["plain"], splits=["one"], judges=["first"])
+    project.snakemake("results/small/judges/first.json")
+    checked = json.loads((project.results / "judges" / "first.json").read_text())
+    assert (checked["refusals"], checked["of"], list(checked["token_ids"])) == ({"a": 3}, 3, ["a"])

@@ -93,6 +93,16 @@ class EngineJudge(JudgeEntry):
         """
         return {}
 
+    def gold_asked(self) -> list[str]:
+        """Return the gold of the study that decides what the engine is asked."""
+        return []
+
+    def checked_with(
+        self, renderer: Renderer, tokenizer_folder: str, gold: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return what `checked` returns, with the rows of the gold that `gold_asked` names."""
+        return self.checked(renderer, tokenizer_folder)
+
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return what the judge is asked about one answer to a conversation."""
         raise NotImplementedError

@@ -33,6 +33,7 @@ from refusal_eval.config.study_entry import Corrected, Scoring, Study
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
 
@@ -91,6 +92,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Floor": judge_entry.Floor,
         **{f"Judge of kind {kind}": JUDGES.get(kind) for kind in JUDGES.names()},
         "Label tokens": LabelTokens,
+        "First tokens": FirstTokens,
     },
     "Gold": {
         "Gold entry": entries.Gold,
