@@ -88,7 +88,7 @@ def test_a_sweep_needs_an_intervention_and_names_that_are_free(project: Project)
 
 
 def test_a_model_may_inherit_from_one_of_a_sweep_wherever_it_stands(project: Project) -> None:
-    catalogue = swept(SWEEP, label="Steered")
+    catalogue = changed(swept(SWEEP, label="Steered"), ("models", "control", "label"), "Random")
     less = {"like": "steered.scale-0.5", "label": "Less", "intervention": {"scale": -0.25}}
     project.write(BASE, catalogue | {"models": {"less": less, **catalogue["models"]}})
     study = StudyConfig.model_validate(project.load(STUDIED | {"models": ["less", *STUDIED["models"]]}))
@@ -97,7 +97,7 @@ def test_a_model_may_inherit_from_one_of_a_sweep_wherever_it_stands(project: Pro
     assert entry.intervention == asked.model_copy(update={"scale": -0.25})
     project.write(BASE, changed(catalogue, ("models", "less"), {"like": "steered.scale-0.4"}))
     (line,) = project.mistakes(STUDIED)
-    assert "there is no other entry 'steered.scale-0.4' in `models`; did you mean `steered.scale-0.5`" in line
+    assert "models.less.like: there is no other entry 'steered.scale-0.4' in `models`" in line
 
 
 def test_a_sweep_of_layers_needs_no_layers_beside_it_and_others_do(project: Project) -> None:

@@ -135,7 +135,8 @@ class Catalogue:
             if not (isinstance(definition.value, dict) and LIKE in definition.value):
                 return Written(layers)
             parent = self._parent(definition)
-            if parent is None and definition.section == "models" and definition.value[LIKE] in self._members():
+            members = [member for each in self.swept.values() for member in each]
+            if parent is None and definition.section == "models" and definition.value[LIKE] in members:
                 return Written([*self.written["models"][definition.value[LIKE]].layers, *layers])
             if parent is None or parent in chain:
                 self._note_bad_parent(chain, parent)
@@ -160,15 +161,10 @@ class Catalogue:
             definition = parent
         return False
 
-    def _members(self) -> list[str]:
-        """Return the names of the models that sweeps stand for."""
-        return [member for members in self.swept.values() for member in members]
-
     def _note_bad_parent(self, chain: list[Definition], parent: Definition | None) -> None:
         last, first = chain[-1], chain[0]
         if parent is None and self.complete:
             others = [name for section, name in self._definitions if section == last.section and name != last.name]
-            others += self._members() if last.section == "models" else []
             wanted = last.value[LIKE]
             self._note(
                 last, f"there is no other entry {shown(wanted)} in `{last.section}`" + nearest(wanted, others), LIKE
