@@ -451,7 +451,9 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
 
 
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
-    worker = "".join(path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py"))
+    worker = "".join(
+        path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
+    )
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
     for line in (*lines, 'COUNTING = "refusal-eval-gate"'):
