@@ -1,10 +1,10 @@
 """vLLM's worker with an intervention: hooks on decoder layers change the residual stream; for the engine environment.
 
-What is done to the stream is in `steered_stream.py`. That environment does not have this library: this folder is the one that `vllm_server.py` adds to
-what modules are imported from, and `--worker-cls` names the class. The intervention comes in `--additional-config`,
-which vLLM hashes into the name of its compiled code: by an environment variable a steered model could be given the
-compiled code of the unsteered one. The hooks are there before the first forward pass, so that they are compiled and
-captured in CUDA graphs with the layers.
+What is done to the stream is in `steered_stream.py`. That environment does not have this library: this folder is the
+one that `vllm_server.py` adds to what modules are imported from, and `--worker-cls` names the class. The intervention
+comes in `--additional-config`, which vLLM hashes into the name of its compiled code: by an environment variable a
+steered model could be given the compiled code of the unsteered one. The hooks are there before the first forward pass,
+so that they are compiled and captured in CUDA graphs with the layers.
 """
 
 from __future__ import annotations
