@@ -26,7 +26,7 @@ from refusal_eval.activations.intervention import (
 )
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.direction_entry import Method, Positions
+from refusal_eval.config.direction_entry import Method
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
@@ -446,7 +446,9 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
 
 
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
-    worker = (repository / "scripts/refusal_eval/engines/vllm_worker/steered_worker.py").read_text()
+    worker = "".join(
+        path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
+    )
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
     for line in (*lines, 'COUNTING = "refusal-eval-gate"'):
@@ -630,7 +632,7 @@ def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitt
 
 def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
     assert set(methods_section._FITTED) == set(get_args(Method))
-    assert set(methods_section._POSITIONS) == set(get_args(Positions))
+    assert methods_section._position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
 
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:

@@ -149,6 +149,9 @@ class Model(Entry):
     def _something_to_sweep(self) -> Model:
         if self.sweep is not None and self.intervention is None:
             raise ValueError("`sweep` changes an `intervention`, and this model has none")
+        swept = self.sweep is not None and self.sweep.layers is not None
+        if self.intervention is not None and self.intervention.layers is None and not swept:
+            raise ValueError("`intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{best: 4}`")
         return self
 
     @field_validator("base", "transform")

@@ -47,6 +47,9 @@ FORMS = {
     (
         ARGUMENT := r"^[a-z][a-z0-9.-]*$"
     ): "a vLLM argument by its long name, such as `max-num-seqs`, without leading dashes",
+    (
+        POSITIONS := r"^(last_prompt_token|answer_mean|prompt_token-[1-9][0-9]{0,2})$"
+    ): "`last_prompt_token`, `answer_mean`, or a token counted from the end of the prompt, such as `prompt_token-5`",
 }
 
 TEMPLATE_HELP = (

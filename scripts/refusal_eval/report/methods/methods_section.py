@@ -310,9 +310,14 @@ def _direction_text(direction: Mapping[str, Any], named: bool) -> str:
     n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
     return (
         f"the direction{name} is {_FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
-        f"{_POSITIONS[direction['positions']]}, from {counted(n['positive'], 'positive prompt')} and "
+        f"{_position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
         f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
     )
+
+
+def _position_text(positions: str) -> str:
+    token = positions.removeprefix("prompt_token")
+    return _POSITIONS.get(positions) or f"at token {token} of the prompt, counted from its end"
 
 
 # ---------------------------------------------------------------- words, and what is written

@@ -113,6 +113,7 @@ PATTERN_WORDS = {
     **{shapes.PACKAGE: "package name", shapes.VERSION: "exact version"},
     **{shapes.NUMBERED: "package name", shapes.NUMBERED_FILE: "file name"},
     **dict.fromkeys((shapes.SLUG, shapes.ARGUMENT), "name"),
+    shapes.POSITIONS: "`last_prompt_token`, `answer_mean` or `prompt_token-N`",
     **dict.fromkeys((shapes.ROWS_URL, shapes.PAGE), "address"),
     **dict.fromkeys((shapes.ROWS, shapes.BUNDLED, shapes.CSV, shapes.GGUF), "file name"),
 }

@@ -188,6 +188,7 @@ class Cells:
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
+        names |= set(model.intervention.directions) if model and model.intervention else set()
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
         before = ORDER[: ORDER.index(rule) + 1]
         failed = [job for job in self._failures if job[0] in before and names.issuperset(job[1].split("/"))]
