@@ -27,7 +27,7 @@ def gold_cards(golds: Mapping[str, Iterable[Row]], level: float) -> Iterator[dic
             same = others.get(_text(row), [])
             if len({other["label"] for other in same}) != 1:
                 continue
-            common.append(row | {"denied_premise": any(r.get("denied_premise", False) for r in (row, *same))})
+            common.append({**row, "denied_premise": any(r.get("denied_premise", False) for r in (row, *same))})
             verdicts.append({"prompt_id": row["id"], "state": JUDGED, "label": same[0]["label"]})
         if common:
             card = judge_card(common, verdicts, judge=second, gold=first, level=level)

@@ -39,7 +39,7 @@ def frame(found: Benchmark) -> pd.DataFrame:
     Further measures: `rank` (low and high; n is the number of judges), `rank_group` (1 for A; a row for each), and
     `speed_` of what an answer took.
     """
-    people = [card | {"judge": f"people of {card['judge']}"} for card in found.gold_cards]
+    people = [{**card, "judge": f"people of {card['judge']}"} for card in found.gold_cards]
     more: list[dict[str, Any]] = []
     for gold, ranks in found.ranks.items():
         for rank in ranks:
@@ -51,7 +51,7 @@ def frame(found: Benchmark) -> pd.DataFrame:
         about = {"judge": judge, "gold": gold}
         more += [about | {"measure": f"speed_{name}", "value": value} for name, value in speed.items()]
     made = cards_frame([*found.cards, *people])
-    return pd.concat([made, pd.DataFrame(more, columns=made.columns, dtype=object)])
+    return pd.DataFrame([*made.to_dict("records"), *more], columns=made.columns, dtype=object)
 
 
 def page(found: Benchmark) -> str:
@@ -67,7 +67,9 @@ def page(found: Benchmark) -> str:
         "golds": _golds(found) if found.gold_cards else None,
         "denied": {gold: ", ".join(f"{label} {n}" for label, n in counts.items()) for gold, counts in denied.items()},
     }
-    return rendered(Path(__file__).with_name("bench_page.md.j2"), values, {"table": markdown, "safe": markdown_escaped})
+    return rendered(
+        Path(__file__).with_name("bench_page.md.j2"), values, {"table": markdown, "escaped": markdown_escaped}
+    )
 
 
 def _ranks(found: Benchmark, gold: str) -> Table:
