@@ -39,6 +39,15 @@ def test_who_is_between_two_that_differ_may_belong_to_both_groups() -> None:
     assert first & middle or found[1]["rank"][0] == 2
 
 
+@pytest.mark.parametrize(("rows", "apart"), [(60, True), (8, False)])
+def test_a_judge_without_an_error_and_one_that_is_blind_differ_where_there_are_answers_enough(
+    rows: int, apart: bool
+) -> None:
+    perfect = labelled(0, rows=rows)
+    found = judge_ranks({"perfect": perfect, "blind": perfect.assign(machine="compliance")}, "g", "broad", 0.95)
+    assert [one["rank"] for one in found] == ([[1, 1], [2, 2]] if apart else [[1, 2], [1, 2]])
+
+
 @pytest.mark.parametrize("judges", [1, 20])
 def test_equal_judges_are_one_group_however_many_they_are(judges: int) -> None:
     rows = {f"j{i:02d}": labelled(0.1, seed=i) for i in range(judges)}

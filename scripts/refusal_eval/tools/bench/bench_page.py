@@ -67,9 +67,8 @@ def page(found: Benchmark) -> str:
         "golds": _golds(found) if found.gold_cards else None,
         "denied": {gold: ", ".join(f"{label} {n}" for label, n in counts.items()) for gold, counts in denied.items()},
     }
-    return rendered(
-        Path(__file__).with_name("bench_page.md.j2"), values, {"table": markdown, "escaped": markdown_escaped}
-    )
+    filters = {"table": markdown, "escaped": markdown_escaped}
+    return rendered(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
 
 
 def _ranks(found: Benchmark, gold: str) -> Table:
