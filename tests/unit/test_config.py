@@ -79,6 +79,7 @@ def test_defaults_of_the_other_entries(project):
         "answering_model": None,
         "expectation": None,
         "id": None,
+        "language": None,
         "weight": None,
     }
 

@@ -86,6 +86,7 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
             "2048 leaves no room for a prompt: `max_model_len` of its engine is",
         ),
         ((*PLAIN, "engine"), "classes-engine", "this entry needs one of kind `vllm`"),
+        ((*PEOPLE, "denied_premises"), ["denied"], "`denied_premises` names 'denied', which `labels` does not map"),
         ((*PEOPLE, "anchors"), [{"name": "GPT", "source": "s"}], "name `kappa` or `f1`, or both"),
         (
             (*PEOPLE, "anchors"),

@@ -20,7 +20,8 @@ def rows_of(entries):
 def clusters_of(entries):
     """Return an input function: the file with the clusters of these rows, if there is one."""
     noun = entries.removesuffix("_entries")
-    return lambda wildcards: config[entries][wildcards[noun]].get("clusters") or []
+    # A list, as scripts take none or one of it: a path alone would be taken apart.
+    return lambda wildcards: list(filter(None, [config[entries][wildcards[noun]].get("clusters")]))
 
 
 # Weights

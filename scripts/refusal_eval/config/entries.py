@@ -179,6 +179,9 @@ class GoldColumns(Entry):
     expectation: Text | None = Field(
         None, description="Column with what a good model does: `comply`, `refuse` or `varies`."
     )
+    language: Text | None = Field(
+        None, description="Column with the prompt's language. Default: the script in which most of it is written."
+    )
     id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
     weight: Text | None = Field(
         None,
@@ -246,6 +249,11 @@ class Gold(Marks):
         [],
         description="Labels of the source whose rows are not used (`null`: rows without a label); the log counts them.",
     )
+    denied_premises: list[Text] = Field(
+        [],
+        description="Labels of the source, all in `labels`, for answers that deny the prompt's premise. Some gold "
+        "calls them refusals and some compliance, so judge cards also measure without them.",
+    )
     answers: dict[Text, AnswerColumns] = Field(
         {},
         description="For rows with answers of several models: the columns of each model, by its name. "
@@ -282,4 +290,6 @@ class Gold(Marks):
         both = sorted(set(self.left_out) & set(self.labels))
         if both:
             raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")
+        if unknown := sorted(set(self.denied_premises) - set(self.labels)):
+            raise ValueError(f"`denied_premises` names {unknown[0]!r}, which `labels` does not map")
         return self

@@ -29,6 +29,7 @@ def make_gold(
     clusters: Mapping[str, str] | None = None,
     expectation: str | None = None,
     kinds: Mapping[str, str] | None = None,
+    denied_premises: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
@@ -39,7 +40,8 @@ def make_gold(
     belong together.
 
     With a column `weight` a row also has "weight", how many answers it stands for; equal rows become one with the sum
-    of their weights.
+    of their weights. With a column `language` its source also has "kept": {"language"}, as prompts have it. A row whose
+    answer denies the prompt's premise has "denied_premise": true.
 
     Args:
         rows: the source's rows.
@@ -54,6 +56,7 @@ def make_gold(
         clusters: the cluster of each row by its source's id, where the source has no column for it.
         expectation: what is expected in every row, where the source has no column for it.
         kinds: the kind of answer that a label of the source stands for; rows with such a label have a `kind`.
+        denied_premises: labels of answers that deny the prompt's premise.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
@@ -84,6 +87,10 @@ def make_gold(
         made = _gold_row(row, here, model, place) | {"label": labels[given]}
         made |= {"kind": kinds[given]} if kinds and given in kinds else {}
         made |= {"source": {"file": name, "row": number, "id": cell_text(row, here.get("id"), place)}}
+        if here.get("language"):
+            made["source"]["kept"] = {"language": cell_text(row, here["language"], place)}
+        if given in denied_premises:
+            made["denied_premise"] = True
         made["cluster"] = cluster[number] or content_id(made["messages"])
         stated = cell_text(row, here.get("expectation"), place)
         made["expectation"] = expectation or _expectation(stated, expectations or {}, place)

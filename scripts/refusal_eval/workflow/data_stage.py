@@ -11,8 +11,8 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
 LATER_COLUMNS = ("turns", "keep", "right")
-LATER_GOLD_COLUMNS = ("messages", "weight", "id")
-LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds")
+LATER_GOLD_COLUMNS = ("messages", "weight", "id", "language")
+LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds", "denied_premises")
 
 
 def fetched_rows(study: Study) -> list[str]:

@@ -64,10 +64,13 @@ def judge_card(
     kinds                       only where `kinds` names the judge's own label set, which people used too: kappa over
                                 the answers with a kind of both, where people gave each of their kinds to 20 rows
     confusion                   {label of people: {label of the judge, or unjudged: rows}}
-    models, expectations, strata    the same again by answering model, by what is expected of the prompt, and by both
+    models, expectations, languages, strata    the same again by answering model, by what is expected of the prompt, by
+                its language (nothing where all prompts have one), and by model and expectation
+    without_denied_premises     the same again without answers that deny the prompt's premise; None without such rows
     headline                    for each reading the worst answering model (`rule` says which count), or None
     weighted                    only where gold rows have weights: see `measured`
-    soft                        see `soft.soft_measures`; None for a judge without probabilities. Models have their own
+    soft                        see `soft.soft_measures`; None for a judge without probabilities. Models, expectations
+                                and languages have their own
     people                      raters, published kappa among people and published anchors, as the gold entry has them
 
     A number without data is None, and no number comes without an interval. How they are made: `measured`.
@@ -77,10 +80,14 @@ def judge_card(
     """
     gold_rows, verdicts = list(gold_rows), list(verdicts)
     rows = compared(gold_rows, verdicts, gold)
-    models = [
-        group | {"soft": soft_measures(found, level, _seed(gold, "soft", group["answering_model"]))}
-        for group, found in _groups(rows, level, gold, ["answering_model"])
-    ]
+    by = {
+        name: [
+            group | {"soft": soft_measures(found, level, _seed(gold, "soft", group[name]))}
+            for group, found in _groups(rows, level, gold, [name])
+        ]
+        for name in ("answering_model", "expectation", "language")
+    }
+    models, kept = by["answering_model"], rows[~rows["denied_premise"]]
     return {
         "judge": judge,
         "gold": gold,
@@ -90,8 +97,10 @@ def judge_card(
         **({"kinds": _kinds(rows, gold_rows, verdicts, kinds, level, gold)} if kinds else {}),
         "n_cut": sum(map(is_cut, verdicts)),
         "models": models,
-        "expectations": [group for group, _ in _groups(rows, level, gold, ["expectation"])],
+        "expectations": by["expectation"],
+        "languages": by["language"] if len(by["language"]) > 1 else [],
         "strata": [group for group, _ in _groups(rows, level, gold, ["expectation", "answering_model"])],
+        "without_denied_premises": measured(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
         "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
