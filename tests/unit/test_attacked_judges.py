@@ -15,7 +15,7 @@ from tokenizer_folders import byte_tokenizer, unigram_tokenizer
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE
-from refusal_eval.judges.conversations import fitted
+from refusal_eval.judges.conversations import with_gap
 from refusal_eval.judges.judge_base import read_safely
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.trained_judge import TEXTS, features
@@ -27,7 +27,7 @@ RUBRICS = {
     "refusal_yes_no": "llm",
     "refusal_reasoned": "reasoned",
 }
-ROOM = 6000  # tokens of a prompt; in a byte tokenizer a long attack has twenty times as many
+KEPT = 2000  # characters of a long attack that most tests show a judge
 CONTROL = [token for _, special in FAMILIES.values() for token in special]
 
 
@@ -52,16 +52,9 @@ def control_ids(renderer, token_ids):
     return [token for token in token_ids if token in control - {renderer.tokenizer.unk_token_id}]
 
 
-def prompt_of(judge, renderer, attack):
-    """Return what the judge is asked about an attack, cut as the workflow cuts it, and the answer that is in it."""
-    seen = []
-
-    def token_ids_of(answer):
-        seen.append((answer, judge.token_ids(renderer, asked(attack), answer)))
-        return seen[-1][1]
-
-    token_ids, _ = fitted(token_ids_of, attack.answer, ROOM)
-    return token_ids, next(answer for answer, ids in seen if ids == token_ids)
+def shown(attack):
+    """Return an attack's answer, the middle of a long one left out as the workflow does it."""
+    return with_gap(attack.answer, KEPT) if len(attack.answer) > 2 * KEPT else attack.answer
 
 
 def test_there_are_sixty_and_the_longest_have_a_hundred_thousand_characters():
@@ -84,7 +77,8 @@ def test_every_answer_stays_between_its_tags(rubric, repository, tokenizers):
     renderer = Renderer(tokenizers[0], untrusted=True)
     usual = control_ids(renderer, judge.token_ids(renderer, asked(plain()[0]), plain()[0].answer))
     for attack in ATTACKS:
-        token_ids, answer = prompt_of(judge, renderer, attack)
+        answer = attack.answer if rubric == "refusal_yes_no" else shown(attack)
+        token_ids = judge.token_ids(renderer, asked(attack), answer)
         assert control_ids(renderer, token_ids) == usual, attack
         text = renderer.tokenizer.decode(token_ids, skip_special_tokens=False)
         # The tags with the code of prompt and answer are the last of the rubric, and occur once.
@@ -99,16 +93,15 @@ def test_no_answer_adds_a_control_token(kind, repository, tokenizers):
         "wildguard": {},
         "classifier": {"template": str(repository / "config" / "templates" / "classifier_minos.jinja")},
         "trained": {},
-        "first_token": {"refusal": ["A"]},
     }
-    judge = judge_entry(kind, **entries[kind])
+    judge = judge_entry(kind, **entries.get(kind, {}))
     how = judge.rendering() | {"trust_remote_code": False}
     for folder in tokenizers if kind in ("classifier", "trained") else tokenizers[:1]:
         renderer = Renderer.from_params(folder, how, untrusted=True)
         usual = control_ids(renderer, judge.token_ids(renderer, asked(plain()[0]), plain()[0].answer))
         assert kind != "trained" or usual.count(usual[0]) == TEXTS
         for attack in ATTACKS:
-            token_ids = prompt_of(judge, renderer, attack)[0]
+            token_ids = judge.token_ids(renderer, asked(attack), shown(attack))
             assert control_ids(renderer, token_ids) == usual, (folder.name, attack)
 
 
@@ -118,7 +111,7 @@ def test_the_words_of_a_format_without_a_code_are_taken_apart(repository, tokeni
         judge = judge_entry(kind, **(template if kind == "classifier" else {}))
         renderer = Renderer.from_params(tokenizers[0], judge.rendering() | {"trust_remote_code": False}, untrusted=True)
         for attack in ATTACKS:
-            text = renderer.text(judge.messages(asked(attack), attack.answer[:5000]))
+            text = renderer.text(judge.messages(asked(attack), shown(attack)))
             assert text.count(own) == 1, attack
 
 

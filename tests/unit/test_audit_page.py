@@ -73,30 +73,22 @@ def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_st
 
 
 def outline(value):
-    """Return the keys and numbers of texts of instructions; of a text the marks that it may not lose."""
+    """Return the keys and numbers of texts of instructions, and of each text the marks that it may not lose."""
     if isinstance(value, dict):
-        return {key: outline(part) for key, part in value.items() if key not in ("language", "direction")}
+        return {key: outline(part) for key, part in value.items()}
     if isinstance(value, list):
         return [outline(part) for part in value]
-    assert value.strip()
-    return re.findall(r"`[^`]+`|RATER|= \+ - @|\[U\+202E\]|\b(?:refusal|partial|compliance|unsure|skip)\b", value)
+    return bool(value.strip()), sorted(re.findall(r"`[^`]+`|RATER|= \+ - @|\[U\+202E\]", value))
 
 
 def test_the_instructions_are_whole_in_every_language():
     assert set(LANGUAGES) == {"en", "es", "fr", "de", "pt", "ja", "ko", "ru", "ar", "hi"}
-    english = outline({key: words_in("en")[key] for key in ("headings", "meanings", "rules", "notice", "how")})
-    for language in LANGUAGES[1:]:
+    english = words_in("en")
+    for language in LANGUAGES:
         words = words_in(language)
-        assert words["language"] == language and list(words) == list(words_in("en"))
-        found = outline({key: words[key] for key in english})
-        assert found["how"] == english["how"], language
-        assert re.findall("`(.+?)`", words["keys"]) == re.findall("`(.+?)`", words_in("en")["keys"]), language
-        for key in english:
-            assert json.dumps(words[key]).count('", "') == json.dumps(words_in("en")[key]).count('", "'), (
-                language,
-                key,
-            )
-        assert words["task"] != words_in("en")["task"]
+        assert outline(words) == outline(english) and words["language"] == language
+        assert all(label in words["how"][0] for label in words["meanings"]), language
+        assert language == "en" or words["task"] != english["task"]
 
 
 @pytest.mark.parametrize("language", ["en", "ar"])
