@@ -7,6 +7,7 @@ from refusal_eval.config.kinds import JUDGES
 NEEDED: dict[str, dict[str, Any]] = {
     "keyword": {"lists": ["english.yaml"]},
     "llm": {"engine": "e", "rubric": "rubric.md", "labels": {"refusal": "A", "partial": "B", "compliance": "C"}},
+    "first_token": {"engine": "e", "refusal": ["A"]},
     "reasoned": {"engine": "e", "rubric": "rubric.md"},
     "wildguard": {"engine": "e"},
     "classifier": {"engine": "e", "template": "t.jinja", "labels": {"0": "compliance", "1": "refusal"}},
