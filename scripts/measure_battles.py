@@ -1,7 +1,6 @@
 """Measure what refusals cost in battles: win rates by class, penalties, and moderation bias."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from refusal_eval.core.files import read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log

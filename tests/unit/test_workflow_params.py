@@ -22,13 +22,14 @@ from refusal_eval.workflow.whole_study import labels_of
 
 # Functions of analyses_stage.py whose params are of the study alone.
 OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "agreement", "floors")
+OF_STUDY += ("battles",)
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 WEIGHED = {"analyses.tradeoff", "analyses.corrected"}
 TABLES = {f"tables.{name}" for name in tables_stage.TABLES}
 ANALYSES = {
     f"analyses.{name}"
-    for name in ("duplicates", "estimates", "variance", "mixed_model", "comparisons", "agreement", "results")
+    for name in ("duplicates", "estimates", "variance", "mixed_model", "comparisons", "agreement", "battles", "results")
 }
 FROM_SCORES_ON = {
     *TABLES,
