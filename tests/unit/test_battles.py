@@ -12,7 +12,7 @@ from refusal_eval.data.battles import read_battle
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.stats.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles
 from refusal_eval.stats.battles.log_odds import log_odds
-from refusal_eval.stats.battles.penalties import _of_classes
+from refusal_eval.stats.battles.penalties import class_estimates
 
 KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}
 LABELS = ("refusal", "partial", "compliance")
@@ -86,7 +86,11 @@ def test_an_unknown_preference_is_told_and_the_log_counts_what_is_left_out():
         ({"splits": ["hub-rows"]}, {}, "takes the answers from the splits, and `hub-rows` has no `battles`"),
         ({"judges": ["came-along"]}, {}, "and model `arena` has none (`recorded`)"),
         ({}, {"reasoning": {"end": "</think>"}}, "answers of battles are taken whole; leave it out"),
-        ({"models": ["plain"], "figures": [{"name": "a", "kind": "battles"}]}, {}, "needs a model with `recorded: battles`"),
+        (
+            {"models": ["plain"], "figures": [{"name": "a", "kind": "battles"}]},
+            {},
+            "needs a model with `recorded: battles`",
+        ),
     ],
 )
 def test_what_battles_need_of_a_study_is_told_before_anything_runs(project, study, entry, told):
@@ -118,7 +122,7 @@ def fought(refuses, won, clusters=None, models=None, lengths=None, llm=None):
 
 
 def numbers(battles):
-    found = _of_classes(battles, battles.labels, LABELS, 0.95, KNOWN)
+    found = class_estimates(battles, battles.labels, LABELS, 0.95, KNOWN)
     return {(one.estimand, one.parameter): one for one in found if one.category is None}
 
 
@@ -185,7 +189,9 @@ def test_controlled_log_odds_cover_the_effect_of_a_refusal_beside_models_and_len
         names = np.array(["k", "l", "m", "n"], dtype=object)[pairs]
         battles = fought(refuses, won, None, names, lengths)
         found = log_odds(battles, battles.labels, ["refusal"], True, 0.95)
-        covered.append([found[name].low <= true <= found[name].high for name, true in (("refusal", -1.2), ("length", 0.3))])
+        covered.append(
+            [found[name].low <= true <= found[name].high for name, true in (("refusal", -1.2), ("length", 0.3))]
+        )
         raw.append(log_odds(battles, battles.labels, ["refusal"], False, 0.95)["refusal"].value)
     assert (np.mean(covered, axis=0) >= 0.85).all()
     assert abs(np.mean(raw) + 1.2) > 0.2

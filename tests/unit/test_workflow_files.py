@@ -191,11 +191,12 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     def tables_of(**changes):
         return tables_stage.tables_of(Study(config | changes))
 
-    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects", "answers"}
+    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects", "answers", "battles"}
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert set(tables_stage.TABLES) - set(alone) == {
         "protocol_effects",
         "answers",
+        "battles",
         "judges_agree",
         "judge_cards",
         "corrected",

@@ -28,14 +28,15 @@ OF_LLM = {
     "Moderation bias": "battle_moderation_bias",
 }
 _NOTES = (
-    "Wins: battles that answers of the class won outright, of all its answers. Penalty: that share of the most frequent "
-    "class of compliance minus that of the class, in percentage points; ratio: one divided by the other.",
+    "Wins: battles that answers of the class won outright, of all its answers. Penalty: that share of the most "
+    "frequent class of compliance minus that of the class, in percentage points; ratio: the latter divided by the "
+    "former.",
     "Against compliance: share of battles won against that class, ties as half. Log-odds of being preferred, in a "
     "logistic regression on differences between both answers; controlled: at equal models and length.",
 )
 _BIAS = (
-    "LLM: a language model chose between the same answers. Moderation bias: the penalty among people minus its penalty, "
-    "in percentage points; positive where it takes the class more leniently."
+    "LLM: a language model chose between the same answers. Moderation bias: the penalty among people minus its "
+    "penalty, in percentage points; positive where it takes the class more leniently."
 )
 
 

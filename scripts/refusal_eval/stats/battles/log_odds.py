@@ -29,8 +29,9 @@ def log_odds(
     adds, and on differences between the first and the second answer: of being of each class, and with `controls` of
     log2 of the length in characters (under the name `length`, per doubling) and of each model. Without classes and
     lengths this is the model of Bradley and Terry (1952, Biometrika 39:324). What both answers share, such as the
-    prompt and its language, cancels. Variances are cluster-robust (Liang and Zeger 1986, Biometrika 73:13), so that points need not be
-    binary (Papke and Wooldridge 1996, J. Applied Econometrics 11:619); of several clusterings the larger counts.
+    prompt and its language, cancels. Variances are cluster-robust (Liang and Zeger 1986, Biometrika 73:13), so that
+    points need not be binary (Papke and Wooldridge 1996, J. Applied Econometrics 11:619); of several clusterings the
+    larger counts.
 
     Args:
         battles: the battles.

@@ -38,14 +38,14 @@ def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list
         return []
     lost = (UNJUDGED,) if 1 - len(battles) / len(units) > MAX_UNJUDGED else ()
     known: dict[str, Any] = {name: units.facts[name] for name in ("judge", "model", "split", "samples")}
-    found = list(_of_classes(battles, battles.labels, LABELS, level, known))
+    found = list(class_estimates(battles, battles.labels, LABELS, level, known))
     kinds = sorted(set(battles.kinds.ravel()) - set(battles.labels.ravel()))
     if kinds:
-        found += _of_classes(battles, battles.kinds, kinds, level, known)
+        found += class_estimates(battles, battles.kinds, kinds, level, known)
     return [replace(one, flags=derived_flags((units.flags, lost), one.flags)) for one in found]
 
 
-def _of_classes(
+def class_estimates(
     battles: Battles, classes: Names, names: Sequence[str], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield the estimates of these classes, each against the baseline of all."""
