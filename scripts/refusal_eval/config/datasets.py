@@ -83,16 +83,12 @@ class Battles(Entry):
 
     answers: list[Text] = Field(
         ["response_a", "response_b"],
-        min_length=2,
-        max_length=2,
         description="Columns with both answers: texts, or with `columns.messages` whole conversations.",
     )
     lists: bool = Field(
         False, description="The cells of prompt and answers are JSON lists of turns, as in arena-human-preference-55k."
     )
-    models: list[Text] = Field(
-        ["model_a", "model_b"], min_length=2, max_length=2, description="Columns with the names of both models."
-    )
+    models: list[Text] = Field(["model_a", "model_b"], description="Columns with the names of both models.")
     winner: Text | list[Text] = Field(
         "winner",
         description="Column with what people preferred: `model_a`, `model_b`, `tie`, `tie (bothbad)` or `both_bad`. Or "
@@ -105,7 +101,10 @@ class Battles(Entry):
     )
 
     @model_validator(mode="after")
-    def _one_winner_or_three(self) -> Battles:
+    def _two_of_each(self) -> Battles:
+        for key in ("answers", "models"):
+            if len(getattr(self, key)) != 2:
+                raise ValueError(f"`{key}` is two columns: of the first and of the second answer")
         if isinstance(self.winner, list) and len(self.winner) != 3:
             raise ValueError("`winner` is one column, or three: first answer, second answer, tie")
         return self

@@ -81,7 +81,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Split": datasets.Split,
         "Columns": datasets.Columns,
         "Dialogue": datasets.Dialogue,
-        "Battles": datasets.Battles,
+        "Published battles": datasets.Battles,
         "Rows from the hub": row_kinds.HubRows,
         "Rows at an address": row_kinds.UrlRows,
         "Rows of a file": row_kinds.FileRows,
