@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from refusal_eval.stats.battles.battle_rows import PEOPLE, Battles, Names
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import Floats, effective_of
-from refusal_eval.stats.estimates.resampling import cluster_codes
+from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums
 
 METHOD = "cluster-robust, t quantile"
 SEPARATED = "none (outcomes, or other columns, tell this one exactly)"
@@ -87,15 +86,25 @@ def _identified(design: Floats, column: int) -> bool:
 
 
 def _fitted(design: Floats, battles: Battles) -> tuple[Floats, Floats]:
-    """Coefficients and standard errors, the larger of those of the clusterings."""
+    """Coefficients and standard errors, the larger of those of the clusterings.
+
+    Columns may depend on each other, as those of two models that meet nobody else: pseudo-inverses leave coefficients
+    that are identified as they are.
+    """
     from statsmodels.genmod.families import Binomial
     from statsmodels.genmod.generalized_linear_model import GLM
 
-    errors: list[NDArray[np.float64]] = []
+    points = battles.points[PEOPLE][:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of separation, which shows in the coefficients
-        for names in battles.clusters.values():
-            model = GLM(battles.points[PEOPLE][:, 0], design, family=Binomial())
-            fit = model.fit(cov_type="cluster", cov_kwds={"groups": cluster_codes(names)})
-            errors.append(np.asarray(fit.bse, dtype=float))
-    return np.asarray(fit.params, dtype=float), np.max(errors, axis=0)
+        fit = GLM(points, design, family=Binomial()).fit()
+    expected = np.asarray(fit.mu, dtype=float)
+    information = design.T @ (design * (expected * (1 - expected))[:, None])
+    bread = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
+    errors = []
+    for names in battles.clusters.values():
+        scores = cluster_sums(cluster_codes(names), design * (points - expected)[:, None])
+        groups = len(scores)
+        spread = bread @ (scores.T @ scores) @ bread * (groups / (groups - 1) if groups > 1 else math.nan)
+        errors.append(np.sqrt(np.maximum(np.diag(spread), 0.0)))
+    return np.asarray(fit.params, dtype=float), np.asarray(np.max(errors, axis=0))
