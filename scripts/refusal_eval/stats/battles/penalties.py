@@ -24,7 +24,6 @@ from refusal_eval.stats.estimates.resampling import (
 from refusal_eval.stats.estimates.units import Units
 
 LEAST_ANSWERS = 10  # of a class and of the baseline, for a penalty within one category of prompts
-SUFFIXES = {PEOPLE: "", LLM: "_llm"}
 
 
 def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list[Estimate]:
@@ -62,22 +61,22 @@ def class_estimates(
     def rate(estimand: str, values: Floats, rows: Names, parameter: str, **more: Any) -> Estimate:
         return made(estimand, _rate(values, rows, battles, level), rows, parameter, **more)
 
-    every = np.repeat(np.arange(len(battles)), 2)
+    every, people = np.repeat(np.arange(len(battles)), 2), battles.points[PEOPLE]
     for name in there:
         held = classes == name
         yield rate("battle_share", held.ravel().astype(float), every, name)
         for model in sorted(set(battles.models.ravel())):
             own = battles.models == model
             yield rate("battle_share", held[own].astype(float), np.nonzero(own)[0], name, category=model)
-        for who, points in battles.points.items():
+        for estimand, points in (("battle_wins", people), ("battle_wins_llm", battles.points[LLM])):
             rows, sides = np.nonzero(held & ~np.isnan(points))
             if len(rows):
-                got = points[rows, sides]
-                yield rate(f"battle_wins{SUFFIXES[who]}", (got == 1).astype(float), rows, name)
-                yield rate(f"battle_points{SUFFIXES[who]}", got, rows, name)
-            rows, sides = np.nonzero(held & (classes[:, ::-1] == base) & ~np.isnan(points) & (name != base))
-            if len(rows):
-                yield rate(f"battle_duels{SUFFIXES[who]}", points[rows, sides], rows, name)
+                yield rate(estimand, (points[rows, sides] == 1).astype(float), rows, name)
+        rows, sides = np.nonzero(held)
+        yield rate("battle_points", people[rows, sides], rows, name)
+        rows, sides = np.nonzero(held & (classes[:, ::-1] == base) & (name != base))
+        if len(rows):
+            yield rate("battle_duels", people[rows, sides], rows, name)
     if not others or not (classes == base).any():
         return
     compared = [base, *others]
