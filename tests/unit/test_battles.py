@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 from config_project import BASE, CATALOGUE, STUDY, changed
 
 from refusal_eval.config.datasets import Battles as Columns
+from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.battles import read_battle
 from refusal_eval.data.prompts import make_prompts
@@ -99,6 +101,13 @@ def test_what_battles_need_of_a_study_is_told_before_anything_runs(project, stud
     whole = STUDY | {"models": ["arena"], "splits": ["battle-rows"], "samples": 2} | study
     (mistake,) = project.mistakes(whole)
     assert told in mistake
+
+
+def test_the_study_that_ships_is_valid_and_asks_no_engine(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    study = yaml.safe_load((repository / "config" / "arena.yaml").read_text(encoding="utf-8"))
+    config = load_study(study, "config/arena.yaml")
+    assert config["engine_entries"] == {} and config["split_entries"]["arena_55k"]["battles"]["lists"]
 
 
 # ---------------------------------------------------------------- numbers

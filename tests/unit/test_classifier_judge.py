@@ -77,6 +77,11 @@ def test_the_classes_that_stand_for_one_label_count_together(logits, label, p):
     assert list(verdict.raw["probabilities"]) == NAMES
 
 
+def test_classes_of_one_label_are_its_kinds():
+    assert classifier_verdict(response(0, 1, 0, 3, 0), CLASSES, NAMES, 0.5).kind == "LABEL_3"
+    assert classifier_verdict(response(9, 0, 0, 0, 0), CLASSES, NAMES, 0.5).kind is None, "the only class that complies"
+
+
 TWO = ["compliance", "refusal"]
 
 
