@@ -184,8 +184,8 @@ def test_intervals_cover_a_penalty_that_is_known_where_battles_share_prompts():
 
 
 def test_controlled_log_odds_cover_the_effect_of_a_refusal_beside_models_and_lengths():
-    """A model that refuses more often is better liked, and refusals are short: without controls both mislead."""
-    strengths, covered, raw = np.array([0.8, 0.3, -0.3, -0.8]), [], []
+    """A model that refuses more often is better liked, and refusals are short."""
+    strengths, covered = np.array([0.8, 0.3, -0.3, -0.8]), []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(500)])
@@ -201,6 +201,4 @@ def test_controlled_log_odds_cover_the_effect_of_a_refusal_beside_models_and_len
         covered.append(
             [found[name].low <= true <= found[name].high for name, true in (("refusal", -1.2), ("length", 0.3))]
         )
-        raw.append(log_odds(battles, battles.labels, ["refusal"], False, 0.95)["refusal"].value)
     assert (np.mean(covered, axis=0) >= 0.85).all()
-    assert abs(np.mean(raw) + 1.2) > 0.2
