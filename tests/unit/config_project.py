@@ -70,6 +70,11 @@ datasets:
         columns: {turns: [question, answer]}
         dialogue: {mode: cumulative}
         expectation: refuse
+      battle-rows:
+        source: {kind: file, path: ../../rows.csv}
+        columns: {prompt: question}
+        battles: {answers: [answer, label]}
+        expectation: varies
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
   reader: {kind: llm, engine: wheel-engine, rubric: ../../rubric.md, labels: {refusal: A, compliance: C}}
@@ -144,7 +149,8 @@ OF_ACTIVATIONS = {
     ],
 }
 
-# A figure of every kind; `turns` needs dialogues and `dose_response` steered models, which the study above has none of.
+# A figure of every kind; `turns` needs dialogues, `dose_response` steered models and
+# `battles` battles, which the study above has none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -158,6 +164,7 @@ FIGURES = [
     {"name": "j", "kind": "dose_response"},
     {"name": "k", "kind": "separation", "separation": "far"},
     {"name": "l", "kind": "threshold", "judge": "reader"},
+    {"name": "m", "kind": "battles"},
 ]
 
 

@@ -186,5 +186,6 @@ FIGURES = Registry(
         "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
+        "battles": "refusal_eval.plots.battles_figure:BattlesFigure",
     },
 )

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from refusal_eval.config.kinds import OfKind
 from refusal_eval.core.files import inner_name
+from refusal_eval.core.recorded_files import BATTLES
 
 KeyPath = tuple[str | int, ...]
 
@@ -90,7 +91,7 @@ FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder")]
-AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder")]
+AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(BATTLES,))]
 AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("adapter folder")]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]

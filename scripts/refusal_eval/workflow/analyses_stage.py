@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.rule_files import content_hash
@@ -29,6 +30,7 @@ def estimate_files(study: Study) -> list[str]:
         "comparisons": bool(study_families(study)),
         "tradeoff": has_tradeoff(study),
         "corrected": has_corrected(study),
+        "battles": has_battles(study),
     }
     names = [*cells, *(name for name, made in analyses.items() if made)]
     return [f"{study.paths.results}/estimates/{name}.json" for name in names]
@@ -123,6 +125,18 @@ def tradeoff(study: Study) -> dict[str, Any]:
     safe, unsafe = ([name for name, split in study.splits.items() if split.expectation == e] for e in TWO_KINDS)
     twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
     return _whole(study) | {"twins": twins, "related": sorted(alike.values())}
+
+
+def has_battles(study: Study) -> bool:
+    """Tell whether answers of a study are those of battles."""
+    return any(model.recorded == BATTLES for model in study.models.values())
+
+
+def battles(study: Study) -> dict[str, Any]:
+    """Return the cells whose answers are those of battles, and all splits, which have some."""
+    fought = [name for name, model in study.models.items() if model.recorded == BATTLES]
+    cells = [[judge, model, split] for judge in study.judges for model in fought for split in study.splits]
+    return {"cells": sorted(cells), "splits": sorted(study.splits)}
 
 
 def has_corrected(study: Study) -> bool:

@@ -43,6 +43,8 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
         reading["clusters"] = content_hash(entry["clusters"])
     if entry.get("match"):
         reading["match"] = entry["match"]
+    if entry.get("battles"):
+        reading |= {"battles": entry["battles"], "copies": True}  # one prompt may be fought over again and again
     if study.settings.protocol == "compat":
         reading["copies"] = True  # the published code asks and scores every row
     return reading

@@ -9,7 +9,7 @@ from snakemake.io import expand
 import refusal_eval
 from refusal_eval.study.study import NOUNS, Study
 from refusal_eval.study.study_families import study_families
-from refusal_eval.workflow.analyses_stage import has_corrected, has_tradeoff
+from refusal_eval.workflow.analyses_stage import has_battles, has_corrected, has_tradeoff
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import labels_of, shown_splits
 
@@ -91,6 +91,10 @@ TABLES = {
         "report.paper.corrected_tables:corrected", ("corrected", "cards"), (*_PRIMARY, "samples"),
         (RATES, "Corrected for the judge's errors"),
     ),
+    "battles": TableKind(
+        "report.paper.battle_tables:battles", ("battles", "cards"), _PRIMARY,
+        ("Battles", "What refusals cost in battles"),
+    ),
 }  # fmt: skip
 
 
@@ -105,6 +109,7 @@ def tables_of(study: Study) -> list[str]:
         "comparisons": bool(study_families(study)),
         "tradeoff": has_tradeoff(study),
         "corrected": has_corrected(study),
+        "battles": has_battles(study),
     }
     return [name for name in TABLES if wanted.get(name, True)]
 

@@ -11,6 +11,7 @@ import jinja2
 
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import JUDGES
+from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
     adapter_text,
@@ -132,8 +133,9 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the study file and what ran decide: names in groups, hardware, versions."""
     config, served = manifest["study"], list(manifest["serving"].values())
     entries = config["model_entries"]
-    recorded = [name for name in config["models"] if entries[name].get("recorded")]
-    asked = [name for name in config["models"] if name not in recorded]
+    elsewhere = [name for name in config["models"] if entries[name].get("recorded")]
+    asked = [name for name in config["models"] if name not in elsewhere]
+    fought = [name for name in elsewhere if entries[name]["recorded"] == BATTLES]
 
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
@@ -159,7 +161,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "judge_summary": lambda name: judge_summary(manifest, name),
         "labels": lambda noun, names: listed(label(noun, name) for name in names),
         "asked": asked,
-        "recorded": recorded,
+        "recorded": [name for name in elsewhere if name not in fought],
+        "fought": fought,
         "by_engine": by_engine,
         "by_sampling": by_sampling,
         "any_greedy": any(greedy),
