@@ -184,7 +184,8 @@ class Cells:
 
     def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:
         """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these."""
-        asked = self._study.engine_judges.get(status.judge) if status.judge else self._study.models[status.model]
+        model = self._study.models.get(status.model)
+        asked = self._study.engine_judges.get(status.judge) if status.judge else model
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
