@@ -92,9 +92,9 @@ def _draw(rows: list[Row], data: FigureData) -> Figure:
     ax = fig.subplots()
     for (split, name), middle in zip(keys, name_rows(ax, heights, ["\n".join(t) for t in texts]), strict=True):
         for number, (voter, look) in enumerate(zip(shown, LOOKS, strict=False)):
-            if row := by_key.get((split, name, voter)):
+            if found := by_key.get((split, name, voter)):
                 at = middle + 5.0 * (number - (len(shown) - 1) / 2)
-                draw_mark(ax, look, row["value"], (row["low"], row["high"]), at, factor=100)
+                draw_mark(ax, look, found["value"], (found["low"], found["high"]), at, factor=100)
     ax.set_xlim(0, 100)
     ax.set_xticks([0, 25, 50, 75, 100])
     ax.grid(axis="x", color=FAINT, linewidth=0.5)

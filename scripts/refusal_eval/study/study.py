@@ -150,7 +150,7 @@ class Study:
         """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         asked = self.engine_judges
-        cells = [Cell(*text, judge) for judge, text in itertools.product(asked, texts)]
+        cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
         cells += [cell for cell in self.direction_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 

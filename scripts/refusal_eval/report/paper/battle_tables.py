@@ -11,8 +11,8 @@ from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import flags_notes, judges_notes, points_text, rate_text, value_text
 
 Row = Mapping[str, Any]  # of the results table
-COLUMNS = ("judge", "model", "split", "estimand", "category", "parameter", "value", "low", "high", "method")
-COLUMNS += ("n_prompts", "n_clusters", "flags")
+_NAMES = ("judge", "model", "split", "estimand", "category", "parameter")
+COLUMNS = (*_NAMES, "value", "low", "high", "method", "n_prompts", "n_clusters", "flags")
 SHOWN = {
     "Answers (%)": "battle_share",
     "Wins (%)": "battle_wins",

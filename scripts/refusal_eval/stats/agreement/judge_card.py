@@ -182,7 +182,7 @@ def _tables(judged: pd.DataFrame, seed: int, labels: Sequence[str] = LABELS) -> 
     size = len(labels)
     if judged.empty:
         return np.zeros((size, size)), np.zeros((0, size, size))
-    human, machine = (pd.Categorical(judged[side], labels).codes for side in ("human", "machine"))
+    human, machine = (pd.Categorical(judged[side], categories=list(labels)).codes for side in ("human", "machine"))
     sums = cluster_tables(cluster_codes(judged["cluster"]), human, machine, units(judged["weight"].tolist()), size)
     return sums.sum(axis=0), resampled(sums, seed)
 

@@ -40,8 +40,15 @@ class Battles:
         """Return the battles where `keep` is true."""
         points = {who: points[keep] for who, points in self.points.items()}
         clusters = {what: names[keep] for what, names in self.clusters.items()}
-        own = (self.labels, self.kinds, self.models, self.lengths)
-        return Battles(*(array[keep] for array in own), points, self.categories[keep], clusters)
+        return Battles(
+            self.labels[keep],
+            self.kinds[keep],
+            self.models[keep],
+            self.lengths[keep],
+            points,
+            self.categories[keep],
+            clusters,
+        )
 
 
 def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:

@@ -1,7 +1,7 @@
 """The page and the table of a benchmark of judges."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -67,7 +67,7 @@ def page(found: Benchmark) -> str:
         "golds": _golds(found) if found.gold_cards else None,
         "denied": {gold: ", ".join(f"{label} {n}" for label, n in counts.items()) for gold, counts in denied.items()},
     }
-    filters = {"table": markdown, "escaped": markdown_escaped}
+    filters: dict[str, Callable[..., str]] = {"table": markdown, "escaped": markdown_escaped}
     return rendered(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
 
 
