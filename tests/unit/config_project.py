@@ -86,6 +86,7 @@ judges:
   guard: {kind: wildguard, engine: wheel-engine}
   came-along: {kind: recorded}
   begins: {kind: first_token, engine: wheel-engine, refusal: ["[refuse]"], compliance: ["[respond]"]}
+  begins-as-people: {kind: first_token, engine: wheel-engine, refusal: {gold: people}}
   classes:
     kind: classifier
     engine: classes-engine
