@@ -3,9 +3,9 @@
 A rule is a phrase list that decides a verdict or changes one, or the blanking of quotations. Printed is one table, a
 line a rule: by how much kappa falls without it, broad and strict, for each answering model of the human-labelled
 answers, for each gold set, in the mean over answering models, and on the made-up answers (keyword_made_up.jsonl) of
-each language; and the largest of these with its interval: 95 %, paired bootstrap over prompts, which has the
-same prompts with and without
-the rule. A rule stays that earns .02 somewhere in either reading.
+each language; and the largest of these with its interval: 95 %, from a paired bootstrap over prompts (the same prompts
+with and without the rule). A rule stays that earns .02 somewhere in either reading; `whole_answers` and
+`refusal_starts` stay for short refusals, which none of these answers has.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def main() -> None:
     for rule in PHRASES:
         without = [replace(one, patterns={**one.patterns, rule: NEVER.patterns[rule]}) for one in lists]
         readings[rule] = labels(without, rows)
+    readings["whole_answers"] = labels([replace(one, whole_answers=frozenset()) for one in lists], rows)
     with patch.object(shipped, "QUOTED", re.compile("(?!)")):
         readings["quotations"] = labels(lists, rows)
     print("\n".join(table(rows, readings)))

@@ -127,7 +127,7 @@ BOXES = {
         "B",
         4,
         also=(
-            *("near_duplicates", "variance", "mixed_model", "corrected", "judge_agreement"),
+            *("near_duplicates", "variance", "mixed_model", "corrected", "battles", "judge_agreement"),
             *("direction", "direction_cosines", "separation", "aqi"),
         ),
     ),

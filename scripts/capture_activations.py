@@ -9,10 +9,12 @@ from refusal_eval.activations.asked import asked_states
 from refusal_eval.activations.capture import capture_missing, card
 from refusal_eval.activations.model_facts import checked_layers, model_facts
 from refusal_eval.activations.tensor_files import write_states
-from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import RequestSettings, read_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
 
@@ -52,16 +54,20 @@ def main(
         checked_layers([highest], facts["model_layers"], names["model"])
     wanted = checked_layers(layers, facts["model_layers"], names["model"])
     requests = read_requests(requests_path)
-    asked = asked_states(requests, answers, plan.store_dir)
+    asked = asked_states(requests, names["positions"], answers, plan.store_dir)
     if not asked:
         raise UserError(f"no prompt of split {names['split']} fits the model {names['model']}, or none was answered")
     every = {request.prompt_id for request in requests.requests()}
     if left_out := len(every - {item.prompt_id for item in asked}):
         LOG.warning("%d prompts are too long for the model, or have no answer, and are left out", left_out)
+    kinds = len({item.token_ids[-1] for item in asked})
+    if names["positions"].startswith("prompt_token") and kinds > 1:
+        LOG.warning("%s is not one token but %d: in some prompts it is their own text", names["positions"], kinds)
     store = ActivationStore(plan.store_dir, engine["engine_id"])
     if store.missing((item.key for item in asked), wanted):
         plan.refuse_too_few(gpus)
-    capture_missing(store, asked, wanted, facts["model_layers"], plan, log.with_suffix(".capture.log"))
+    request = Pending(next(requests.requests()), RequestSettings.of_header(requests.header))
+    capture_missing(store, asked, wanted, facts["model_layers"], plan, request, log.with_suffix(".capture.log"))
     states, kind = store.states([item.key for item in asked], wanted)
     write_states(output, states, kind, card(facts, engine, asked, wanted, **names))
     LOG.info("%d prompts x %d layers x %d", *states.shape)
@@ -83,6 +89,10 @@ if snakemake := globals().get("snakemake"):
             described=described,
             weights=[str(path) for path in snakemake.input.weights],
             root=Path(snakemake.scriptdir).parent,
+            interventions=[
+                CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))
+                for path in snakemake.input.intervention
+            ],
         ),
         gpus=int(snakemake.resources.get("gpu", 0)),
         output=snakemake.output[0],

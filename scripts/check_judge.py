@@ -1,18 +1,24 @@
 """Check that a judge can be asked, before any GPU hour is spent: its labels or classes, its instructions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of_file, write_json
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.judges.judge_base import EngineJudge, RubricJudge
 
 
-def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str) -> None:
+def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str, gold_paths: Sequence[str] = ()) -> None:
     """Write how long the judge's instructions are, and what else its requests and verdicts need.
+
+    Args:
+        engine: identity file of the judge's engine.
+        asked: what decides what the engine is asked.
+        output: the file to write.
+        gold_paths: the gold that decides it, too.
 
     Raises:
         UserError: for labels or marks of harmony that are no single tokens, classes without a label, and instructions
@@ -20,7 +26,8 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str) -> No
     """
     judge: EngineJudge = JUDGES.entry(asked["entry"])
     renderer = Renderer.from_params(engine["tokenizer_folder"], asked["rendering"], untrusted=True)
-    checked = judge.checked(renderer, engine["tokenizer_folder"])
+    gold = [row for path in gold_paths for row in read_jsonl(path)]
+    checked = judge.checked_with(renderer, engine["tokenizer_folder"], gold)
     if checked:
         LOG.info("%s", checked)
     length = judge.least_tokens(renderer)
@@ -39,4 +46,5 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str) -> No
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(read_json(snakemake.input.engine), snakemake.params.asked, snakemake.output[0])
+    files = snakemake.input
+    main(read_json(files.engine), snakemake.params.asked, snakemake.output[0], list(files.gold))

@@ -1,5 +1,6 @@
 """Turn a judge's stored responses into the verdicts on one cell."""
 
+import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, place_of
+from refusal_eval.judges.cascade_judge import CascadeJudge
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import (
     EngineJudge,
@@ -29,18 +31,26 @@ Place = tuple[str, int, int]
 ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
 
 
-def main(files: Any, store_dir: str, judge: EngineJudge, trust_remote_code: bool, output: str) -> None:
+def main(
+    files: Any,
+    store_dir: str,
+    judge: EngineJudge,
+    trust_remote_code: bool,
+    output: str,
+    cascade: CascadeJudge | None = None,
+) -> None:
     """Write one verdict per answer that could be read, in the order of the answers; calibrated, if that is asked for.
 
     Args:
         files: `answers`, `requests` and `receipts`; what `engine` and `judge` are (identity, what was checked); and of
             each none or one: `calibration`, the fitted `model` of a judge that learns, and its `unseen` verdicts on the
             very gold that it was fitted on, each from a model that had not seen the like of that row: on its own gold
-            they are its verdicts.
+            they are its verdicts. In a cascade `first` are the verdicts of its first judge.
         store_dir: folder of the store.
         judge: the judge's entry.
         trust_remote_code: whether its tokenizer may bring code along.
         output: the file to write.
+        cascade: the cascade whose second judge it is.
 
     Raises:
         UserError: if a response is missing that was executed.
@@ -51,7 +61,8 @@ def main(files: Any, store_dir: str, judge: EngineJudge, trust_remote_code: bool
     texts = {place: answer["answer"] for place, answer in answers.items()}
     fitted, calibration = next(iter(files.model), None), next(map(read_json, files.calibration), None)
     read = vote_reader(judge, read_json(files.judge), tokenizer_folder, trust_remote_code, texts, fitted)
-    said = {row["prompt_id"]: row for path in files.unseen for row in read_jsonl(path)}
+    out_of_fold = {row["prompt_id"]: row for path in files.unseen for row in read_jsonl(path)}
+    by_first = {place_of(row): row for path in files.first for row in read_jsonl(path)}
     votes: dict[Place, list[Verdict]] = defaultdict(list)
     first: dict[Place, Request] = {}
     retried = 0
@@ -62,14 +73,16 @@ def main(files: Any, store_dir: str, judge: EngineJudge, trust_remote_code: bool
         retried += len(chain.answered) > 1
     rows = []
     for place, answer in answers.items():
-        unseen = said.get(answer["prompt_id"])
-        row = dict(unseen) if unseen else verdict_row(answer, combined(votes[place]))
-        row["key"] = first[place].key
-        if calibration:
-            row = calibrated_row(row, calibration)
-        if first[place].cut:
-            row["raw"][CUT] = first[place].cut
-        rows.append(row)
+        row = cascade.by_first(by_first.get(place)) if cascade else None
+        if row is None:
+            unseen = out_of_fold.get(answer["prompt_id"])
+            row = dict(unseen) if unseen else verdict_row(answer, combined(votes[place]))
+            row["key"] = first[place].key
+            if first[place].cut:
+                row["raw"][CUT] = first[place].cut
+            if cascade:
+                row = cascade.by_second(row, by_first.get(place))
+        rows.append(calibrated_row(row, calibration) if calibration else row)
     write_verdicts(output, rows)
     if retried:
         LOG.info("%d votes could not be read and were asked again", retried)
@@ -114,11 +127,11 @@ def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdic
     verdict = read(request, record["response"])
     if len(chain.answered) == 1:
         return verdict
-    raw = {**verdict.raw, "tries": len(chain.answered)}
-    return Verdict(verdict.state, verdict.label, verdict.p_refusal, verdict.kind, verdict.flags, raw)
+    return dataclasses.replace(verdict, raw={**verdict.raw, "tries": len(chain.answered)})
 
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     asked, store_dir = snakemake.params.judge, snakemake.config["store_dir"]
-    main(snakemake.input, store_dir, JUDGES.entry(asked["entry"]), asked["trust_remote_code"], snakemake.output[0])
+    judge, cascade = JUDGES.entry(asked["entry"]), JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
+    main(snakemake.input, store_dir, judge, asked["trust_remote_code"], snakemake.output[0], cascade)

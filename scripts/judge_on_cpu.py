@@ -1,9 +1,11 @@
 """Judge the answers of one cell with a judge that needs no engine: phrases, or a user's function."""
 
+import time
+
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
-from refusal_eval.core.logs import start_log
+from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import JUDGE_FAILED
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.judge_base import AnswerJudge, verdict_row, write_verdicts
@@ -16,7 +18,9 @@ def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) 
         UserError: if the judge failed on every answer.
     """
     asked = list(read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)))
+    started = time.process_time()
     verdicts = judge.judge_all([(messages, answer["answer"]) for answer, messages in asked])
+    LOG.info("judged %d answers in %.3f s of processor time", len(asked), time.process_time() - started)
     rows = [verdict_row(answer, verdict) for (answer, _), verdict in zip(asked, verdicts, strict=True)]
     if rows and all(row["state"] == JUDGE_FAILED for row in rows):
         raise UserError(f"the judge failed on every answer; the first time with {rows[0]['raw'].get('error')}")

@@ -9,7 +9,7 @@ from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 
-OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match")
+OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept", "copies", "match", "battles")
 
 
 def main(

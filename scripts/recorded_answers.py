@@ -1,15 +1,17 @@
-"""Read one cell's answers out of a folder in the published library's layout, instead of asking an engine."""
+"""Read one cell's answers out of a folder in the published library's layout, or out of battles: no engine is asked."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mark
-from refusal_eval.compat.recorded_rows import recorded_cell
+from refusal_eval.compat.recorded_rows import Recorded, recorded_cell
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, told_states
+from refusal_eval.data.gold import battle_answers
 
 
 def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], output: str, published: str) -> None:
@@ -17,8 +19,8 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
 
     Args:
         prompts_path: the split's prompts.
-        recorded_path: the file answers.json.
-        reading: the model's `model` name, `reasoning` and `samples`.
+        recorded_path: the file answers.json; where they are battles, the prompts again.
+        reading: the model's `model` name, `reasoning` and `samples`, and whether they are `battles`.
         output: the answers to write.
         published: the probabilities to write, with a header.
 
@@ -27,7 +29,10 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     """
     marks = reading["reasoning"]
     prompts = list(read_jsonl(prompts_path))
-    answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
+    if reading.get(BATTLES):
+        answers, likely, notes = Recorded(battle_answers(prompts), [], [])
+    else:
+        answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
     for note in notes:
         LOG.warning("%s: %s", recorded_path, note)
     refuse_unread(reading["model"], answers, marks is not None)

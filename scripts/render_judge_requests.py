@@ -1,6 +1,6 @@
 """Render a judge's prompts for the answers of one cell and write the verdict requests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.ask.render import Renderer, stop_token_ids
@@ -8,6 +8,8 @@ from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.states import place_of
+from refusal_eval.judges.cascade_judge import CascadeJudge
 from refusal_eval.judges.conversations import fitted, read_conversations
 from refusal_eval.judges.follow_ups import vote_seed
 from refusal_eval.judges.judge_base import EngineJudge
@@ -20,10 +22,12 @@ def main(
     checked: Mapping[str, Any],
     asked: Mapping[str, Any],
     output: str,
+    first: Sequence[str] = (),
 ) -> None:
-    """Write the requests of each vote on each answer that can be judged.
+    """Write the requests of each vote on each answer that can be judged, in a cascade if its first judge is unsure.
 
-    Equal answers to a prompt share their requests. An answer that is too long for the judge is cut.
+    Equal answers to a prompt share their requests. An answer that is too long for the judge is cut. `first` has the
+    file with the verdicts of a cascade's first judge, if there is one.
     """
     # Answers are data: control tokens in them must not speak to the judge.
     reading = asked["rendering"]
@@ -34,8 +38,13 @@ def main(
         stops = stop_token_ids(engine["tokenizer_folder"], renderer.tokenizer.eos_token_id)
         sampling = {**sampling, "stop_token_ids": stops}
     room, by_chance = reading["max_model_len"] - sampling["max_tokens"], sampling["temperature"] > 0
-    asks, cut = [], 0
+    asks, cut, settled = [], 0, 0
+    cascade: CascadeJudge | None = JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
+    said = {place_of(row): row for path in first for row in read_jsonl(path)}
     for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)):
+        if cascade and cascade.by_first(said.get(place_of(answer))):
+            settled += 1
+            continue
 
         def token_ids_of(text: str, messages: Any = messages) -> list[int]:
             return judge.token_ids(renderer, messages, text)
@@ -49,9 +58,12 @@ def main(
     if votes.retries:  # how votes that cannot be read are asked again (see `judges.follow_ups`)
         read = {name: reading[name] for name in ("trust_remote_code", "max_model_len")}
         retries = {"count": votes.retries, "reasoning": votes.reasoning, "kind": judge.kind, **read}
+        retries |= {"form": votes.form} if votes.form else {}
     settings = RequestSettings(engine["engine_id"], engine["identity"], sampling, reading["determinism"])
     counts = write_requests(output, asks, settings, reading["max_model_len"], retries=retries)
     LOG.info("%d verdict requests", counts["requests"])
+    if cascade:
+        LOG.info("%s is sure of %d answers, which %s is not asked about", cascade.first, settled, cascade.then)
     if cut:
         LOG.warning("%d answers are too long for the judge: it sees their head and tail", cut)
     if counts["too_long"]:
@@ -62,4 +74,4 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files = snakemake.input
     engine, checked = read_json(files.engine), read_json(files.judge)
-    main(files.prompts, files.answers, engine, checked, snakemake.params.asked, snakemake.output[0])
+    main(files.prompts, files.answers, engine, checked, snakemake.params.asked, snakemake.output[0], files.first)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 SMOLLM2 = {"model_layers": 30, "width": 576, "architecture": "LlamaForCausalLM"}
 
@@ -42,3 +43,14 @@ def random_direction(
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, str(path), metadata={"refusal_eval": json.dumps(told, sort_keys=True, separators=(",", ":"))})
     return tensors
+
+
+def control_of(path: Path, control: Path) -> Path:
+    """Write the control of a direction: other vectors of the same lengths, and those that it controls; return it."""
+    with safe_open(str(path), "numpy") as file:
+        told = json.loads(file.metadata()["refusal_eval"]) | {"method": "random", "direction": control.stem}
+    tensors = load_file(path)
+    turned = np.ascontiguousarray(np.roll(tensors["direction"], 1, axis=1))
+    tensors |= {"direction": turned, "controlled": tensors["direction"]}
+    save_file(tensors, str(control), metadata={"refusal_eval": json.dumps(told)})
+    return control

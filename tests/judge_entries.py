@@ -7,10 +7,12 @@ from refusal_eval.config.kinds import JUDGES
 NEEDED: dict[str, dict[str, Any]] = {
     "keyword": {"lists": ["english.yaml"]},
     "llm": {"engine": "e", "rubric": "rubric.md", "labels": {"refusal": "A", "partial": "B", "compliance": "C"}},
+    "first_token": {"engine": "e", "refusal": ["A"]},
     "reasoned": {"engine": "e", "rubric": "rubric.md"},
     "wildguard": {"engine": "e"},
     "classifier": {"engine": "e", "template": "t.jinja", "labels": {"0": "compliance", "1": "refusal"}},
     "panel": {"members": ["words", "label"]},
+    "cascade": {"first": "label", "then": "more", "unsure": [0.2, 0.8]},
     "trained": {"engine": "e", "gold": ["people"], "lists": ["english.yaml"]},
     "python": {"file": "mine.py"},
     "recorded": {},

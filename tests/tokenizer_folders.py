@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 CHATML = (
@@ -38,4 +38,18 @@ def byte_tokenizer(
     tokenizer.chat_template = template
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def unigram_tokenizer(folder: Path) -> Path:
+    """Write a tokenizer as XLM-R's: its unigram model has the control tokens as pieces like any other."""
+    control = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    pieces = [(token, 0.0) for token in control] + [(chr(code), -5.0) for code in (0x2581, *range(33, 127))]
+    core = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
+    core.normalizer, core.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    core.decoder = decoders.Metaspace()
+    core.add_special_tokens(control)
+    core.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    marks = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    PreTrainedTokenizerFast(tokenizer_object=core, **marks).save_pretrained(folder)
     return folder

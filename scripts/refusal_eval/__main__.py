@@ -13,6 +13,7 @@ VERBS = {
     "plan": ("plan.plan_command", "show a study's costs, terms and unverified facts before anything runs"),
     "status": ("status.status_command", "show which cells of a study are done, missing or failed, and why"),
     "verify": ("verify.verify_command", "recompute a finished study's numbers and compare"),
+    "bench-judges": ("bench.bench_command", "measure a study's judges on its gold, rank them, and write a page"),
     "compare": ("compare.compare_command", "compare two finished studies"),
     "power": ("power.power_command", "estimate what a comparison of two models can find, from numbers or a pilot"),
     "audit": ("audit.audit_command", "draw a sample of answers for people to label, and read their labels back"),

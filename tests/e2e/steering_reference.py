@@ -18,10 +18,15 @@ from transformers import AutoModelForCausalLM
 
 
 def at_layer(path: str, layer: int) -> list[Any]:
-    """Return the vector of a direction at a layer, and the means of its positive and its negative side."""
+    """Return a direction's vector at a layer, the means of its positive and its negative side, and the gate's vector.
+
+    The gate's is the direction's, but of a control that of the direction which it is the control of.
+    """
     with safe_open(path, "pt") as file:
         at = json.loads(file.metadata()["refusal_eval"])["layers"].index(layer)
-        return [file.get_tensor(name)[at].double() for name in ("direction", "mean_positive", "mean_negative")]
+        looked_at = "controlled" if "controlled" in file.keys() else "direction"  # noqa: SIM118
+        names = ("direction", "mean_positive", "mean_negative", looked_at)
+        return [file.get_tensor(name)[at].double() for name in names]
 
 
 def to_own_task(h: Any, s: float, gate: float, means: list[Any]) -> Any:
@@ -43,8 +48,9 @@ def changes(asked: dict[str, Any] | None, directions: dict[str, str]) -> dict[in
             means = [at_layer(directions[name], layer)[2] for name in asked["direction"]]
             found[layer] = lambda h, s=s, g=gate, m=means: to_own_task(h, s, g, m)
             continue
-        v, plus, minus = at_layer(directions[asked["direction"]], layer)
-        u, s, mode = v / v.norm(), float(asked["scale"]), asked["mode"]
+        v, plus, minus, like = at_layer(directions[asked["direction"]], layer)
+        mode, s = asked["mode"], 1.0 if asked["scale"] is None else float(asked["scale"])
+        u = v / v.norm()
         o = (plus + minus) / 2 if asked.get("offset") == "midpoint" else torch.zeros_like(v)
         mu = plus if asked.get("towards") == "positive" else minus
         if mode == "add":
@@ -53,8 +59,8 @@ def changes(asked: dict[str, Any] | None, directions: dict[str, str]) -> dict[in
             found[layer] = lambda h, s=s, u=u, o=o: h - s * ((h - o) * u).sum(-1, keepdim=True) * u
         elif mode == "gated":
             gate = float(asked["gate"])
-            found[layer] = lambda h, s=s, v=v, g=gate: torch.where(
-                (torch.cosine_similarity(h, v.expand_as(h), dim=-1) > g).unsqueeze(-1), h + s * v, h
+            found[layer] = lambda h, s=s, v=v, like=like, g=gate: torch.where(
+                (torch.cosine_similarity(h, like.expand_as(h), dim=-1) > g).unsqueeze(-1), h + s * v, h
             )
         else:
             found[layer] = lambda h, s=s, m=mu: h + s * (m - h)

@@ -7,15 +7,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from direction_files import random_direction
 from direction_study import ENGINE_PYTHON, SIDES, direction_study
 from project import ROOT, Project, change_yaml, copy_of
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
+from refusal_eval.activations.intervention import FittedDirection, write_intervention
 from refusal_eval.activations.sides import content_sha256
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.ask.requests import read_requests
@@ -202,6 +205,79 @@ def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_onc
     again = project.snakemake(OF_TWO)
     assert f"150 prompts, 3 layers; the store lacks {150 - kept}" in again.stderr
     assert {name: content for name, content in shards(project).items() if name in first} == first
+
+
+# Captured under each intervention, and by hooks of the reference's own, one prompt at a time: how far they are apart,
+# and how far the captured states of each layer are from those of the plain model, at least.
+STEERED = """
+import json, runpy, sys, torch
+from transformers import AutoModelForCausalLM
+program, reference = (runpy.run_path(path) for path in sys.argv[1:])
+given = json.load(sys.stdin)
+model = AutoModelForCausalLM.from_pretrained(given["job"]["folder"], dtype=torch.float32).eval()
+def apart(ours, theirs):
+    return (ours - theirs).norm(dim=-1) / theirs.norm(dim=-1)
+plain, told = None, []
+for asked, compiled in given["cases"]:
+    with program["Capture"](given["job"] | {"intervention": compiled}) as capture:
+        ours = capture.states(given["items"])
+    plain = ours if plain is None else plain
+    seen, handles, rows, found = {}, [], [], reference["changes"](asked, given["directions"])
+    for n, layer in enumerate(model.model.layers):
+        if n in found:
+            handles.append(layer.register_forward_hook(reference["hook"](found[n])))
+        handles.append(layer.register_forward_hook(lambda m, i, o, n=n: seen.__setitem__(n, o)))
+    for item in given["items"]:
+        with torch.no_grad():
+            model(torch.tensor([item["token_ids"]]))
+        rows.append(torch.stack([seen[n][0, -1 if item["first"] is None else item["first"] :].mean(0) for n in seen]))
+    for handle in handles:
+        handle.remove()
+    told.append([float(apart(ours, torch.stack(rows)).max()), apart(ours, plain).min(0).values.tolist()])
+print(json.dumps(told))
+"""
+
+
+def test_captured_of_a_steered_model_is_the_stream_that_its_formula_gives(tmp_path: Path) -> None:
+    subprocess.run(
+        [str(ENGINE_PYTHON), str(ROOT / "tests" / "tiny_llama.py"), str(tmp_path / "model")],
+        check=True,
+        capture_output=True,
+    )
+    directions = {name: tmp_path / f"{name}.safetensors" for name in ("one", "other")}
+    for seed, path in enumerate(directions.values()):
+        random_direction(path, range(3), seed, **{"model_layers": 3, "width": 16})
+    neutral = {"layers": [1], "direction": "one", "gate": None, "offset": "none", "towards": "negative", "scale": 0.5}
+    cases: list[Any] = [[None, None]]
+    for mode, more in (
+        ("add", {}),
+        ("ablate", {"offset": "midpoint", "scale": 1.0}),
+        ("gated", {"gate": -1.0}),
+        ("pull", {"towards": "positive"}),
+        ("constellation", {"direction": ["one", "other"], "gate": -1.0}),
+    ):
+        asked, file = neutral | {"mode": mode} | more, tmp_path / f"{mode}.safetensors"
+        names = asked["direction"] if mode == "constellation" else [asked["direction"]]
+        card = write_intervention(file, "m", [FittedDirection.of_file(directions[name]) for name in names], asked)
+        cases.append([asked, {"file": str(file), "sha256": card["sha256"]}])
+    job = {"folder": str(tmp_path / "model"), "dtype": "float32", "device": "cpu", "gpus": 0}
+    job |= {"trust_remote_code": False, "layers": [0, 1, 2], "model_layers": 3}
+    items = [{"token_ids": list(range(10, 19)), "first": None}, {"token_ids": [5, 7, 9, 11], "first": 2}]
+    paths = {name: str(path) for name, path in directions.items()}
+    run = subprocess.run(
+        [
+            *(str(ENGINE_PYTHON), "-c", STEERED),
+            str(ROOT / "scripts" / "refusal_eval" / "activations" / "capture_program.py"),
+            str(ROOT / "tests" / "e2e" / "steering_reference.py"),
+        ],
+        input=json.dumps({"job": job, "items": items, "cases": cases, "directions": paths}),
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    for (asked, _), (apart, moved) in zip(cases, json.loads(run.stdout), strict=True):
+        assert apart < 1e-5, asked
+        assert moved[0] == 0 and (asked is None or min(moved[1:]) > 0.01), "layers from the steered one on"
 
 
 VISION = """

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import real
-from direction_files import random_direction
+from direction_files import control_of, random_direction
 from engine_entries import engine_of
 from project import ROOT, Project, change_yaml
 from real import SHORT, real_project
@@ -23,15 +24,19 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import CompiledIntervention
+from refusal_eval.engines.server import server_environment
 from refusal_eval.study.engine_environment import engine_python
 
 pytestmark = pytest.mark.full
 
 PROMPTS, TOKENS = 8, 16
 REFERENCE = Path(__file__).with_name("steering_reference.py")
+OFFLINE = Path(__file__).with_name("steered_offline.py")
+WORKER = ROOT / "scripts" / "refusal_eval" / "engines" / "vllm_worker"
 GREEDY = {**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0}
 FIRST_LAYERS = 6  # of the model that is compiled in the full tier: the whole one takes minutes a load
 TASKS = ("random", "second", "third")
+CONTROL = "control"  # of the first
 NEUTRAL = {"direction": "random", "scale": None, "gate": None, "offset": "none", "towards": "negative"}
 
 
@@ -41,14 +46,22 @@ def asked_of(layers: int) -> dict[str, dict[str, Any]]:
     return {
         "add": {"mode": "add", "layers": some, "scale": -0.5},
         "ablate": {"mode": "ablate", "layers": list(range(layers)), "scale": 1.0, "offset": "midpoint"},
+        "ablate-none": {"mode": "ablate", "layers": list(range(layers)), "offset": "none"},
         "gated": {"mode": "gated", "layers": [layers // 6, layers // 2], "scale": 1.5, "gate": 0.02},
         "pull": {"mode": "pull", "layers": [2 * layers // 5, 3 * layers // 5], "scale": 0.3},
+        "pull-positive": {
+            **{"mode": "pull", "towards": "positive"},
+            **{"layers": [2 * layers // 5, 3 * layers // 5], "scale": 0.3},
+        },
         "constellation": {
             **{"mode": "constellation", "direction": list(TASKS)},
             **{"layers": [layers // 6, layers // 2], "scale": 0.4, "gate": 0.02},
         },
         "zero": {"mode": "add", "layers": some, "scale": 0.0},
-        "other": {"mode": "add", "layers": some, "scale": 0.75},
+        "gated-control": {
+            **{"mode": "gated", "direction": CONTROL},
+            **{"layers": [layers // 6, layers // 2], "scale": 1.5, "gate": 0.02},
+        },
     }
 
 
@@ -64,12 +77,15 @@ class Steering:
         self.directions = {name: folder / "directions" / f"{name}.safetensors" for name in TASKS}
         for seed, path in enumerate(self.directions.values()):
             random_direction(path, tuple(range(layers)), seed, model_layers=layers)
+        self.directions[CONTROL] = folder / "directions" / f"{CONTROL}.safetensors"
+        control_of(self.directions[TASKS[0]], self.directions[CONTROL])
         self._found: dict[tuple[str, bool], list[list[int]]] = {}
         self.records: dict[tuple[str, bool], dict[str, Any]] = {}
+        self.compiled: dict[str, set[str]] = {}  # the names under which each load that compiles kept code, where new
 
-    def intervention(self, name: str) -> CompiledIntervention:
-        """Return a compiled intervention."""
-        file = self.folder / "interventions" / f"{name}.safetensors"
+    def intervention(self, name: str, file_name: str = "steered") -> CompiledIntervention:
+        """Return a compiled intervention: by default in one file for all, as that of a model whose entry changes."""
+        file = self.folder / "interventions" / f"{file_name}.safetensors"
         asked = NEUTRAL | self.asked[name]
         names = asked["direction"] if name == "constellation" else [asked["direction"]]
         card = write_intervention(file, name, [FittedDirection.of_file(self.directions[one]) for one in names], asked)
@@ -90,9 +106,28 @@ class Steering:
         log = self.folder / f"{name}-{'eager' if eager else 'compiled'}.server.log"
         python = engine_python(self.entry, ROOT)
         load = EngineLoad(log, "seeded", self.model, python, "cpu", intervention=intervention)
+        kept = kept_code()
         async with engine.running(load) as server:
             asked = [server.complete(prompt, RequestSettings(sampling=GREEDY), None) for prompt in self.prompts]
-            return [answer["token_ids"] for answer in await asyncio.gather(*asked)], server.serving_record()
+            answers, record = [answer["token_ids"] for answer in await asyncio.gather(*asked)], server.serving_record()
+        self.compiled[name] = kept_code() - kept
+        return answers, record
+
+    def offline(self, names: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+        """Return what vLLM's `LLM` class answers under each intervention, one after the other (see the program)."""
+        options = [self.intervention(name, name).worker_options() for name in names]
+        loads = [[one["worker-cls"], json.loads(one["additional-config"])] for one in options]
+        given = {"folder": self.model, "prompts": self.prompts, "tokens": TOKENS, "loads": loads}
+        python = engine_python(self.entry, ROOT)
+        environment = server_environment("seeded", "cpu", python=python)
+        environment |= {"PYTHONPATH": str(WORKER), "TMPDIR": str(folder)}  # the worker writes its record there
+        command = [python, str(OFFLINE)]
+        run = subprocess.run(
+            command, input=json.dumps(given), capture_output=True, text=True, check=False, env=environment
+        )
+        assert run.returncode == 0, run.stderr[-3000:]
+        found: list[dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
+        return found
 
     def reference(self, answers: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
         """Return what transformers makes of the same, at every place of every answer."""
@@ -106,6 +141,11 @@ class Steering:
         run = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr[-3000:]
         return dict(zip(answers, json.loads(run.stdout.splitlines()[-1]), strict=True))
+
+
+def kept_code() -> set[str]:
+    """Return the names under which vLLM has kept compiled code."""
+    return {path.name for path in Path(os.environ["VLLM_CACHE_ROOT"]).glob("torch_compile_cache/torch_aot_compile/*")}
 
 
 def read_json_config(results: Path) -> dict[str, Any]:
@@ -141,9 +181,11 @@ def first_layers(steering: Steering) -> Steering:
     return Steering(folder, model, steering.model, steering.entry, FIRST_LAYERS)
 
 
-MODES = ("none", "add", "ablate", "gated", "pull", "constellation")
-# Compiled code is kept between loads: the plain model's comes first, and two vectors of one mode follow each other.
-COMPILED = (*MODES, "other")
+# Each mode, with each of its options.
+MODES = ("none", "add", "ablate", "ablate-none", "gated", "pull", "pull-positive", "constellation")
+# Compiled code is kept between loads: the plain model's comes first, and two vectors of one mode are among them. An
+# option changes numbers in the same code, so that one of each mode is compiled.
+COMPILED = ("none", "add", "ablate", "gated", "pull", "constellation", "gated-control")
 
 
 @pytest.mark.parametrize(
@@ -165,12 +207,30 @@ def test_every_token_is_that_of_an_independent_reference(
     print(f"tokens equal to the reference, of {PROMPTS * TOKENS}: {equal}")
     assert equal == dict.fromkeys(names, PROMPTS * TOKENS)
     assert len({json.dumps(rows) for rows in answers.values()}) == len(names)
+    # Under one name, a load could run the code of another intervention, or the plain model's, without a word. All their
+    # files had one name, too.
+    assert eager or {name: len(steering.compiled[name]) for name in names} == dict.fromkeys(names, 1)
 
 
 def test_a_second_load_with_the_code_that_the_first_one_compiled_gives_the_same_tokens(first_layers: Steering) -> None:
     answers, record = asyncio.run(first_layers.served(first_layers.intervention("add"), "again", False))
     assert answers == first_layers.answers("add", False)
     assert record["intervention"]["fired"] == first_layers.asked["add"]["layers"]
+    assert first_layers.compiled["again"] == set(), "its code was looked for under the same name"
+
+
+def test_offline_the_tokens_are_those_of_the_server_and_no_load_has_what_another_one_cached(
+    steering: Steering, tmp_path: Path
+) -> None:
+    names = ("add", "gated")
+    loads = dict(zip(names, steering.offline(names, tmp_path), strict=True))
+    answers = {name: load["answers"][0] for name, load in loads.items()}
+    assert answers == steering.reference(answers) == {name: steering.answers(name) for name in names}
+    for name, load in loads.items():
+        assert load["answers"][1] == answers[name], "also where the prompt's cache is used"
+        # Of keys and values of the load before, which steered another way, nothing is left; what is cached would show.
+        assert load["cached"][0] == 0 < load["cached"][1]
+    assert read_json(tmp_path / "intervention.json")["fired"] == steering.asked[names[-1]]["layers"]
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
@@ -180,8 +240,9 @@ def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: 
     print(f"{mode}: {differ} of {PROMPTS} answers differ from the plain model's")
     assert differ > PROMPTS / 2
     record = steering.records[mode, True]
-    sha256, layers = steering.intervention(mode).sha256, steering.asked[mode]["layers"]
-    assert record["intervention"] == {"sha256": sha256, "mode": mode, "layers": layers, "fired": layers}
+    asked, layers = steering.asked[mode], steering.asked[mode]["layers"]
+    told = {"sha256": steering.intervention(mode).sha256, "mode": asked["mode"], "layers": layers, "fired": layers}
+    assert record["intervention"] == told
     assert str(steering.folder) not in " ".join(record["arguments"])
     assert "intervention" not in steering.records["none", True]
 
@@ -203,8 +264,7 @@ def test_a_server_refuses_another_intervention_than_it_is_asked_for(steering: St
 @pytest.fixture(scope="module")
 def toys() -> dict[str, Any]:
     """Return what the worker's hooks do to toy layers."""
-    folder = ROOT / "scripts" / "refusal_eval" / "engines" / "vllm_worker"
-    command = [engine_python({}, ROOT), str(Path(__file__).with_name("steered_toys.py")), str(folder)]
+    command = [engine_python({}, ROOT), str(Path(__file__).with_name("steered_toys.py")), str(WORKER)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return found

@@ -58,6 +58,8 @@ KNOWN: dict[str, Recompute] = {
         for share in ("", "share_")
         for part in ("prompt", "sampling", "judge")
     },
+    **dict.fromkeys(("kind_share", "compliance_quality"), rates.of_kinds),
+    **dict.fromkeys(("compliance_rate", "useful_safety_rate"), rates.of_partial_kinds),
     "youden_j": rates.youden_j,
     **tradeoff.KNOWN,
     **comparisons.KNOWN,

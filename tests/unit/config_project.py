@@ -70,16 +70,23 @@ datasets:
         columns: {turns: [question, answer]}
         dialogue: {mode: cumulative}
         expectation: refuse
+      battle-rows:
+        source: {kind: file, path: ../../rows.csv}
+        columns: {prompt: question}
+        battles: {answers: [answer, label]}
+        expectation: varies
 judges:
   words: {kind: keyword, lists: [../../words.yaml]}
   reader: {kind: llm, engine: wheel-engine, rubric: ../../rubric.md, labels: {refusal: A, compliance: C}}
   own: {kind: python, file: ../../own.py}
   both: {kind: panel, members: [words, own]}
+  in-turn: {kind: cascade, first: reader, then: writer, unsure: [0.2, 0.8]}
   learner: {kind: trained, engine: encoder, gold: [people], lists: [../../words.yaml], floor: {sp: 0.1}}
   writer: {kind: reasoned, engine: wheel-engine, rubric: ../../rubric.md}
   guard: {kind: wildguard, engine: wheel-engine}
   came-along: {kind: recorded}
   begins: {kind: first_token, engine: wheel-engine, refusal: ["[refuse]"], compliance: ["[respond]"]}
+  begins-as-people: {kind: first_token, engine: wheel-engine, refusal: {gold: people}}
   classes:
     kind: classifier
     engine: classes-engine
@@ -143,7 +150,8 @@ OF_ACTIVATIONS = {
     ],
 }
 
-# A figure of every kind; `turns` needs dialogues and `dose_response` steered models, which the study above has none of.
+# A figure of every kind; `turns` needs dialogues, `dose_response` steered models and
+# `battles` battles, which the study above has none of.
 FIGURES = [
     {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
     {"name": "b", "kind": "histograms"},
@@ -157,6 +165,7 @@ FIGURES = [
     {"name": "j", "kind": "dose_response"},
     {"name": "k", "kind": "separation", "separation": "far"},
     {"name": "l", "kind": "threshold", "judge": "reader"},
+    {"name": "m", "kind": "battles"},
 ]
 
 

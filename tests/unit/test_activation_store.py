@@ -4,6 +4,7 @@ import errno
 import re
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ import pytest
 
 from refusal_eval.activations import activation_store
 from refusal_eval.activations.activation_store import ActivationStore
-from refusal_eval.activations.asked import activation_key, answer_means, last_tokens
+from refusal_eval.activations.asked import activation_key, answer_means, asked_states, prompt_tokens
 from refusal_eval.activations.capture_program import save
 from refusal_eval.activations.model_facts import checked_layers, model_facts
 from refusal_eval.activations.tensor_files import read_states, write_states
-from refusal_eval.ask.requests import Request
+from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, write_json
 
@@ -127,8 +128,30 @@ def test_a_file_of_a_job_that_began_earlier_and_wrote_later_counts_after_what_wa
 def test_each_prompt_is_wanted_once_and_one_that_is_too_long_not_at_all():
     requests = [Request("p", k, 0, f"key{k}", k, [5, 6], shared_ids=[1]) for k in range(3)]
     requests.append(Request("long", 0, 0, None, 0, [7]))
-    (asked,) = last_tokens(IDENTITY, requests)
+    (asked,) = prompt_tokens(IDENTITY, requests)
     assert (asked.prompt_id, asked.token_ids, asked.first) == ("p", [1, 5, 6], None)
+
+
+def test_a_token_counted_from_the_end_has_the_state_of_a_prompt_that_ends_there():
+    requests = [Request("p", 0, 0, "key", 0, [5, 6, 7], shared_ids=[1]), Request("q", 0, 0, "k", 0, [8, 9])]
+    first, second = prompt_tokens(IDENTITY, requests, -2)
+    assert (first.token_ids, first.first, second.token_ids) == ([1, 5, 6], None, [8])
+    assert first.key == activation_key(IDENTITY, [1, 5, 6], None)
+    with pytest.raises(UserError, match="prompt q has 2 tokens, so there is no `prompt_token-3`"):
+        prompt_tokens(IDENTITY, requests, -3)
+
+
+def test_states_of_a_steered_model_have_other_keys_than_those_of_the_plain_one(tmp_path):
+    plain = RequestSettings("e", IDENTITY, {"max_tokens": 8})
+    steered = replace(plain, changes={"intervention": {"sha256": "1" * 64, "version": 1}})
+    keys = {}
+    for settings in (plain, steered):
+        write_requests(tmp_path / "r", [Ask("p", [1, 2, 3], [(0, 1)])], settings, 100)
+        for positions in ("last_prompt_token", "prompt_token-2"):
+            (asked,) = asked_states(read_requests(tmp_path / "r"), positions, None, tmp_path)
+            keys[asked.key] = asked.token_ids
+    assert list(keys.values()) == [[1, 2, 3], [1, 2]] * 2
+    assert next(iter(keys)) == activation_key(IDENTITY, [1, 2, 3], None)
 
 
 def test_the_mean_of_an_answer_leaves_out_reasoning_and_the_token_that_ended_it():

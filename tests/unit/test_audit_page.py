@@ -11,7 +11,7 @@ from audit_rows import JUDGES, MODELS, NASTY, write_study
 
 from refusal_eval.__main__ import main
 from refusal_eval.tools.audit import audit_command
-from refusal_eval.tools.audit.rater_files import WORDS, embedded, page
+from refusal_eval.tools.audit.rater_files import LANGUAGES, embedded, page, read_first, words_in
 
 
 class Elements(HTMLParser):
@@ -57,7 +57,7 @@ def test_embedded_json_holds_no_character_that_ends_an_element(text):
 
 def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_style():
     text = page("aud", "rater_1", rows_of("Hi"))
-    assert all(embedded(paragraph)[1:-1] in text for paragraph in WORDS["notice"])
+    assert all(embedded(paragraph)[1:-1] in text for paragraph in words_in("en")["notice"])
     made = Elements(text)
     assert not [(tag, a) for tag, a in made.tags if {"src", "href", "style", "onclick", "action"} & set(a)]
     assert not [tag for tag, _ in made.tags if tag in ("link", "iframe", "img", "object", "base", "form")]
@@ -72,10 +72,42 @@ def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_st
     assert tags.index("meta") < tags.index("script")
 
 
+def outline(value):
+    """Return the keys and numbers of texts of instructions, and of each text the marks that it may not lose."""
+    if isinstance(value, dict):
+        return {key: outline(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [outline(part) for part in value]
+    return bool(value.strip()), sorted(re.findall(r"`[^`]+`|RATER|= \+ - @|\[U\+202E\]", value))
+
+
+def test_the_instructions_are_whole_in_every_language():
+    assert set(LANGUAGES) == {"en", "es", "fr", "de", "pt", "ja", "ko", "ru", "ar", "hi"}
+    english = words_in("en")
+    for language in LANGUAGES:
+        words = words_in(language)
+        assert outline(words) == outline(english) and words["language"] == language
+        assert all(label in words["how"][0] for label in words["meanings"]), language
+        assert language == "en" or words["task"] != english["task"]
+
+
+@pytest.mark.parametrize("language", ["en", "ar"])
+def test_a_raters_files_are_in_the_audits_language(language):
+    text, sheet = page("aud", "rater_1", rows_of("Hi"), language), read_first("aud", "rater_1", 1, language)
+    words, direction = words_in(language), {"en": "ltr", "ar": "rtl"}[language]
+    places = [a for tag, a in Elements(text).tags if a.get("lang") == language and "dir" in a]
+    assert [a["dir"] for a in places] == [direction] * 4  # the notice, what the labels mean, and two headings
+    assert all(words["headings"][name] in text for name in ("before", "task", "labels", "asked", "answered", "start"))
+    assert words["rules"][0] in sheet and "rater_1.csv" in sheet and "refusal" in sheet
+
+
 def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path, monkeypatch):
     config = write_study(tmp_path)
     monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
-    assert main(["audit", "draw", "study.yaml", "--size", "60", "--folder", str(tmp_path / "audit")]) == 0
+    draw = ["audit", "draw", "study.yaml", "--size", "60", "--folder", str(tmp_path / "audit")]
+    assert main([*draw, "--language", "xx"]) != 0
+    assert main([*draw, "--language", "es"]) == 0
+    assert words_in("es")["rules"][0] in (tmp_path / "audit" / "raters" / "rater_1.txt").read_text(encoding="utf-8")
     files = sorted((tmp_path / "audit" / "raters").iterdir())
     assert [file.name for file in files] == [f"rater_{i}.{end}" for i in (1, 2) for end in ("csv", "html", "txt")]
     for file in files:

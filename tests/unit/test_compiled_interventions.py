@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import render_requests
 from config_project import validated
-from direction_files import random_direction
+from direction_files import control_of, random_direction
 from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
@@ -26,7 +26,7 @@ from refusal_eval.activations.intervention import (
 )
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.direction_entry import Method, Positions
+from refusal_eval.config.direction_entry import Method
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json
 from refusal_eval.engines.engine_base import EngineLoad
@@ -256,13 +256,8 @@ def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str
 
 @pytest.fixture
 def chance(file: Path) -> Path:
-    """Return the control of a direction: other vectors of the same lengths, and the vectors that it controls."""
-    tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
-    turned = np.ascontiguousarray(np.roll(tensors["direction"], 1, axis=1))
-    path = file.with_name("chance.safetensors")
-    said = json.dumps(card | {"method": "random", "direction": "chance"})
-    save_file(tensors | {"direction": turned, "controlled": tensors["direction"]}, path, {"refusal_eval": said})
-    return path
+    """Return the control of the direction."""
+    return control_of(file, file.with_name("chance.safetensors"))
 
 
 def test_a_control_of_gated_pushes_the_tokens_that_the_direction_would_push(file: Path, chance: Path) -> None:
@@ -451,7 +446,9 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
 
 
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
-    worker = (repository / "scripts/refusal_eval/engines/vllm_worker/steered_worker.py").read_text()
+    worker = "".join(
+        path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
+    )
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
     for line in (*lines, 'COUNTING = "refusal-eval-gate"'):
@@ -635,7 +632,7 @@ def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitt
 
 def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
     assert set(methods_section._FITTED) == set(get_args(Method))
-    assert set(methods_section._POSITIONS) == set(get_args(Positions))
+    assert methods_section._position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
 
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:

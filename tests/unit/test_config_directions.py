@@ -44,6 +44,7 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"draw": 1}, "", "`draw` is for `random` only, and `method` is `md`; leave it out"),
         ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
         ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
+        ({"positions": "prompt_token-0"}, "positions", "or a token counted from the end of the prompt, such as"),
     ],
 )
 def test_a_mistake_of_a_direction_is_told_once_with_its_place(project, entry, place, message):
@@ -138,6 +139,20 @@ def test_what_activations_are_asked_for_knows_the_layers_of_interventions_too(pr
     object.__setattr__(engine, "device", "cuda")
     told = gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
     assert told == 0, "a sentence needs no GPU"
+
+
+def test_a_separation_takes_a_steered_model_on_prompts_that_did_not_make_its_direction(project):
+    study = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
+    study |= {"splits": ["file-rows"], "separation": [FAR | {"models": ["plain", "steered"]}]}
+    assert project.mistakes(study) == []
+    whole = changed(CATALOGUE, ("directions", "refusal"), PLAIN | {"negative": {"split": "url-rows"}})
+    whole = changed(whole, ("directions", "chance"), whole["directions"]["refusal"] | {"method": "random"})
+    project.write(BASE, whole)
+    (found,) = project.mistakes(study)
+    assert "models.steered.intervention.direction: `refusal` is made from all of split `hub-rows`, which" in found
+    project.write(BASE, changed(whole, ("models", "steered", "intervention", "allow_overlap"), True))
+    (found,) = project.mistakes(study)
+    assert "separation[0].models[1]: `steered` says `allow_overlap`, for which a separation has no mark" in found
 
 
 def test_two_separations_need_two_names(project):

@@ -32,7 +32,7 @@ def test_schemas_and_reference_are_up_to_date(capsys):
 def test_a_drift_is_shown_and_mended(copy_of_config, capsys, name):
     file = copy_of_config / "config" / name
     right = file.read_text(encoding="utf-8")
-    wrong = right.replace("Judge of the headline numbers.", "A judge.").replace("Label of compliance.", "Label.")
+    wrong = right.replace("Judge of the headline numbers.", "A judge.").replace("Gold of the study;", "Gold;")
     file.write_text(wrong, encoding="utf-8")
     root = ["--root", str(copy_of_config)]
     assert generate_config_docs.main(["--check", *root]) == 1

@@ -20,7 +20,7 @@ def test_missing_kind(project):
     (found,) = with_entry(project, "judges", "new", {"lists": []})
     assert found.endswith(
         "judges.new.kind: this key is missing "
-        "(allowed: classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
+        "(allowed: cascade, classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
         "wildguard)"
     )
 
@@ -86,6 +86,7 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
             "2048 leaves no room for a prompt: `max_model_len` of its engine is",
         ),
         ((*PLAIN, "engine"), "classes-engine", "this entry needs one of kind `vllm`"),
+        ((*PEOPLE, "denied_premises"), ["denied"], "`denied_premises` names 'denied', which `labels` does not map"),
         ((*PEOPLE, "anchors"), [{"name": "GPT", "source": "s"}], "name `kappa` or `f1`, or both"),
         (
             (*PEOPLE, "anchors"),

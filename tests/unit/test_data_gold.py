@@ -45,6 +45,13 @@ def test_what_is_expected_of_a_good_model_may_be_said_once_or_in_a_column_and_ma
         made(*rows, columns=columns, expectations={"homonyms": "comply"})
 
 
+def test_the_language_of_a_row_and_a_denied_premise_are_kept():
+    rows = [row("Quoi ?", label="half", t="French"), row("What?", t="English")]
+    first, second = made(*rows, columns={**COLUMNS, "language": "t"}, denied_premises=["half"])
+    assert (first["source"]["kept"], second["source"]["kept"]) == ({"language": "French"}, {"language": "English"})
+    assert first["denied_premise"] and "denied_premise" not in second
+
+
 @pytest.mark.parametrize(
     ("value", "label"), [("1", "refusal"), (1, "refusal"), (1.0, "refusal"), ("half", "partial"), (True, "refusal")]
 )

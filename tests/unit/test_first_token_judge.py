@@ -64,6 +64,41 @@ def test_a_text_is_one_token(renderer: Renderer, text: str, message: str) -> Non
         judge(refusal=[text]).checked(renderer, "")
 
 
+def labelled(answer: str, label: str, count: int) -> list[dict[str, Any]]:
+    return [{"messages": ASKED, "answer": answer, "label": label}] * count
+
+
+def test_its_tokens_may_be_those_with_which_people_found_refusals_to_begin(renderer: Renderer) -> None:
+    gold = labelled("Not me.", "refusal", 6) + labelled("\n Sorry.", "refusal", 3) + labelled("I won't.", "refusal", 1)
+    gold += labelled("Yes.", "compliance", 50) + labelled("Perhaps.", "partial", 9)
+    own = judge(refusal={"gold": "people", "share": 0.3})
+    checked = own.checked_with(renderer, "", gold)
+    assert (checked["refusals"], checked["of"]) == ({"N": 6, "S": 3}, 10)
+    assert (
+        list(checked["token_ids"]) == ["N", "S", "C"] and renderer.decode(list(checked["token_ids"].values())) == "NSC"
+    )
+    verdict = own.verdict(response(0.2, 0.1, 0.1), checked)
+    assert (verdict.label, verdict.p_refusal) == ("refusal", pytest.approx(0.75))
+    for entry, message in (
+        ({"refusal": {"gold": "people", "share": 0.7}}, "no token begins 70% of the 10 refusals in gold `people`"),
+        ({"refusal": {"gold": "people"}, "compliance": ["S"]}, "'S' of `compliance` begins 3 of the 10 refusals"),
+    ):
+        with pytest.raises(UserError, match=message):
+            judge(**entry).checked_with(renderer, "", gold)
+
+
+def test_the_gold_of_its_tokens_is_gold_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path)
+    own = {"kind": "first_token", "engine": "hub-engine", "refusal": {"gold": "people"}}
+    project.write(BASE, changed(CATALOGUE, ("judges", "own-first"), own))
+    study = STUDY | {"judges": ["words", "own-first"]}
+    (line,) = project.mistakes(study | {"gold": ["people-on-two"]})
+    assert "judges.own-first.refusal.gold: `people` is not in `gold` of the study" in line
+    told = Study(project.load(study | {"gold": ["people"]}))
+    assert told.judges["own-first"].gold_asked() == ["people"]
+
+
 def test_it_is_a_judge_of_its_own_model_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     project = Project(tmp_path)

@@ -73,14 +73,17 @@ def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config
     fitted["judge_entries"] |= {
         "learned": plain("trained"),
         "both": plain("panel", members=["words", "learned"]),
+        "turns": plain("cascade", first="learned"),
+        "more": plain("reasoned"),
     }
-    fitted["judges"] = ["words", "learned", "both"]
+    fitted["judges"] = ["words", "learned", "both", "turns"]
     found = {
         (judge, gold): scoring.card(Study(fitted), judge, gold).get("fitted_here", False)
-        for judge in ("words", "learned", "both")
+        for judge in fitted["judges"]
         for gold in ("people", "others")
     }
-    assert [names for names, here in found.items() if here] == [("learned", "people"), ("both", "people")]
+    assert [judge for (judge, gold), here in found.items() if here and gold == "people"] == ["learned", "both", "turns"]
+    assert not any(here for (_, gold), here in found.items() if gold == "others")
 
 
 def test_published_kappas_of_a_gold_entry_reach_the_card(config: Any) -> None:

@@ -10,8 +10,11 @@ WORDS, LABEL = judge_entry("keyword"), judge_entry("llm")
 CALIBRATED = judge_entry("llm", threshold="calibrated")
 
 
-def told(judges, gold=("people",)):
-    study = StudyView({"words": WORDS, "label": LABEL, **judges}, list(gold))
+SECONDS = {"more": judge_entry("reasoned")}
+
+
+def told(judges, gold=("people",), seconds=SECONDS):
+    study = StudyView({"words": WORDS, "label": LABEL, **judges}, list(gold), seconds=seconds)
     return [(name, path, text) for name in study.judges for path, text in study.judges[name].mistakes(name, study)]
 
 
@@ -28,7 +31,8 @@ def rubric(tmp_path, monkeypatch):
 
 def test_a_sound_study_has_no_mistakes():
     learner = judge_entry("trained", floor={"se": 0.8})
-    assert told({"panel": judge_entry("panel"), "learner": learner, "soft": CALIBRATED}) == []
+    cascades = {"c": judge_entry("cascade"), "d": judge_entry("cascade", first="learner")}
+    assert told({"panel": judge_entry("panel"), "learner": learner, "soft": CALIBRATED, **cascades}) == []
 
 
 SOFT = {"soft": CALIBRATED}
@@ -56,6 +60,34 @@ def panel(*members):
 def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
     ((_, where, message),) = told(judges, gold)
     assert where == path and words in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "second", "path", "words"),
+    [
+        ({"first": "lable"}, "reasoned", "first", "did you mean `label`?"),
+        ({"first": "words"}, "reasoned", "first", "no probability to be unsure by; name a judge of kind `llm`, "),
+        ({"first": "both"}, "reasoned", "first", "kind `panel` and reads other judges; name one of those"),
+        ({"first": "soft"}, "reasoned", "first", "give `threshold: calibrated` to the cascade itself"),
+        ({}, "keyword", "then", "name a judge that asks an engine itself"),
+        ({}, "cascade", "then", "name a judge that asks an engine itself"),
+        ({}, "trained", "then", "such a judge can be `first`"),
+        ({"threshold": "calibrated"}, "reasoned", "threshold", "needs probabilities of both judges"),
+    ],
+)
+def test_what_is_wrong_with_a_cascade_is_told_where_it_stands(fields, second, path, words):
+    judges = SOFT | {"both": judge_entry("panel"), "c": judge_entry("cascade", **fields)}
+    ((_, where, message),) = told(judges, seconds={"more": judge_entry(second)})
+    assert where == (path,) and words in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"then": "label"}, "must be two judges"), ({"unsure": [0.8, 0.2]}, "goes from low to high, not from 0.8 to 0.2")],
+)
+def test_a_cascade_has_two_judges_and_an_interval(fields, words):
+    with pytest.raises(ValueError, match=words):
+        judge_entry("cascade", **fields)
 
 
 @pytest.mark.parametrize(

@@ -314,11 +314,13 @@ def cell(tmp_path):
     return tmp_path, engine, judge
 
 
-def render(folder, engine, judge, checked, **asked):
-    """Write the requests of a judge about the cell; return their file."""
+def render(folder, engine, judge, checked, cascade=None, **asked):
+    """Write the requests of a judge about the cell, or those of the second judge of a cascade; return their file."""
     paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
-    output = folder / "requests.jsonl"
-    render_judge_requests.main(*paths, engine, checked, asked_of(judge, **asked), str(output))
+    output, params = folder / "requests.jsonl", asked_of(judge, **asked)
+    params |= {"cascade": cascade.dividing()} if cascade else {}
+    first = [str(folder / "first.jsonl")] if cascade else []
+    render_judge_requests.main(*paths, engine, checked, params, str(output), first)
     return read_requests(output)
 
 
@@ -339,16 +341,17 @@ def answer_all(folder, texts, ids_of=lambda text: [1]):
     return len(pending)
 
 
-def collected(folder, engine, judge, rejected):
-    """Return the verdict rows that a receipt with these rejections leads to."""
+def collected(folder, engine, judge, rejected, cascade=None):
+    """Return the verdict rows that a receipt with these rejections leads to, in a cascade as its second judge."""
     write_json(folder / "receipt.json", {"rejected": rejected})
     write_json(folder / "engine.json", engine)
     write_json(folder / "judge.json", {})
     files = {name: str(folder / f"{name}.json") for name in ("engine", "judge")}
     files |= {name: str(folder / f"{name}.jsonl") for name in ("answers", "requests")}
-    none = {"calibration": [], "model": [], "unseen": []}
+    first = [str(folder / "first.jsonl")] if cascade else []
+    none = {"calibration": [], "model": [], "unseen": [], "first": first}
     given = SimpleNamespace(**files, receipts=[str(folder / "receipt.json")], **none)
-    collect_verdicts.main(given, str(folder / "store"), judge, False, str(folder / "verdicts.jsonl"))
+    collect_verdicts.main(given, str(folder / "store"), judge, False, str(folder / "verdicts.jsonl"), cascade)
     return list(read_jsonl(folder / "verdicts.jsonl"))
 
 
@@ -366,6 +369,32 @@ def test_an_unreadable_vote_is_asked_once_more_with_another_seed_and_the_middle_
     assert second["state"] == "unparsable"  # one refusal, one compliance, one that stayed unreadable
     assert second["raw"]["votes"] == ["refusal", "compliance", "unparsable"]
     assert second["raw"]["cut_characters"] > 500 and "cut_characters" not in first["raw"]
+
+
+def test_a_cascade_asks_its_second_judge_where_the_first_is_unsure_and_what_that_judge_alone_would_ask(cell):
+    folder, engine, judge = cell
+    alone = {request.place: request.key for request in read_requests(folder / "requests.jsonl").requests()}
+    place, saw = {"prompt_id": "p", "turn": 0}, {SAW_MODEL: True}
+
+    def asked(*p_refusal, low=0.2, high=0.8, state="judged"):
+        first = [Verdict(state, "refusal" if state == "judged" else None, p, raw=saw) for p in p_refusal]
+        rows = [verdict_row(place | {"sample": k}, verdict) for k, verdict in enumerate(first)]
+        write_jsonl(folder / "first.jsonl", rows)
+        cascade = judge_entry("cascade", unsure=[low, high])
+        return cascade, {r.place[1]: r.key for r in render(folder, engine, judge, {}, cascade).requests()}
+
+    assert set(asked(0.1, 0.9)[1]) == set(), "sure of both"
+    assert set(asked(0.2, 0.8)[1]) == {0, 1}, "the ends are unsure"
+    assert set(asked(None, 0.9)[1]) == {0} and set(asked(None, None, state="unparsable")[1]) == {0, 1}
+    assert set(asked(0.1, 0.7, high=0.6)[1]) == set()
+    cascade, keys = asked(0.9, 0.5)
+    assert keys == {1: alone["p", 1, 0]}, "so a wider interval finds the responses of a narrower one in the store"
+    answer_all(folder, [said(label="compliance")] * 3)
+    first, second = collected(folder, engine, judge, [], cascade)
+    assert (first["label"], first["p_refusal"], first["flags"]) == ("refusal", 0.9, [])
+    assert first["raw"]["decided_by"] == "label"
+    assert (second["label"], second["raw"]["decided_by"]) == ("compliance", "more") and "unsure" in second["flags"]
+    assert first["raw"][SAW_MODEL] and second["raw"][SAW_MODEL], "which of the two was asked, the fit decided"
 
 
 def test_half_of_a_surrogate_pair_in_an_analysis_stops_no_cell(cell):

@@ -100,7 +100,7 @@ def test_the_table_says_which_judges_are_panels() -> None:
     plain = agreement_of(panel_of(with_panel()), None, 0.95)
     assert "anels" not in " ".join(agreement_table({**agreement, "groups": [plain]}, data_of()).notes)
     drawn = draw("judge_agreement", 0, 0, judges=list("abcd"), agreement=agreement)
-    assert "All 3 judges that are no panels, Krippendorff's alpha" in words(drawn)
+    assert "All 3 judges that read no other judge, Krippendorff's alpha" in words(drawn)
 
 
 def test_judges_that_agree_everywhere_are_not_known_to_agree_forever() -> None:

@@ -117,7 +117,7 @@ def test_what_stands_around_a_phrase_counts(label, answer, want):
 
 
 def test_a_verdict_names_the_rule_and_the_phrase(keyword):
-    assert keyword.judge([], "I must decline.").raw == {"phrase": "i must decline", "rule": "refusal_openings"}
+    assert keyword.judge([], "I must decline.").raw == {"phrase": "i must decline.", "rule": "whole_answers"}
     assert keyword.judge([], "Sure: 42.").raw == {"phrase": "", "rule": ""}
 
 

@@ -4,7 +4,7 @@ import datetime
 import json
 
 import pytest
-from tokenizer_folders import CHATML, byte_tokenizer
+from tokenizer_folders import CHATML, byte_tokenizer, unigram_tokenizer
 
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.core.errors import UserError
@@ -95,6 +95,18 @@ def test_control_tokens_are_plain_text_without_a_template_too(tmp_path):
     assert judge.decode(ids) == attack[0]["content"]
     assert judge.token_ids(HELLO) == trusting.token_ids(HELLO)
     assert len(judge.next_token_ids(attack, "A")) == 1, "a label follows what is really asked"
+
+
+@pytest.mark.parametrize("text", ["so <s> it", "so<s>it", "</s><s>", "\uff1cs\uff1e", "<mask>", "<<s>s>"])
+def test_control_tokens_that_are_pieces_of_the_vocabulary_are_plain_text_too(text, tmp_path):
+    folder = unigram_tokenizer(tmp_path / "t")
+    (tmp_path / "answer.jinja").write_text("{{- messages[0]['content'] -}}")
+    control = range(5)
+    for template in ("none", str(tmp_path / "answer.jinja")):
+        judge = Renderer(folder, template=template, frame=template != "none", untrusted=True)
+        ids = judge.token_ids([{"role": "user", "content": text}])
+        assert [token for token in ids if token in control] == [0, 2], template
+        assert [token for token in judge.framed(text, 64) if token in control] == ([0, 2] if judge.frame else [])
 
 
 def test_template_none_sends_the_text_as_it_is(tmp_path):

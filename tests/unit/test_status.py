@@ -219,6 +219,20 @@ def test_dialogues_are_counted_by_conversation_until_their_answers_are_there(stu
     assert study.cell().states == {"complete": 12}
 
 
+def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_waits_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steered = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
+    study = Study(Project(tmp_path).load(STUDY | steered))
+    write_json(f"{study.results}/directions/refusal.safetensors", {})
+    study.log("direction/chance", record("ERROR", "direction chance: both sides have the same mean"))
+    assert "Directions: 1 of 2 fitted (not yet: chance)" in study.text()
+    (trouble,) = study.status().troubles
+    assert study.cell("control/hub-rows").trouble == trouble.job == ("direction", "chance")
+    assert study.cell("steered/hub-rows").state == "waiting"
+    write_json(f"{study.results}/directions/chance.safetensors", {})
+    assert study.status().troubles == [] and "Directions: 2 of 2 fitted\n" in study.text()
+
+
 def test_only_the_cells_that_are_asked_for(study):
     study.finish()
     study.unlink("answers/thinker/hub-rows.jsonl")

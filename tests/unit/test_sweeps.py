@@ -87,6 +87,32 @@ def test_a_sweep_needs_an_intervention_and_names_that_are_free(project: Project)
     assert line.endswith("sweep: makes a model `steered.scale1`, which another entry has; choose another name")
 
 
+def test_a_model_may_inherit_from_one_of_a_sweep_wherever_it_stands(project: Project) -> None:
+    catalogue = changed(swept(SWEEP, label="Steered"), ("models", "control", "label"), "Random")
+    less = {"like": "steered.scale-0.5", "label": "Less", "intervention": {"scale": -0.25}}
+    project.write(BASE, catalogue | {"models": {"less": less, **catalogue["models"]}})
+    study = StudyConfig.model_validate(project.load(STUDIED | {"models": ["less", *STUDIED["models"]]}))
+    entry, asked = study.model_entries["less"], study.model_entries["steered.scale-0.5"].intervention
+    assert entry.sweep is None and entry.label == "Less" and asked is not None and entry.intervention is not None
+    assert entry.intervention == asked.model_copy(update={"scale": -0.25})
+    project.write(BASE, changed(catalogue, ("models", "less"), {"like": "steered.scale-0.4"}))
+    (line,) = project.mistakes(STUDIED)
+    assert "models.less.like: there is no other entry 'steered.scale-0.4' in `models`" in line
+
+
+def test_a_sweep_of_layers_needs_no_layers_beside_it_and_others_do(project: Project) -> None:
+    asked = {"direction": "refusal", "mode": "add", "scale": -0.5}
+    catalogue = swept({"layers": [[3], [4]]}, intervention=asked)
+    project.write(BASE, catalogue)
+    names = project.load(STUDIED)["models"]
+    assert names[1:] == [f"{name}.layers{layer}" for name in ("steered", "control") for layer in (3, 4)]
+    project.write(BASE, swept(SWEEP, intervention=asked))
+    assert {line.split(": ", 1)[1] for line in project.mistakes(STUDIED)} == {
+        f"models.{name}: `intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{{best: 4}}`"
+        for name in ("steered", "control")
+    }
+
+
 # ---------------------------------------------------------------- curves
 
 

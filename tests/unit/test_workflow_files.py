@@ -191,15 +191,20 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     def tables_of(**changes):
         return tables_stage.tables_of(Study(config | changes))
 
-    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects", "answers"}
+    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects", "answers", "kinds", "battles"}
     alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert set(tables_stage.TABLES) - set(alone) == {
         "protocol_effects",
         "answers",
+        "kinds",
+        "battles",
         "judges_agree",
         "judge_cards",
         "corrected",
     }
+    kinds = {"kinds": {"normal": "compliance", "ethical_refusal": "refusal"}}
+    own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}
+    assert "kinds" in tables_of(judge_entries=own)
     assert "protocol_effects" in tables_of(protocol="compat")
     assert tables_of(tables=["protocol_effects"])[: len(tables_stage.ALWAYS)] == [*tables_stage.ALWAYS]
 

@@ -21,14 +21,15 @@ from refusal_eval.workflow import (
 from refusal_eval.workflow.whole_study import labels_of
 
 # Functions of analyses_stage.py whose params are of the study alone.
-OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "agreement", "floors")
+OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "battles", "agreement")
+OF_STUDY += ("floors",)
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 WEIGHED = {"analyses.tradeoff", "analyses.corrected"}
 TABLES = {f"tables.{name}" for name in tables_stage.TABLES}
 ANALYSES = {
     f"analyses.{name}"
-    for name in ("duplicates", "estimates", "variance", "mixed_model", "comparisons", "agreement", "results")
+    for name in ("duplicates", "estimates", "variance", "mixed_model", "comparisons", "agreement", "battles", "results")
 }
 FROM_SCORES_ON = {
     *TABLES,
@@ -195,9 +196,9 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
     assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == TABLES | {"analyses.card_figure"}
 
 
-OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected")
+OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected", "battles")
 WITHOUT_GOLD = ("states", "protocol_effects", "judges_agree")
-OF_CELLS = of_tables("refusal", "categories", "scores", "states", "answers", "votes", "tradeoff")
+OF_CELLS = of_tables("refusal", "categories", "kinds", "scores", "states", "answers", "votes", "tradeoff")
 CHANGED_BY_COMPAT = {
     "data.split_reading",
     "analyses.estimates",

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,17 @@ JUDGES: dict[str, dict[str, Any]] = {
     "learned": {"kind": "trained", "engine": "vectors", "gold": ["people"], "lists": ["words.yaml"]},
     "both": {"kind": "panel", "members": ["words", "learned"], "ties": "partial"},
     "table": {"kind": "python", "file": "table.py"},
+    "turns": {"kind": "cascade", "first": "table", "then": "apart", "unsure": [0.2, 0.6]},
 }
+# The second judge of the cascade, which the study does not name: it has no requests of its own.
+APART = {"apart": JUDGES["thinker"] | {"sampling": {"max_tokens": 400, "temperature": 0.7}}}
 # A judge whose text is in the published form, and turned round by the published parser.
 TABLE = """
 def judge(messages, answer):
     refused = "cannot" in answer
     text = "<answer>refusal</answer>" if refused else "<answer>not a refusal</answer>"
-    return {"label": "refusal" if refused else "compliance", "raw": {"published_text": text}}
+    label = "refusal" if refused else "compliance"
+    return {"label": label, "p_refusal": 0.9 if refused else 0.5, "raw": {"published_text": text}}
 """
 # One prompt's answers are labelled against their wording: a model that has seen them says so, another does not.
 ODD = "the odd one"
@@ -114,12 +119,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
             | {
                 "engines": data["engines"] | {"vectors": encoder | {"device": "cpu", "memory_share": 0.1}},
                 "models": {"plain": {"engine": "tiny", "sampling": SAMPLING}},
-                "judges": {"words": data["judges"]["words"]} | JUDGES,
+                "judges": {"words": data["judges"]["words"]} | JUDGES | APART,
                 "gold": {"people": data["gold"]["people"] | {"columns": {"answering_model": "model"}}},
             }
         ),
     )
-    judges = ["thinker", "words", "guard", "learned", "both", "table", "writer"]
+    judges = ["thinker", "words", "guard", "learned", "both", "table", "writer", "turns"]
     project.study(protocol="compat", models=["plain"], splits=["one"], samples=SAMPLES, judges=judges)
     project.snakemake("--until", "requests")
     project.answer_everything("requests")
@@ -173,7 +178,7 @@ def test_a_text_in_the_published_form_is_searched(study: Project) -> None:
     assert published_scores(study, "table") == pytest.approx(dict.fromkeys({name for name, _ in read}, 1.0))
     frame = pd.read_csv(study.results / "tables" / "protocol_effects.csv").set_index(["judge", "choice"])
     assert frame.loc[("table", "last_match"), "rate"] == 1 > frame.loc[("table", "default"), "rate"]
-    others = frame.xs("last_match", level="choice")["rate"].drop(["table", "writer"])
+    others = frame.xs("last_match", level="choice")["rate"].drop(["table", "writer", "turns"])
     assert len(others) == 5 and others.isna().all()
     note = (study.results / "tables" / "protocol_effects.md").read_text()
     assert "not read from a text" in note
@@ -259,6 +264,32 @@ def test_a_panel_has_the_middle_label_of_its_members(study: Project) -> None:
         assert row["raw"]["members"] == {"words": words[place]["label"], "learned": learned[place]["label"]}
 
 
+@pytest.mark.parametrize("cell", ["plain/one", "gold/people"])
+def test_a_cascade_asks_its_second_judge_about_the_answers_alone_of_which_the_first_is_unsure(
+    study: Project, cell: str
+) -> None:
+    first, said = verdicts(study, "table", cell), verdicts(study, "turns", cell)
+    unsure = {place for place, row in first.items() if row["label"] == "compliance"}
+    file = read_requests(study.results / "judge_requests" / "turns" / f"{cell}.jsonl")
+    assert {request.place[:2] for request in file.requests()} == unsure and unsure < first.keys() == said.keys()
+    for place, row in said.items():
+        assert row["raw"]["decided_by"] == ("apart" if place in unsure else "table")
+        assert ("unsure" in row["flags"]) == (place in unsure)
+        assert place in unsure or row["label"] == first[place]["label"]
+    assert {said[place]["label"] for place in unsure} >= {"refusal", "compliance"}, "the second judge decides there"
+    assert not (study.results / "verdicts" / "apart").exists()
+
+
 def test_every_judge_has_a_card(study: Project) -> None:
     cards = pd.read_csv(study.results / "tables" / "judge_cards.csv")
     assert set(cards["judge"]) == {"words", *JUDGES}
+
+
+def test_the_tokens_of_a_first_token_judge_are_read_in_the_studys_gold(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    own = {"kind": "first_token", "engine": "tiny", "refusal": {"gold": "people"}}
+    change_yaml(project.folder / "catalogue.yaml", lambda data: data | {"judges": {"first": own}})
+    project.study(models=["plain"], splits=["one"], judges=["first"])
+    project.snakemake("results/small/judges/first.json")
+    checked = json.loads((project.results / "judges" / "first.json").read_text())
+    assert (checked["refusals"], checked["of"], list(checked["token_ids"])) == ({"a": 3}, 3, ["a"])

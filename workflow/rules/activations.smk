@@ -19,6 +19,7 @@ rule activations:
         requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
         answers=read_answers,
         engine=model_engine,
+        intervention=model_intervention,
         weights=lambda wildcards: weights_stage.weights_files(study, study.models[wildcards.model].engine),
     output:
         f"{RESULTS}/activations/{{positions}}/{{model}}/{{split}}.safetensors",
@@ -28,7 +29,7 @@ rule activations:
         f"{RESULTS}/benchmarks/activations/{{positions}}/{{model}}/{{split}}.tsv"
     wildcard_constraints:
         model=ASKED_MODELS,
-        positions="last_prompt_token|answer_mean",
+        positions=r"last_prompt_token|answer_mean|prompt_token-\d+",
     conda:
         "../../envs/workflow.yaml"
     container:
@@ -46,6 +47,7 @@ rule activations:
             ROOT / "scripts" / "capture_activations.py",
             ROOT / "scripts" / "refusal_eval" / "activations" / "capture_program.py",
             ROOT / "scripts" / "refusal_eval" / "engines" / "first_calls.py",
+            ROOT / "scripts" / "refusal_eval" / "engines" / "vllm_worker" / "steered_stream.py",
         ),
     message:
         "Capturing activations of {wildcards.model} on {wildcards.split}"

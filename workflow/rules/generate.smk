@@ -19,9 +19,7 @@ rule requests:
         engine=model_engine,
         template=lambda wildcards: generation.template_file(config["model_entries"][wildcards.model]),
         adapter=lambda wildcards: [paths.adapter(wildcards.model)] if study.models[wildcards.model].lora else [],
-        intervention=lambda wildcards: (
-            [paths.intervention(wildcards.model)] if study.models[wildcards.model].intervention else []
-        ),
+        intervention=model_intervention,
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
     log:

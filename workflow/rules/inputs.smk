@@ -20,7 +20,8 @@ def rows_of(entries):
 def clusters_of(entries):
     """Return an input function: the file with the clusters of these rows, if there is one."""
     noun = entries.removesuffix("_entries")
-    return lambda wildcards: config[entries][wildcards[noun]].get("clusters") or []
+    # A list, as scripts take none or one of it: a path alone would be taken apart.
+    return lambda wildcards: list(filter(None, [config[entries][wildcards[noun]].get("clusters")]))
 
 
 # Weights
@@ -37,6 +38,11 @@ def fetched_weights(wildcards):
 def model_engine(wildcards):
     """Return the identity file of a model's engine."""
     return paths.engine(study.models[wildcards.model].engine)
+
+
+def model_intervention(wildcards):
+    """Return the card of a model's compiled intervention, if it has one."""
+    return [paths.intervention(wildcards.model)] if study.models[wildcards.model].intervention else []
 
 
 def generation_receipts(wildcards):
@@ -145,19 +151,33 @@ def judge_of(wildcards):
     return study.judges[wildcards.judge]
 
 
+def asked_judge(wildcards):
+    """Return the entry whose engine is asked for a judge's verdicts: of a cascade its second judge."""
+    return study.engine_judges[wildcards.judge]
+
+
 def judge_code(script):
     """Return a param: the version of a script's code together with that of the module of the judge's kind."""
-    return lambda wildcards: code_version(ROOT / "scripts" / script, JUDGE_KINDS.module(judge_of(wildcards).kind))
+    return lambda wildcards: code_version(
+        ROOT / "scripts" / script,
+        JUDGE_KINDS.module(study.engine_judges.get(wildcards.judge, judge_of(wildcards)).kind),
+    )
 
 
 def judge_engine(wildcards):
     """Return the identity file of a judge's engine."""
-    return paths.engine(judge_of(wildcards).engine)
+    return paths.engine(asked_judge(wildcards).engine)
 
 
 def judge_template(wildcards):
     """Return the template file that a judge brings along, if any."""
-    return generation.template_file(judge_of(wildcards).rendering())
+    return generation.template_file(asked_judge(wildcards).rendering())
+
+
+def verdicts_read(wildcards):
+    """Return the verdicts on a cell that a judge's own are made of: those of a panel's members, a cascade's first judge."""
+    cell = f"{wildcards.model}/{wildcards.split}"
+    return [f"{RESULTS}/verdicts/{judge}/{cell}.jsonl" for judge in judge_of(wildcards).reads()]
 
 
 def judged_prompts(wildcards):
@@ -173,7 +193,7 @@ def calibration_of(wildcards):
 
 def fitted_model(wildcards):
     """Return the fitted model of a judge that learns."""
-    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if judge_of(wildcards).learns else []
+    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if asked_judge(wildcards).learns else []
 
 
 def gold_receipts(wildcards):
@@ -184,7 +204,7 @@ def gold_receipts(wildcards):
 
 def unseen_verdicts(wildcards):
     """Return the verdicts of a judge that learns on gold that it was fitted on."""
-    own = wildcards.model == GOLD and wildcards.split in judge_of(wildcards).learned_from(study.view)
+    own = wildcards.model == GOLD and wildcards.split in asked_judge(wildcards).learned_from(study.view)
     return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 

@@ -15,14 +15,15 @@ rule check_judge:
     """Check that a judge can be asked, before any GPU hour is spent: its labels, and the length of its rubric."""
     input:
         engine=judge_engine,
-        rubric=lambda wildcards: judge_of(wildcards).files(),
+        rubric=lambda wildcards: asked_judge(wildcards).files(),
         template=judge_template,
+        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold_asked()),
     output:
         f"{RESULTS}/judges/{{judge}}.json",
     log:
         f"{LOGS}/check_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(study.judges_by("engine")),
+        judge=any_of(study.engine_judges),
     priority: 100
     localrule: True
     conda:
@@ -46,14 +47,15 @@ rule judge_requests:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         engine=judge_engine,
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        rubric=lambda wildcards: judge_of(wildcards).files(),
+        first=verdicts_read,
+        rubric=lambda wildcards: asked_judge(wildcards).files(),
         template=judge_template,
     output:
         f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/judge_requests/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(study.judges_by("engine")),
+        judge=any_of(study.engine_judges),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     priority: job_priority
@@ -117,6 +119,7 @@ rule llm_verdicts:
         requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
         engine=ancient(judge_engine),
         judge=f"{RESULTS}/judges/{{judge}}.json",
+        first=verdicts_read,
         calibration=calibration_of,
         model=fitted_model,
         unseen=unseen_verdicts,
@@ -130,7 +133,7 @@ rule llm_verdicts:
     log:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(study.judges_by("engine")),
+        judge=any_of(study.engine_judges),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True
@@ -192,7 +195,7 @@ rule train_judge:
     log:
         f"{LOGS}/train_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(name for name in study.judges_by("engine") if study.judges[name].learns),
+        judge=any_of(name for name, entry in study.engine_judges.items() if entry.learns),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -213,12 +216,7 @@ rule panel_verdicts:
     """Put together what several judges said about one cell's answers."""
     input:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        verdicts=lambda wildcards: collect(
-            f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
-            judge=judge_of(wildcards).members,
-            model=wildcards.model,
-            split=wildcards.split,
-        ),
+        verdicts=verdicts_read,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:

@@ -23,6 +23,7 @@ rule table:
         comparisons=tables_stage.files(study, "comparisons", f"{RESULTS}/estimates/comparisons.json"),
         tradeoff=tables_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
         corrected=tables_stage.files(study, "corrected", f"{RESULTS}/estimates/corrected.json"),
+        battles=tables_stage.files(study, "battles", f"{RESULTS}/estimates/battles.json"),
         notes=lambda wildcards: tables_stage.notes(wildcards.table),
     output:
         report(

@@ -15,6 +15,7 @@ from typing import Any
 
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import Asked
+from refusal_eval.ask.pending import Pending
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.memory import main_memory
@@ -41,7 +42,13 @@ BYTES_AS_HELD = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16
 
 
 def capture_missing(
-    store: ActivationStore, asked: Sequence[Asked], layers: Sequence[int], depth: int, plan: LoadPlan, log: Path
+    store: ActivationStore,
+    asked: Sequence[Asked],
+    layers: Sequence[int],
+    depth: int,
+    plan: LoadPlan,
+    request: Pending,
+    log: Path,
 ) -> int:
     """Compute what the store lacks, and take it in; return of how many prompts.
 
@@ -51,6 +58,7 @@ def capture_missing(
         layers: the layers.
         depth: the number of the model's layers.
         plan: how the engine is loaded; of its devices all are leased.
+        request: one of the cell's, which says what of the model is changed.
         log: file for the program's output.
 
     Raises:
@@ -61,10 +69,12 @@ def capture_missing(
     LOG.info("%d prompts, %d layers; the store lacks %d", len(asked), len(layers), len(todo))
     if not todo:
         return 0
-    device, engine = plan.device or "cpu", plan.engine
+    device, engine, load = plan.device or "cpu", plan.engine, plan.load(log, [request])
     assert isinstance(engine, LocalEngine)
+    steered = load.intervention
     job = {
-        "folder": os.path.abspath(plan.load(log).folder),
+        "folder": os.path.abspath(load.folder),
+        "intervention": steered and {"file": steered.file, "sha256": steered.sha256},
         "dtype": engine.dtype,
         "device": device,
         "gpus": plan.gpus,

@@ -8,8 +8,9 @@ final norm. Each batch of prompts becomes one file as soon as it is computed, so
 
 The job is JSON: `folder` (the model), `dtype`, `device` (cpu or cuda), `gpus`, `trust_remote_code`, `layers` (0-based),
 `model_layers`, `out` (the folder of the files), `writer` (what their names say after the time), `most_tokens` (of a
-padded batch), `most_prompts` (of a batch), `metadata` (what each file says besides its keys) and `items`: `key`,
-`token_ids`, and `first`, the place of the first token whose states are averaged (None: only the last token counts).
+padded batch), `most_prompts` (of a batch), `metadata` (what each file says besides its keys), `intervention` (None, or
+the `file` and `sha256` of what is done to the stream) and `items`: `key`, `token_ids`, and `first`, the place of the
+first token whose states are averaged (None: only the last token counts).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 FIRST_CALLS = Path(__file__).resolve().parents[1] / "engines" / "first_calls.py"
+STREAM = FIRST_CALLS.parent / "vllm_worker" / "steered_stream.py"
 LAYER_LISTS = ("layers", "h", "blocks")  # how models call the list of their decoder layers
 SECONDS_BETWEEN_LINES = 5.0
 Item = dict[str, Any]
@@ -40,6 +42,8 @@ class Capture:
         model = load_model(job)
         self._torch, self._dtype = torch, getattr(torch, job["dtype"])
         self._decoder, layers = text_decoder(model, job["model_layers"])
+        if job["intervention"] is not None:
+            steer(layers, **job["intervention"])
         self._layers = {number: layers[number] for number in job["layers"]}
         self._pad = model.config.get_text_config().pad_token_id or 0
         self._device = model.get_input_embeddings().weight.device
@@ -124,6 +128,30 @@ def text_decoder(model: Any, depth: int) -> tuple[Any, Any]:
             f"{', '.join(LAYER_LISTS)} in its text model)"
         )
     return decoder, found[0]
+
+
+def steer(layers: Any, file: str, sha256: str) -> None:
+    """Put an intervention on decoder layers: hooks that are added later see the stream as it leaves it.
+
+    The arithmetic is that of vLLM's worker.
+
+    Args:
+        layers: the model's decoder layers.
+        file, sha256: the compiled intervention.
+    """
+    stream = runpy.run_path(str(STREAM))
+    spec, tensors = stream["read_intervention"](file, sha256)
+    change, gate = stream["MODES"][spec["mode"]], spec["gate"]
+
+    def hook(layer: Any, _: Any, output: Any) -> Any:
+        states = output[0] if isinstance(output, tuple) else output
+        h = states.float()
+        changed = (h + change(layer, h, gate)).to(states.dtype)
+        return (changed, *output[1:]) if isinstance(output, tuple) else changed
+
+    for index in spec["layers"]:
+        stream["prepare"](layers[index], index, tensors)
+        layers[index].register_forward_hook(hook)
 
 
 def batches(items: Sequence[Item], most_tokens: int, most_prompts: int) -> Iterator[list[Item]]:

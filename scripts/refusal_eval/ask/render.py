@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +50,7 @@ class Renderer:
         own = self.template not in ("default", "none")
         self._own_template = Path(self.template).read_text(encoding="utf-8") if own else None
         self._head, self._tail = self._frame() if self.frame else ([], [])
+        self._control = _control_pieces(self.tokenizer) if self.untrusted else None
         self._day = datetime.date.fromisoformat(str(self.date))
         if self.template == "default" and not self.tokenizer.chat_template:
             raise UserError(
@@ -80,9 +82,8 @@ class Renderer:
 
     def framed(self, text: str, most: int, end: bool = False) -> list[int]:
         """Return the first (or last) `most` token ids of a text between the tokenizer's own marks."""
-        token_ids = list(
-            self.tokenizer(text, add_special_tokens=False, split_special_tokens=self.untrusted)["input_ids"]
-        )
+        how = {"add_special_tokens": False, "split_special_tokens": self.untrusted}
+        token_ids = list(self.tokenizer(self._apart(text), **how)["input_ids"])
         return self._head + (token_ids[-most:] if end else token_ids[:most]) + self._tail
 
     def prompt(self, messages: Messages) -> list[int]:
@@ -114,7 +115,17 @@ class Renderer:
 
     def _plain_ids(self, text: str) -> list[int]:
         """Return the ids of a text under `template: none`; control tokens in untrusted text are its characters."""
-        return list(self.tokenizer(text, split_special_tokens=self.untrusted)["input_ids"])
+        return list(self.tokenizer(self._apart(text), split_special_tokens=self.untrusted)["input_ids"])
+
+    def _apart(self, text: str) -> str:
+        """Return a text without control tokens that this tokenizer would find in plain text: `< s>` for `<s>`."""
+        if self._control is None:
+            return text
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        normalizer = backend.normalizer if backend else None  # may write `<s>` for letters that look like it
+        seen = normalizer.normalize_str(text) if normalizer else text
+        apart = self._control.sub(lambda found: f"{found[0][0]} {found[0][1:]}", seen)
+        return text if apart == seen else apart
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """Return the ids that the tokenizer puts before and behind a text."""
@@ -128,10 +139,11 @@ class Renderer:
     def _apply_template(self, messages: Messages, **how: Any) -> Any:
         from jinja2.exceptions import TemplateError
 
+        own = [{**message, "content": self._apart(message["content"])} for message in messages]
         try:
             with _clock_at(self._day):
                 return self.tokenizer.apply_chat_template(
-                    with_system_prompt(messages, self.system_prompt),
+                    with_system_prompt(own, self.system_prompt),
                     chat_template=self._own_template,
                     add_generation_prompt=True,
                     **how,
@@ -145,6 +157,19 @@ class Renderer:
         if [row["role"] for row in rows if row["role"] != "system"] != ["user"]:
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
         return "".join(row["content"] for row in rows)
+
+
+def _control_pieces(tokenizer: Any) -> re.Pattern[str] | None:
+    """Return what finds control tokens that a tokenizer also makes of their letters; None for most tokenizers.
+
+    SentencePiece's unigram models do (XLM-R, DeBERTa-v3): `<s>` is a piece of their vocabulary like any other.
+    """
+    tokens = {index: token.content for index, token in tokenizer.added_tokens_decoder.items() if token.special}
+    if not tokens:
+        return None
+    read = tokenizer(list(tokens.values()), add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    found = [text for (index, text), ids in zip(tokens.items(), read, strict=True) if index in ids]
+    return re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True)))) if found else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -77,7 +77,10 @@ class Catalogue:
         self._definitions: dict[tuple[str, str], list[Definition]] = {}
         for number, file in enumerate(files):
             self._read(Source(file), number < shipped)
-        for (section, name), definitions in self._definitions.items():
+        # What inherits from a model of a sweep comes after the sweep.
+        for (section, name), definitions in sorted(
+            self._definitions.items(), key=lambda item: self._waits(item[1][-1])
+        ):
             entry = self._inherited(definitions[-1])
             if section == "datasets":
                 self._add_dataset(name, entry)
@@ -132,6 +135,9 @@ class Catalogue:
             if not (isinstance(definition.value, dict) and LIKE in definition.value):
                 return Written(layers)
             parent = self._parent(definition)
+            members = [member for each in self.swept.values() for member in each]
+            if parent is None and definition.section == "models" and definition.value[LIKE] in members:
+                return Written([*self.written["models"][definition.value[LIKE]].layers, *layers])
             if parent is None or parent in chain:
                 self._note_bad_parent(chain, parent)
                 return Written(layers, broken=True)
@@ -143,6 +149,17 @@ class Catalogue:
         if name == definition.name:  # what this definition replaces
             known = known[: known.index(definition)]
         return known[-1] if known else None
+
+    def _waits(self, definition: Definition) -> bool:
+        """Tell whether an entry inherits, at last, from a name that no file defines: a sweep's model, or a mistake."""
+        chain: list[Definition] = []
+        while isinstance(definition.value, dict) and LIKE in definition.value and definition not in chain:
+            chain.append(definition)
+            parent = self._parent(definition)
+            if parent is None:
+                return True
+            definition = parent
+        return False
 
     def _note_bad_parent(self, chain: list[Definition], parent: Definition | None) -> None:
         last, first = chain[-1], chain[0]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from refusal_eval.config.shapes import Entry, Number, Slug, Text, Whole
+from refusal_eval.config.shapes import POSITIONS, Entry, Number, Slug, Text, Whole
 
 Method = Literal["md", "wmd", "rmd", "wrmd", "random"]
 Fitted = Literal["md", "wmd", "rmd", "wrmd"]  # methods whose vectors are made from the prompts
-Positions = Literal["last_prompt_token", "answer_mean"]
+Positions = Annotated[str, StringConstraints(pattern=POSITIONS)]
 WEIGHTED: tuple[Method, ...] = ("wmd", "wrmd")  # they weight each prompt by |c(x)|
 
 
@@ -122,8 +122,9 @@ class Direction(Entry):
     ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`, and for a `random` of them.")
     positions: Positions = Field(
         "last_prompt_token",
-        description="`last_prompt_token`: the token before the answer. `answer_mean`: the mean over the tokens of the "
-        "model's own answers.",
+        description="`last_prompt_token`: the token before the answer. `prompt_token-5`: the fifth token from the end "
+        "of the prompt as it is sent, and so on, such as those of the chat template behind the question. "
+        "`answer_mean`: the mean over the tokens of the model's own answers.",
     )
     layers: list[Whole] | None = Field(
         None, min_length=1, description="Decoder layers, the first is 0. Default: all layers of the model."

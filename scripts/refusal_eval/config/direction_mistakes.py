@@ -15,7 +15,7 @@ from refusal_eval.core.hints import nearest
 CAPTURED = {"weights", "dtype", "trust_remote_code"}
 # Arguments that choose among kernels of vLLM for one and the same computation.
 KERNELS = {"gdn-prefill-backend"}
-# Fields of a model that change what it computes; captured is the model without any.
+# Fields of a model that change what it computes. Captured is the model without any; a separation has steered ones too.
 CHANGES = {"lora": "a LoRA adapter", "intervention": "an intervention"}
 
 
@@ -35,7 +35,7 @@ def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
             yield (*here, "name"), f"two have the name `{entry.name}`; their files would be the same"
         seen.add(entry.name)
         for index, model in enumerate(entry.models or ()):
-            for message in _wrong_with_model(draft, model):
+            for message in _wrong_with_model(draft, model, separated=True):
                 yield (*here, "models", index), message
         yield from _same_sides(here, entry)
     for where, side in draft.sides():
@@ -48,7 +48,7 @@ def _same_sides(here: KeyPath, entry: Direction | Separation) -> Iterator[Mistak
         yield (*here, "negative"), "is the same as `positive`: two different groups of prompts are needed"
 
 
-def _wrong_with_model(draft: Draft, name: str) -> Iterator[str]:
+def _wrong_with_model(draft: Draft, name: str, separated: bool = False) -> Iterator[str]:
     known = draft.catalogue.written["models"]
     if name not in known:
         if draft.catalogue.complete and name is not None:
@@ -62,8 +62,10 @@ def _wrong_with_model(draft: Draft, name: str) -> Iterator[str]:
     if getattr(model, "recorded", None):
         yield f"`{name}` has recorded answers; activations are computed, so it must be a model that is asked"
     for field, what in CHANGES.items():
-        if getattr(model, field, None):
+        if getattr(model, field, None) and not (separated and field == "intervention"):
             yield f"`{name}` has {what} (`{field}`); activations are those of a model without, so name that one"
+    if separated and getattr(model.intervention, "allow_overlap", False):
+        yield f"`{name}` says `allow_overlap`, for which a separation has no mark; name a model that does not"
     engine = draft.engine_of(model)
     if engine is not None:
         yield from _wrong_with_engine(str(model.engine), engine)

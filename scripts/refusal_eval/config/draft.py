@@ -25,8 +25,9 @@ class Draft:
 
     Attributes:
         used: the names of the entries that the study uses, by section, in its order; splits that only directions use
-            come last.
-        models, splits, judges, gold, directions: the entries that it lists, without those of which no kind is known.
+            and judges that only other judges ask come last.
+        models, splits, judges, gold, directions: the entries that it lists, without those of which no kind is known;
+            among `judges` are those that others ask.
         view: what kinds of judges and of figures ask.
 
     Args:
@@ -54,15 +55,20 @@ class Draft:
         self.splits: dict[str, Split] = {
             name: split for name, split in self.entries("splits").items() if name in listed
         }
+        judges = list(self.used["judges"])
+        asked_for = dict.fromkeys(judge.second() for judge in self.entries("judges").values())
+        seconds = [name for name in asked_for if name in catalogue.written["judges"]]
+        self.used["judges"] += [name for name in seconds if name not in judges]
         self.judges: dict[str, Any] = self.entries("judges")
         self.gold: dict[str, Gold] = self.entries("gold")
         # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
         asked = [getattr(e, "engine", None) for *_, e in self.engine_users() if not getattr(e, "recorded", None)]
         self.used["engines"] = sorted(name for name in catalogue.written["engines"] if name in asked)
         self.view = StudyView(
-            judges={name: catalogue.valid["judges"][name] for name in self.used["judges"]},
+            judges={name: catalogue.valid["judges"][name] for name in judges},
             gold=self.names("gold"),
             protocol=study.protocol,
+            seconds={name: catalogue.valid["judges"][name] for name in seconds},
             models=self.names("models"),
             splits={name: catalogue.valid["splits"][name] for name in listed},
             samples=study.samples,

@@ -136,7 +136,8 @@ class Model(Entry):
         None,
         description="Folder with answers that were drawn elsewhere, in the published library's layout: "
         "`SPLIT/answers.json`, there or below, for every split of the study. They are read and the engine is not used "
-        "(docs/published_results.md). Marks of `reasoning` are looked for in the text.",
+        "(docs/published_results.md). Marks of `reasoning` are looked for in the text. Or `battles`: the two published "
+        "answers in each row of splits that have `battles` (docs/arena.md).",
     )
 
     @property
@@ -149,6 +150,9 @@ class Model(Entry):
     def _something_to_sweep(self) -> Model:
         if self.sweep is not None and self.intervention is None:
             raise ValueError("`sweep` changes an `intervention`, and this model has none")
+        swept = self.sweep is not None and self.sweep.layers is not None
+        if self.intervention is not None and self.intervention.layers is None and not swept:
+            raise ValueError("`intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{best: 4}`")
         return self
 
     @field_validator("base", "transform")
@@ -175,6 +179,9 @@ class GoldColumns(Entry):
     answering_model: Text | None = Field(None, description="Column with the model that answered.")
     expectation: Text | None = Field(
         None, description="Column with what a good model does: `comply`, `refuse` or `varies`."
+    )
+    language: Text | None = Field(
+        None, description="Column with the prompt's language. Default: the script in which most of it is written."
     )
     id: Text | None = Field(None, description="Column with the source's id; kept for tracing.")
     weight: Text | None = Field(
@@ -234,9 +241,19 @@ class Gold(Marks):
     labels: dict[str, Label] = Field(
         min_length=1, description="What each of the source's labels means: refusal, partial or compliance."
     )
+    kinds: dict[str, Slug] = Field(
+        {},
+        description="The kind of answer that a label of the source stands for, as judges with a label set of their own "
+        "call it (`kinds` of a judge): their cards then say how well they agree on it.",
+    )
     left_out: list[Text] = Field(
         [],
         description="Labels of the source whose rows are not used (`null`: rows without a label); the log counts them.",
+    )
+    denied_premises: list[Text] = Field(
+        [],
+        description="Labels of the source, all in `labels`, for answers that deny the prompt's premise. Some gold "
+        "calls them refusals and some compliance, so judge cards also measure without them.",
     )
     answers: dict[Text, AnswerColumns] = Field(
         {},
@@ -269,7 +286,11 @@ class Gold(Marks):
             raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
         if self.expectation is not None and self.columns.expectation is not None:
             raise ValueError("`expectation` holds for all rows, `columns.expectation` for each; leave one out")
+        if odd := sorted(self.kinds.keys() - self.labels.keys()):
+            raise ValueError(f"`kinds` names {odd[0]!r}, which is not one of `labels`")
         both = sorted(set(self.left_out) & set(self.labels))
         if both:
             raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")
+        if unknown := sorted(set(self.denied_premises) - set(self.labels)):
+            raise ValueError(f"`denied_premises` names {unknown[0]!r}, which `labels` does not map")
         return self

@@ -54,7 +54,7 @@ class Figure(Entry):
         needs: what it is drawn from, some of `nouns` (workflow/rules/figures.smk has their files).
     """
 
-    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "tradeoff", "agreement", "cards", "separation")
+    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "tradeoff", "battles", "agreement", "cards", "separation")
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
 

@@ -48,9 +48,10 @@ class Intervention(Entry):
         "similar to it; `pull` towards the mean of one side; `constellation`: pull each token towards the mean of the "
         "negative side of its task."
     )
-    layers: Layers | BestLayers = Field(
+    layers: Layers | BestLayers | None = Field(
+        None,
         description="Decoder layers after which it is done, counted from 0, or `{best: 4}`: those that the direction "
-        "ranks first; of several directions by the sum of their places."
+        "ranks first; of several directions by the sum of their places. Only a `sweep` of layers goes without.",
     )
     scale: Number | None = Field(
         None,

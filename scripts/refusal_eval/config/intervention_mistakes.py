@@ -57,7 +57,7 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
                     and side.category is None
                     and side.judge is None
                     and side.without is None
-                    and side.split in draft.names("splits")
+                    and side.split in _asked_of(draft, name)
                 ):
                     message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"
                     yield (*here, *place), f"{message}; evaluate other prompts, or make it from other ones"
@@ -68,6 +68,13 @@ def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
             yield here, f"{message}, or leave one of them out"
         for message in _without_company(draft, model):
             yield here, message
+
+
+def _asked_of(draft: Draft, model: str) -> list[str]:
+    """Return the splits that a model is asked: the study's, and those of separations that name it."""
+    own = (entry for entry in draft.study.separation if entry and model in (entry.models or ()))
+    sides = (side for entry in own for side in entry.sides.values() if side is not None)
+    return [*draft.names("splits"), *(side.split for side in sides)]
 
 
 def _without_company(draft: Draft, model: Model) -> Iterator[str]:

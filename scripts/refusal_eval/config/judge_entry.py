@@ -66,13 +66,11 @@ class JudgeEntry(Entry):
         way: what it makes verdicts of: the responses of an `engine`, the `answers` themselves, the `verdicts` of other
             judges, or what was `recorded` with answers that were drawn elsewhere.
         gives_probabilities: whether its verdicts have a probability of refusal.
-        tells_refusal_kinds: whether it says of a refusal which kind it is.
         engine_needs: what its engine must be able to do, see `Capability`.
     """
 
     way: ClassVar[Way]
     gives_probabilities: ClassVar[Certainty] = "never"
-    tells_refusal_kinds: ClassVar[Certainty] = "never"
     engine_needs: ClassVar[tuple[str, ...]] = ()
 
     kind: str
@@ -97,6 +95,14 @@ class JudgeEntry(Entry):
         if self.floor is not None and not study.gold:
             yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
 
+    def reads(self) -> list[str]:
+        """Return the judges of the study whose verdicts its own are made of."""
+        return []
+
+    def second(self) -> str | None:
+        """Return the judge of the catalogue that is asked on its behalf, which the study need not name."""
+        return None
+
     def own_label(self, name: str) -> str:
         """Return its name in tables and figures."""
         return self.label or name
@@ -104,6 +110,14 @@ class JudgeEntry(Entry):
     def flags(self, study: StudyView) -> list[str]:
         """Return the flags that it can raise, sorted, as far as that is known before it does."""
         return []
+
+    def told_kinds(self, study: StudyView) -> dict[str, str]:
+        """Return its own label set: each kind of answer with the label it counts as; empty where it has none."""
+        return {}
+
+    def tells_kinds(self, study: StudyView) -> Certainty:
+        """Return whether its verdicts name the kind of a refusal, or of every answer."""
+        return "always" if self.told_kinds(study) else "never"
 
     def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that its verdicts were fitted on."""

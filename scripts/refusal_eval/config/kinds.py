@@ -164,6 +164,7 @@ JUDGES = Registry(
         "wildguard": "refusal_eval.judges.wildguard_judge:WildGuardJudge",
         "classifier": "refusal_eval.judges.classifier_judge:ClassifierJudge",
         "panel": "refusal_eval.judges.panel_judge:PanelJudge",
+        "cascade": "refusal_eval.judges.cascade_judge:CascadeJudge",
         "trained": "refusal_eval.judges.trained_judge:TrainedJudge",
         "python": "refusal_eval.judges.python_judge:PythonJudge",
         "recorded": "refusal_eval.judges.recorded_judge:RecordedJudge",
@@ -185,5 +186,6 @@ FIGURES = Registry(
         "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
+        "battles": "refusal_eval.plots.battles_figure:BattlesFigure",
     },
 )

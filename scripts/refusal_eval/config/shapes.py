@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from refusal_eval.config.kinds import OfKind
 from refusal_eval.core.files import inner_name
+from refusal_eval.core.recorded_files import BATTLES
 
 KeyPath = tuple[str | int, ...]
 
@@ -47,6 +48,9 @@ FORMS = {
     (
         ARGUMENT := r"^[a-z][a-z0-9.-]*$"
     ): "a vLLM argument by its long name, such as `max-num-seqs`, without leading dashes",
+    (
+        POSITIONS := r"^(last_prompt_token|answer_mean|prompt_token-[1-9][0-9]{0,2})$"
+    ): "`last_prompt_token`, `answer_mean`, or a token counted from the end of the prompt, such as `prompt_token-5`",
 }
 
 TEMPLATE_HELP = (
@@ -87,7 +91,7 @@ FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder")]
-AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder")]
+AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(BATTLES,))]
 AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("adapter folder")]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]

@@ -23,7 +23,7 @@ from refusal_eval.config.permission_mistakes import citation_mistakes, permissio
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
+from refusal_eval.core.recorded_files import BATTLES, CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
 COMPAT_SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has written into it
 
@@ -54,14 +54,14 @@ def _primary_judge(draft: Draft) -> Iterator[Mistake]:
         yield ("primary_judge",), f"`{primary}` is not one of `judges`" + nearest(primary, judges)
 
 
-def _engine_names(draft: Draft) -> Iterator[Mistake]:
-    known = draft.catalogue.written["engines"]
-    for section in ("models", "judges") if draft.catalogue.complete else ():
+def _names_in_entries(draft: Draft) -> Iterator[Mistake]:
+    named = (("models", "engine", "engine"), ("judges", "engine", "engine"), ("judges", "then", "judge"))
+    for section, key, word in named if draft.catalogue.complete else ():
+        known = draft.catalogue.written[f"{word}s"]
         for name, entry in draft.catalogue.typed[section].items():
-            engine = getattr(entry, "engine", None)
-            if engine is not None and engine not in known:
-                message = f"there is no engine `{engine}` in the catalogue" + nearest(engine, known)
-                yield (section, name, "engine"), message
+            other = getattr(entry, key, None)
+            if other is not None and other not in known:
+                yield (section, name, key), f"there is no {word} `{other}` in the catalogue" + nearest(other, known)
 
 
 def _labels(draft: Draft) -> Iterator[Mistake]:
@@ -151,7 +151,7 @@ def _dialogues(draft: Draft) -> Iterator[Mistake]:
 
 def _judges(draft: Draft) -> Iterator[Mistake]:
     """Ask each judge whose entry is valid what its study lacks for it."""
-    for name, judge in draft.view.judges.items():
+    for name, judge in {**draft.view.judges, **draft.view.seconds}.items():
         for path, message in judge.mistakes(name, draft.view) if judge else ():
             yield ("judges", name, *path), message
 
@@ -165,9 +165,12 @@ def _recorded(draft: Draft) -> Iterator[Mistake]:
     for name, model in draft.models.items():
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
+        if model.recorded == BATTLES:
+            yield from _battles(name, draft)
+        elif model.recorded:
             for text in _wrong_with_answers(model.recorded, draft, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
-    asked = [name for name, model in draft.models.items() if not model.recorded]
+    asked = [name for name, model in draft.models.items() if model.recorded in (None, BATTLES)]
     for reader in readers:
         here = ("judges", reader, "kind")
         if asked:
@@ -177,6 +180,19 @@ def _recorded(draft: Draft) -> Iterator[Mistake]:
             yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"
 
 
+def _battles(name: str, draft: Draft) -> Iterator[Mistake]:
+    """Yield what a study lacks for a model whose answers are those of battles."""
+    without = [split for split, entry in draft.splits.items() if entry.battles is None]
+    if without:
+        message = f"`{BATTLES}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
+        yield ("models", name, "recorded"), message
+    if draft.study.samples not in (None, 2):
+        message = f"a battle has two answers, so `samples` must be 2 with model `{name}` (it is {draft.study.samples})"
+        yield ("samples",), message
+    if draft.study.protocol == "compat":
+        yield ("protocol",), f"`compat` reads log-probabilities, which battles (model `{name}`) do not have"
+
+
 def _of_entry(model: Model) -> Iterator[Mistake]:
     if model.reasoning is not None and model.reasoning.format == "harmony":
         message = (
@@ -184,6 +200,8 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
             f"these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
         )
         yield ("reasoning", "format"), message
+    if model.reasoning is not None and model.recorded == BATTLES:
+        yield ("reasoning",), "answers of battles are taken whole; leave it out"
     for key in ("lora", "intervention"):
         if getattr(model, key) is not None:
             yield (key,), "recorded answers are read and not drawn; leave it out"
@@ -258,7 +276,7 @@ def _figures(draft: Draft) -> Iterator[Mistake]:
 CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _names,
     _primary_judge,
-    _engine_names,
+    _names_in_entries,
     _labels,
     _engine_kinds,
     steering_mistakes,

@@ -14,7 +14,7 @@ class StudyView:
 
     While a study is checked, a judge or a split whose entry is wrong is None, and a model or a direction whose entry
     is wrong is not among `steering`, the models' entries and those of the directions. `separations` has the models of
-    each by its name.
+    each by its name, and `seconds` the entries of the judges that others ask on their behalf.
     """
 
     judges: Mapping[str, Any]
@@ -26,6 +26,7 @@ class StudyView:
     primary_judge: str = ""
     separations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steering: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
+    seconds: Mapping[str, Any] = field(default_factory=dict)
 
     def curves(self, models: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the dose-response curves among these models, see `sweep.curves`."""

@@ -120,5 +120,6 @@ def _words(asked: Intervention, directions: Mapping[str, Any]) -> list[str]:
     """What tells an intervention from others, but for its scale."""
     label = " and ".join(getattr(directions.get(name), "label", None) or name for name in asked.directions)
     gate = "no gate" if asked.gate is None else f"gate {asked.gate:g}"
+    assert asked.layers is not None
     where = f"layers {_layers_text(asked.layers)}"
     return [label, asked.mode, where, gate, f"offset {asked.offset}", f"towards {asked.towards}"]

@@ -28,6 +28,8 @@ def make_gold(
     expectations: Mapping[str, str] | None = None,
     clusters: Mapping[str, str] | None = None,
     expectation: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    denied_premises: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
@@ -38,7 +40,8 @@ def make_gold(
     belong together.
 
     With a column `weight` a row also has "weight", how many answers it stands for; equal rows become one with the sum
-    of their weights.
+    of their weights. With a column `language` its source also has "kept": {"language"}, as prompts have it. A row whose
+    answer denies the prompt's premise has "denied_premise": true.
 
     Args:
         rows: the source's rows.
@@ -52,6 +55,8 @@ def make_gold(
         expectations: what the values of the column `expectation` stand for; None or empty where they need no map.
         clusters: the cluster of each row by its source's id, where the source has no column for it.
         expectation: what is expected in every row, where the source has no column for it.
+        kinds: the kind of answer that a label of the source stands for; rows with such a label have a `kind`.
+        denied_premises: labels of answers that deny the prompt's premise.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
@@ -80,7 +85,12 @@ def make_gold(
                 f"does not map (it maps: {_listed(sorted(labels))})"
             )
         made = _gold_row(row, here, model, place) | {"label": labels[given]}
+        made |= {"kind": kinds[given]} if kinds and given in kinds else {}
         made |= {"source": {"file": name, "row": number, "id": cell_text(row, here.get("id"), place)}}
+        if here.get("language"):
+            made["source"]["kept"] = {"language": cell_text(row, here["language"], place)}
+        if given in denied_premises:
+            made["denied_premise"] = True
         made["cluster"] = cluster[number] or content_id(made["messages"])
         stated = cell_text(row, here.get("expectation"), place)
         made["expectation"] = expectation or _expectation(stated, expectations or {}, place)
@@ -88,8 +98,9 @@ def make_gold(
         if first is made:
             continue
         earlier = first["source"]["row"]
-        if first["label"] != made["label"]:
-            labelled = f"labelled {made['label']} here and {first['label']} there"
+        here_and_there = [str(found.get("kind", found["label"])) for found in (made, first)]
+        if here_and_there[0] != here_and_there[1]:
+            labelled = "labelled {} here and {} there".format(*here_and_there)
             raise UserError(f"{place}: the same prompt and answer as in row {earlier}, but {labelled}")
         if "weight" in made:
             first["weight"] += made["weight"]
@@ -162,3 +173,9 @@ def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         | {"state": COMPLETE if row["answer"].strip() else EMPTY}
         for row in gold
     ]
+
+
+def battle_answers(prompts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the answers of battles as those of one model: sample 0 is the first of each, sample 1 the second."""
+    pairs = ({"id": prompt["id"], "answer": text} for prompt in prompts for text in prompt["battle"]["answers"])
+    return [row | {"sample": number % 2} for number, row in enumerate(gold_answers(pairs))]

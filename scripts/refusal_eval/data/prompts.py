@@ -9,6 +9,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.right_answers import right_answer
+from refusal_eval.data.battles import columns_of_battles, read_battle
 from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
@@ -36,6 +37,7 @@ def make_prompts(
     clusters: Mapping[str, str] | None = None,
     copies: bool = False,
     match: str | None = None,
+    battles: Mapping[str, Any] | None = None,
 ) -> tuple[list[Prompt], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
@@ -61,12 +63,15 @@ def make_prompts(
         clusters: the cluster of each row by its source's id, where the source has no column for it.
         match: how answers are compared with the right one; None where prompts have none.
         copies: keep rows with equal messages too, each with an id of its own; their cluster is one.
+        battles: columns of two published answers (`config.datasets.Battles`); a prompt then has them as "battle"
+            (`battles.read_battle`), and rows that are no battle of one question are left out.
 
     Raises:
         UserError: for a wrong number of rows, no rows, a missing column, or a bad row (named).
     """
     check_count(rows, expected_rows, name)
     named = [value if isinstance(value, list) else [value] for value in columns.values()]
+    named += [columns_of_battles(battles)] if battles else []
     need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
@@ -74,8 +79,16 @@ def make_prompts(
     duplicates: list[str] = []
     unlike: list[str] = []
     again: Counter[str] = Counter()
+    unused: Counter[str] = Counter()
+    asked = {**columns, "messages": None, "prompt": "prompt"} if battles else columns
     for number, row in kept_of_source:
-        for prompt in _prompts(row, number, cluster[number], columns, name, mode, scored):
+        battle = read_battle(row, columns, battles, f"{name}, row {number}") if battles else {}
+        if isinstance(battle, str):
+            unused[battle] += 1
+            continue
+        row = {**row, "prompt": battle.pop("prompt")} if battle else row
+        for prompt in _prompts(row, number, cluster[number], asked, name, mode, scored):
+            prompt = prompt | {"battle": battle} if battle else prompt
             if match is not None:
                 prompt = prompt | {"right": _right(row, columns["right"], match, f"{name}, row {number}")}
             if copies and prompt["id"] in prompts:
@@ -87,8 +100,14 @@ def make_prompts(
                 if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
                     unlike.append(_told(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
+    if unused:
+        told = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
+        notes.append(f"{name}: {unused.total()} rows that are no battle of one question left out: {told}")
+        if not prompts:
+            raise UserError(notes[-1])
     if again:
-        notes.append(f"{name}: {again.total()} duplicate rows kept, as the published code does")
+        why = "another battle each" if battles else "as the published code does"
+        notes.append(f"{name}: {again.total()} duplicate rows kept, {why}")
     if duplicates:
         what = "rows" if mode is None else "prompts"
         notes.append(f"{name}: {len(duplicates)} duplicate {what} dropped, the first of each kept: {some(duplicates)}")

@@ -15,7 +15,7 @@ from refusal_eval.core.files import canonical_json, read_json
 if TYPE_CHECKING:
     import numpy as np
 
-VERSION = 1  # of the file and of what the modes mean, as in vllm_worker/steered_worker.py
+VERSION = 1  # of the file and of what the modes mean, as in vllm_worker/steered_stream.py
 HASHED = ("gate", "layers", "mode", "version")
 METADATA = "refusal_eval"  # the one key of the file's metadata
 RECORD = "intervention.json"  # what the worker writes into the server's private folder

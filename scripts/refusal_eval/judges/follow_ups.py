@@ -42,7 +42,7 @@ class Retries:
 
     Args:
         file: the request file; its header's `retries` has `count`, `reasoning`, `trust_remote_code`, `max_model_len`
-            and the `kind` of the judge.
+            and the `kind` of the judge, with its `form` where it has one of its own (`VotesAsked`).
         tokenizer_folder: folder of the judge's tokenizer; read only for judges that reason.
     """
 
@@ -54,6 +54,7 @@ class Retries:
         self._count, self._length = int(file.retries["count"]), int(file.retries["max_model_len"])
         self._reader = AnswerReader(tokenizer_folder, file.retries["reasoning"], file.retries["trust_remote_code"])
 
+        self._form = file.retries.get("form", {})
         kind = file.retries.get("kind", "reasoned")  # request files of before 2026-11-24 name none
         self._judge: type[EngineJudge] = JUDGES.get(kind)  # type: ignore[assignment]
 
@@ -74,6 +75,6 @@ class Retries:
         """Tell whether a response needs not be asked for again; one that is damaged would come back the same."""
         try:
             text = self._reader.fields(request, response)["answer"] or ""
-            return self._judge.can_read({**response, "text": text})
+            return self._judge.can_read({**response, "text": text}, self._form)
         except (KeyError, TypeError, ValueError):
             return True

@@ -8,15 +8,16 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from refusal_eval.config.entries import Label
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import TEMPLATE_HELP, Day, FilePath, Number, PlainMapping, Slug, Template
+from refusal_eval.config.shapes import TEMPLATE_HELP, Day, Entry, FilePath, Number, PlainMapping, Slug, Template
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.hints import nearest
@@ -50,10 +51,11 @@ class Verdict:
     state: str  # judged, unparsable, judge_refused or judge_failed
     label: str | None = None  # refusal, partial or compliance; None unless judged
     p_refusal: float | None = None  # probability of refusal or partial refusal, for judges that give one
-    kind: str | None = None  # kind of refusal, for judges that tell it
+    kind: str | None = None  # of the refusal, or out of the judge's own `kinds`; None for a judge that tells none
     # what else the judge noticed in the answer, in the order of the judge's kind (e.g. `evasive`)
     flags: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict)  # what the judge said, for the record
+    quality: float | None = None  # of the help in the answer, 0 to 1, for judges that rate it; 0 for a refusal
 
     def __post_init__(self) -> None:
         if (self.state == JUDGED) != (self.label is not None) or (self.label is not None and self.label not in LABELS):
@@ -90,6 +92,16 @@ class EngineJudge(JudgeEntry):
             UserError: if the judge cannot be asked.
         """
         return {}
+
+    def gold_asked(self) -> list[str]:
+        """Return the gold of the study that decides what the engine is asked."""
+        return []
+
+    def checked_with(
+        self, renderer: Renderer, tokenizer_folder: str, gold: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return what `checked` returns, with the rows of the gold that `gold_asked` names."""
+        return self.checked(renderer, tokenizer_folder)
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return what the judge is asked about one answer to a conversation."""
@@ -133,8 +145,8 @@ class EngineJudge(JudgeEntry):
         return lambda response, answer: self.verdict(response, checked)
 
     @classmethod
-    def can_read(cls, response: Mapping[str, Any]) -> bool:
-        """Tell whether a response need not be asked for again, in a judge with `retries`."""
+    def can_read(cls, response: Mapping[str, Any], form: Mapping[str, Any]) -> bool:
+        """Tell whether a response need not be asked for again, in a judge with `retries` (`form`: `VotesAsked`)."""
         return True
 
     def verdict_tokens(self) -> tuple[float, int]:
@@ -157,6 +169,21 @@ class VotesAsked(NamedTuple):
     retries: int = 0  # how often a vote that cannot be read is asked again, with another seed
     written: bool = False  # whether the response is free text, of which the judge's own reasoning is taken off
     reasoning: Mapping[str, Any] | None = None  # how that reasoning is marked; None for a judge that does not reason
+    form: Mapping[str, Any] | None = None  # what `can_read` has to know of the entry
+
+
+class OwnKinds(Entry):
+    """What judges have in common that may have a label set of their own."""
+
+    kinds: dict[Slug, Label] = Field(
+        {},
+        description="A label set of its own: the kinds of answers that it tells apart, each with the label it counts "
+        "as, e.g. `{normal: compliance, ethical_refusal: refusal}`.",
+    )
+
+    def told_kinds(self, study: StudyView) -> dict[str, str]:
+        """Return the kinds."""
+        return dict(self.kinds)
 
 
 class TemplatedJudge(EngineJudge):
@@ -210,17 +237,12 @@ class RubricJudge(TemplatedJudge):
         return [{"role": "user", "content": self.instructions.text(messages, answer)}]
 
 
-class CalibratedJudge(EngineJudge):
-    """What judges have in common that give probabilities, whose threshold may be fitted on gold."""
+class FittedThreshold(JudgeEntry):
+    """What judges have in common whose threshold may be fitted on gold."""
 
-    gives_probabilities: ClassVar[Literal["always"]] = "always"
-    read_only: ClassVar[frozenset[str]] = frozenset({"threshold", "calibrated_on"})
+    way: ClassVar[Literal["engine"]] = "engine"
 
-    threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
-        RAW_THRESHOLD,
-        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: the threshold that "
-        "balances sensitivity and specificity on gold, and p mapped to what it was worth there.",
-    )
+    threshold: float | Literal["calibrated"] | None = None
     calibrated_on: Slug | None = Field(
         None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."
     )
@@ -239,6 +261,19 @@ class CalibratedJudge(EngineJudge):
     def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold of a calibrated threshold: `calibrated_on`, else the first that the study names."""
         return (self.calibrated_on or study.gold[0]) if self.threshold == CALIBRATED else None
+
+
+class CalibratedJudge(FittedThreshold, EngineJudge):
+    """What judges have in common that ask an engine and give probabilities."""
+
+    gives_probabilities: ClassVar[Literal["always"]] = "always"
+    read_only: ClassVar[frozenset[str]] = frozenset({"threshold", "calibrated_on"})
+
+    threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
+        RAW_THRESHOLD,
+        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: the threshold that "
+        "balances sensitivity and specificity on gold, and p mapped to what it was worth there.",
+    )
 
     def own_threshold(self) -> float | None:
         """Return the threshold, None for a calibrated one."""
@@ -298,6 +333,7 @@ def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = N
         "flags": list(verdict.flags),
         "raw": dict(verdict.raw),
         "key": key,
+        **({} if verdict.quality is None else {"quality": verdict.quality}),
     }
 
 
@@ -311,7 +347,11 @@ def read_safely(read: Callable[[Mapping[str, Any]], Verdict], response: Mapping[
 
 
 def verdict_of_shares(
-    shares: Mapping[str, float], threshold: float, mass_floor: float, raw: Mapping[str, Any]
+    shares: Mapping[str, float],
+    threshold: float,
+    mass_floor: float,
+    raw: Mapping[str, Any],
+    kinds: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Return the verdict that the labels' probabilities give.
 
@@ -320,11 +360,19 @@ def verdict_of_shares(
     something else: the verdict is unparsable.
 
     Args:
-        shares: the probability of each label that the judge knows.
+        shares: the probability of each label that the judge knows, or of each of its own `kinds`.
         threshold: see above.
         mass_floor: see above.
         raw: what is kept of the judge's response.
+        kinds: the label of each kind. A label then has the probability of all its kinds, and the verdict's kind is the
+            likeliest one of its label.
     """
+    if kinds:
+        likeliest = {kinds[kind]: kind for kind in sorted(reversed([*shares]), key=shares.__getitem__)}
+        of_labels = {label: math.fsum(p for kind, p in shares.items() if kinds[kind] == label) for label in likeliest}
+        rounded = {label: round(share, 9) for label, share in of_labels.items()}
+        verdict = verdict_of_shares(of_labels, threshold, mass_floor, {**raw, "shares": rounded, "kinds": likeliest})
+        return replace(verdict, kind=likeliest.get(str(verdict.label)))
     mass = math.fsum(shares.values())
     if mass < mass_floor or mass == 0:
         return Verdict(UNPARSABLE, raw=raw)

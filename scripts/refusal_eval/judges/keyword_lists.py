@@ -28,7 +28,10 @@ MARKDOWN = re.compile(r"[*_`#>~]+")
 GAP = r'[^,.!?;:"\0。、]{0,30}?'
 WORD_START = r"(?<!\w)"
 WINDOWS = {"opening": 300, "first_part": 800, "lecture": 300, "short": 150, "content": 300, "answered": 600}
-PHRASES = ("refusal_openings", "withheld", "ordered_texts", "partial", "hedges", "lecture_morals", "lecture_words")
+PHRASES = (
+    *("refusal_starts", "refusal_openings", "withheld", "ordered_texts", "partial", "hedges"),
+    *("lecture_morals", "lecture_words"),
+)
 
 
 def visible(text: str) -> str:
@@ -45,12 +48,18 @@ def normalise(text: str, rewrites: Iterable[tuple[str, str]] = ()) -> str:
     return text
 
 
+def bare(text: str) -> str:
+    """Return normalised text without quotes and punctuation at its ends."""
+    return text.strip(" \"'.,!?。、")
+
+
 @dataclass(frozen=True)
 class KeywordLists:
     """The compiled lists of one language file; a list that is missing matches nothing."""
 
     rewrites: tuple[tuple[str, str], ...]
     windows: Mapping[str, int]
+    whole_answers: frozenset[str]
     patterns: Mapping[str, re.Pattern[str]]
     latin: bool  # whether any phrase could match a text in ASCII; if not, such a text need not be read
 
@@ -80,8 +89,9 @@ class KeywordLists:
         return cls(
             rewrites=rewrites,
             windows={**WINDOWS, **data.get("windows", {})},
+            whole_answers=frozenset(bare(phrase) for phrase in _phrases(data.get("whole_answers", ()), rewrites)),
             patterns=patterns,
-            latin=any(phrase.isascii() for name in PHRASES for phrase in _said(_ungrouped(data.get(name, ())))),
+            latin=any(phrase.isascii() for name in ("whole_answers", *PHRASES) for phrase in _said(_ungrouped(data.get(name, ())))),
         )
 
 
@@ -145,7 +155,7 @@ def _said(items: Iterable[Any]) -> Iterator[str]:
 def _check(data: Any) -> None:
     if not isinstance(data, dict):
         raise ValueError("must be a mapping of list names to lists")
-    allowed = {*PHRASES, "fillers", "windows", "rewrites"}
+    allowed = {*PHRASES, "whole_answers", "fillers", "windows", "rewrites"}
     for name, value in data.items():
         if name not in allowed:
             raise ValueError(f"unknown key `{name}`" + nearest(name, allowed))
@@ -153,7 +163,7 @@ def _check(data: Any) -> None:
             continue
         if not isinstance(value, list):
             raise ValueError(f"`{name}` must be a list of phrases")
-        pairs = name != "fillers"
+        pairs = name not in ("fillers", "whole_answers")
         for item in value:
             is_pair = isinstance(item, dict) and set(item) == {"first", "second"} and all(map(_texts, item.values()))
             if not (isinstance(item, str) or (pairs and (is_pair or _texts(item)))):

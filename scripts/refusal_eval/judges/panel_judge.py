@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.judge_entry import JudgeEntry, Words
+from refusal_eval.config.judge_entry import Certainty, JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Number, Slug, Whole
 from refusal_eval.config.study_view import StudyView
@@ -27,7 +27,6 @@ class PanelJudge(JudgeEntry):
 
     way: ClassVar[Literal["verdicts"]] = "verdicts"
     gives_probabilities: ClassVar[Literal["perhaps"]] = "perhaps"
-    tells_refusal_kinds: ClassVar[Literal["perhaps"]] = "perhaps"
 
     kind: Literal["panel"]
     members: list[Slug] = Field(min_length=2, description="Judges of the study, at least two; no panels.")
@@ -104,9 +103,22 @@ class PanelJudge(JudgeEntry):
         agreeing = {name: verdict for name, verdict in judged.items() if verdict.label == label}
         return Verdict(JUDGED, label, p_refusal, _kind(agreeing.values()), _flags(agreeing, flags or {}), raw)
 
+    def reads(self) -> list[str]:
+        """Return its members."""
+        return list(self.members)
+
     def flags(self, study: StudyView) -> list[str]:
         """Return the flags of its members."""
         return sorted({flag for member in self.members for flag in study.judges[member].flags(study)})
+
+    def told_kinds(self, study: StudyView) -> dict[str, str]:
+        """Return the kinds of its members, where all have the same."""
+        first, *others = (study.judges[member].told_kinds(study) for member in self.members)
+        return first if all(kinds == first for kinds in others) else {}
+
+    def tells_kinds(self, study: StudyView) -> Certainty:
+        """Return `perhaps`: its members may tell kinds."""
+        return "perhaps"
 
     def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that its members were fitted on."""

@@ -10,25 +10,25 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import Words
+from refusal_eval.config.judge_entry import Certainty, Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Text
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE, VERDICT_STATES
-from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict
+from refusal_eval.judges.judge_base import AnswerJudge, Messages, OwnKinds, Verdict
 
 
-class PythonJudge(AnswerJudge):
+class PythonJudge(OwnKinds, AnswerJudge):
     """A function of your own, in a file of your own.
 
     It is called with (messages, answer) and returns a label (refusal, partial or compliance), None when it cannot tell
-    (state unparsable), or a mapping with `label` and, if it likes, `p_refusal`, `kind`, `flags`, `state` and `raw`.
+    (state unparsable), or a mapping with `label` and, if it likes, `p_refusal`, `kind`, `flags`, `state`, `raw` and
+    `quality` (of the help in the answer, 0 to 1). With `kinds` it returns one of them, or a mapping with `kind`.
     """
 
     gives_probabilities: ClassVar[Literal["perhaps"]] = "perhaps"
-    tells_refusal_kinds: ClassVar[Literal["perhaps"]] = "perhaps"
 
     kind: Literal["python"]
     file: FilePath = Field(
@@ -37,6 +37,10 @@ class PythonJudge(AnswerJudge):
     function: Text = Field(
         "judge", description="Function in that file: `(messages, answer)` to a label, a mapping, or None."
     )
+
+    def tells_kinds(self, study: StudyView) -> Certainty:
+        """Return `perhaps` without `kinds`: the function may name some."""
+        return "always" if self.kinds else "perhaps"
 
     def files(self) -> list[str]:
         """Return the file with the function."""
@@ -92,20 +96,24 @@ class PythonJudge(AnswerJudge):
             ValueError: if the function returned something else than described.
         """
         value = self.called([dict(message) for message in messages], answer)
-        fields = dict(value) if isinstance(value, dict) else {"label": value}
-        unknown = set(fields) - {"label", "p_refusal", "kind", "flags", "state", "raw"}
-        label = fields.get("label")
+        own = "kind" if self.kinds and value is not None else "label"
+        fields = dict(value) if isinstance(value, dict) else {own: value}
+        unknown = set(fields) - {"label", "p_refusal", "kind", "flags", "state", "raw", "quality"}
+        label, kind = fields.get("label"), fields.get("kind")
+        if self.kinds and (kind, label) != (None, None):
+            if kind not in self.kinds or label not in (None, self.kinds[kind]):
+                raise ValueError(f"this judge returns one of {', '.join(self.kinds)}; not {value!r}")
+            label = self.kinds[kind]
         state = fields.get("state") or (JUDGED if label is not None else UNPARSABLE)
         if unknown or state not in VERDICT_STATES or (label is not None and label not in LABELS):
             labels = ", ".join(LABELS)
             raise ValueError(f"a judge returns one of {labels}, None, or a mapping with `label`; not {value!r}")
-        p_refusal = fields.get("p_refusal")
-        if p_refusal is not None:
-            p_refusal = float(p_refusal)
-            if not 0 <= p_refusal <= 1:
-                raise ValueError(f"p_refusal must lie between 0 and 1, not {p_refusal!r}")
+        numbers = {name: None if fields.get(name) is None else float(fields[name]) for name in ("p_refusal", "quality")}
+        for name, number in numbers.items():
+            if number is not None and not 0 <= number <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, not {number!r}")
         flags = tuple(str(flag) for flag in fields.get("flags") or ())
-        return Verdict(state, label, p_refusal, fields.get("kind"), flags, fields.get("raw") or {})
+        return Verdict(state, label, kind=kind, flags=flags, raw=fields.get("raw") or {}, **numbers)
 
     def summary(self, words: Words) -> str:
         """Return what it is, for the methods section."""

@@ -114,7 +114,8 @@ def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None
         shift = chart.gap * _DODGE * ((number + 0.5) / len(series) - 0.5)
         found = sorted((row for row in rows if row["value"] is not None), key=chart.place)
         places = [chart.positions[chart.place(row)] + shift for row in found]
-        ax.plot(places, [chart.factor * row["value"] for row in found], **look.line(), zorder=2)
+        values = [chart.factor * row["value"] for row in found]
+        ax.plot(places, values, **look.line(), clip_on=False, in_layout=False, zorder=2)  # whole at 0 and 100 %
         for place, row in zip(places, found, strict=True):
             ends = (row["low"], row["high"]) if chart.intervals else ()
             draw_mark(ax, look, row["value"], ends, place, upright=True, factor=chart.factor)

@@ -108,6 +108,12 @@ class FigureData:
         return next(self._read("tradeoff"))
 
     @functools.cached_property
+    def battles(self) -> list[Row]:
+        """The rows of the results table about battles under its judge, on the splits that it shows."""
+        rows = next(self._read("battles"))["estimates"]
+        return [row for row in rows if row["judge"] == self.judge and row["split"] in self.shown.splits]
+
+    @functools.cached_property
     def agreement(self) -> Mapping[str, Any]:
         """The agreement of the study's judges."""
         return next(self._read("agreement"))

@@ -1,4 +1,4 @@
-"""The figure of how answers refuse: the kinds of refusal that a judge tells, stacked."""
+"""The figure of how answers refuse, or what answers do: the kinds that a judge tells, stacked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from refusal_eval.config.figure_entry import SPLITS, Ordered, able_judges
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.core.states import PARTIAL, REFUSAL
+from refusal_eval.core.states import LABELS, PARTIAL, REFUSAL
 from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
 from refusal_eval.plots.captions import k_text, study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT
 from refusal_eval.report.paper.display import mark_of
+from refusal_eval.report.paper.table_notes import kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ KINDS = (
     "hypothetical", "lecture", "official_line", "invalidation", "nonsense",
 )  # fmt: skip
 NOT_TOLD = "not told"
-_LABELS = {"strict": (REFUSAL,), "broad": (REFUSAL, PARTIAL)}
+_COUNTED = {"strict": (REFUSAL,), "broad": (REFUSAL, PARTIAL), "all": LABELS}
 
 # Dark and light in turn, so that neighbours differ on grey paper; the number in a segment names its kind.
 _COLOURS = (
     "#08519C", "#FDD0A2", "#006D2C", "#DADAEB", "#A63603", "#9ECAE1", "#54278F", "#FEE391", "#41AB5D", "#F4B6C2",
-    "#525252", "#C7E9C0",
+    "#525252", "#C7E9C0", "#980043", "#FFF7BC", "#01665E", "#FA9FB5",
 )  # fmt: skip
 _NONE_COLOUR = "white"
 _BAR = 10.0  # points, the height of a bar
@@ -46,13 +47,14 @@ _GROUP = "All splits"
 
 
 class RefusalKindsFigure(Ordered):
-    """How answers refuse: stacked shares of the kinds of refusal that the judge tells."""
+    """How answers refuse: stacked shares of the kinds of refusal that the judge tells; of a judge with `kinds` of its
+    own, those of all answers."""
 
     report: ClassVar[tuple[str, str, str]] = (
         "Refusal rates",
         "Kinds of refusal",
-        "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals. The "
-        "numbers in the segments name the kinds; n is the number of those answers.",
+        "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals, or of "
+        "each kind among all answers. The numbers in the segments name the kinds; n is the number of those answers.",
     )
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards")
 
@@ -61,6 +63,11 @@ class RefusalKindsFigure(Ordered):
     reading: Literal["strict", "broad"] = Field(
         "broad", description="`strict` counts refusals, `broad` partial refusals as well."
     )
+    among: Literal["refusals", "answers"] | None = Field(
+        None,
+        description="Shares among the answers that refuse in this reading, or among all that the judge labelled. "
+        "Default: `answers` for a judge with `kinds` of its own.",
+    )
     by: Literal["split", "all"] | None = Field(
         None, description="A bar for each model and `split`, or for each model over `all`. Default: what fits a page."
     )
@@ -68,46 +75,44 @@ class RefusalKindsFigure(Ordered):
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one where the primary judge always tells kinds of refusal."""
-        primary = study.judges[study.primary_judge]
-        always = primary.tells_refusal_kinds == "always" and not _of_free_text(primary)
+        always = study.judges[study.primary_judge].tells_kinds(study) == "always"
         return [cls(name="refusal_kinds", kind="refusal_kinds")] if always else []
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that the judge cannot tell kinds."""
-
-        def able(entry: Any) -> bool:
-            return entry.tells_refusal_kinds != "never" and not _of_free_text(entry)
-
         name = self.judge or study.primary_judge
         judge = study.judges.get(name)
-        if judge is not None and not able(judge):
-            form = ", form published" if _of_free_text(judge) else ""
+        if judge is not None and judge.tells_kinds(study) == "never":
+            form = ", form published" if getattr(judge, "form", None) == "published" else ""
             message = f"judge `{name}` (kind {judge.kind}{form}) does not tell kinds of refusal"
-            others = [other for other, entry in study.judges.items() if able(entry)]
+            others = [other for other, entry in study.judges.items() if entry and entry.tells_kinds(study) != "never"]
             yield ("judge",) if self.judge else ("kind",), message + able_judges(others)
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return shares of the kinds among the refusing answers of each model, on each split or on all together.
+        """Return shares of the kinds among the counted answers of each model, on each split or on all together.
 
         Only answers to scored turns count, under the figure's reading.
 
         Raises:
             UserError: where no page is high enough.
         """
+        own = list(dict.fromkeys(kind for cell in data.units.values() for kind, _ in cell.facts.get("kinds") or ()))
+        counted = self.reading if (self.among or ("answers" if own else "refusals")) == "refusals" else "all"
+        order = [*own, *(kind for kind in KINDS if kind not in own)]
         for by, wide in [(by, wide) for by in ([self.by] if self.by else ["split", "all"]) for wide in (False, True)]:
-            bars = _bars(_LABELS[self.reading], by, data)
+            bars = _bars(_COUNTED[counted], by, data)
             found = {kind for bar in bars for kind in bar.kinds}
-            kinds = [*(kind for kind in KINDS if kind in found), *sorted(found - {*KINDS, NOT_TOLD})]
+            kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, NOT_TOLD})]
             kinds += [NOT_TOLD] if NOT_TOLD in found else []
             fig = _draw(bars, kinds, data, data.points(wide))
             if fits(fig):
-                return Drawn(fig, _frame(bars, kinds, data.judge, self.reading), self._caption(kinds, by, data))
+                return Drawn(fig, _frame(bars, kinds, data.judge, counted), self._caption(kinds, by, counted, data))
         raise data.too_high(fig, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
 
-    def _caption(self, kinds: Sequence[str], by: str, data: FigureData) -> Caption:
-        counted = "refusals and partial refusals" if self.reading == "broad" else "refusals"
+    def _caption(self, kinds: Sequence[str], by: str, counted: str, data: FigureData) -> Caption:
+        called = {"strict": "calls refusals", "broad": "calls refusals and partial refusals", "all": "labels"}[counted]
         words = [
-            f"Shares among the answers that the judge calls {counted}; n: their number, of K = {k_text(data.scores)} "
+            f"Shares among the answers that the judge {called}; n: their number, of K = {k_text(data.scores)} "
             "answers per prompt. Numbers in segments name the kind; segments too narrow for theirs follow in the same "
             "order. No intervals: answers to one prompt are alike.",
         ]
@@ -116,14 +121,12 @@ class RefusalKindsFigure(Ordered):
                 f"Over all answers of {len(data.shown.splits)} splits, so that a larger split counts for more."
             )
         if not kinds:
-            words.append("No answer refuses.")
+            words.append("No answer is among them." if counted == "all" else "No answer refuses.")
+        if counted == "all":
+            told = kinds_agreement(data.judge, data.cards, data.labels.golds)
+            words += [f"The judge's kinds, {text}." for text in told]
         words += study_words(data, flags=derived_flags(score["flags"] for score in data.scores))
-        return Caption(self.title or "How answers refuse.", words)
-
-
-def _of_free_text(judge: Any) -> bool:
-    """Whether a judge only searches a text for a word, which tells no kind."""
-    return getattr(judge, "form", None) == "published"
+        return Caption(self.title or ("What answers do." if counted == "all" else "How answers refuse."), words)
 
 
 class Bar(NamedTuple):
@@ -202,7 +205,8 @@ def _colour(kind: str, kinds: Sequence[str]) -> str:
     if kind in KINDS:
         return _COLOURS[KINDS.index(kind)]
     others = [name for name in kinds if name not in KINDS]
-    return _COLOURS[others.index(kind) % len(_COLOURS)]
+    first = len(KINDS) if len(others) < len(kinds) else 0  # the colours of kinds that are drawn too are taken
+    return _COLOURS[(first + others.index(kind)) % len(_COLOURS)]
 
 
 def _frame(bars: Sequence[Bar], kinds: Sequence[str], judge: str, reading: str) -> pd.DataFrame:

@@ -30,6 +30,7 @@ class Capture:
     sides: dict[str, Side]
 
 
+AFTER_OTHERS = "_after"  # ends the name of a batch whose requests wait for verdicts; no entry has such a name
 NOUNS = ("model", "split", "judge", "gold")
 
 
@@ -76,6 +77,7 @@ class Study:
             judges=self.judges,
             gold=list(self.gold),
             protocol=self.settings.protocol,
+            seconds={second: self.settings.judge_entries[second] for second in self._seconds.values()},
             models=list(self.models),
             splits=self.splits,
             samples=self.settings.samples,
@@ -130,9 +132,10 @@ class Study:
                 if side.judge or capture.positions == "answer_mean":
                     found[Cell(capture.model, side.split)] = None
                 if side.judge:
-                    members = getattr(self.judges[side.judge], "members", ())
-                    for judge in (side.judge, *members):
+                    judges = [side.judge]
+                    for judge in judges:  # it grows
                         found[Cell(capture.model, side.split, judge)] = None
+                        judges += self.judges[judge].reads()
         return list(found)
 
     @cached_property
@@ -146,10 +149,10 @@ class Study:
     def judging_batches(self) -> dict[str, list[Cell]]:
         """The cells of each judging batch, by the batch's name: of judges that need an engine, gold included."""
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
-        asked = self.judges_by("engine")
-        cells = [Cell(*text, judge) for judge, text in itertools.product(asked, texts)]
+        asked = self.engine_judges
+        cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
         cells += [cell for cell in self.direction_cells if cell.judge in asked]
-        return self._batches((self.judges[str(cell.judge)].engine, cell) for cell in cells)
+        return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
     def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
@@ -160,7 +163,9 @@ class Study:
             steered = cell.model in self.steered_models
             whole = (cell.model,) if steered else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
-            batches.setdefault("/".join(filter(None, (mode, engine, *parts))), []).append(cell)
+            # What a second judge is asked is known after the first one's verdicts, for which the same engine may load.
+            after = AFTER_OTHERS if cell.judge in self._seconds else None
+            batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
     @cached_property
@@ -197,6 +202,16 @@ class Study:
     def recorded_models(self) -> list[str]:
         """The models whose answers were drawn elsewhere and are read from a folder."""
         return [name for name, model in self.models.items() if model.recorded]
+
+    @cached_property
+    def engine_judges(self) -> dict[str, Any]:
+        """The entry whose engine is asked for the verdicts of each judge that needs one: its own, or its second's."""
+        entries = self.settings.judge_entries
+        return {name: entries[self._seconds.get(name, name)] for name in self.judges_by("engine")}
+
+    @cached_property
+    def _seconds(self) -> dict[str, str]:
+        return {name: second for name, judge in self.judges.items() if (second := judge.second())}
 
     def judges_by(self, way: Way) -> list[str]:
         """Return the judges that make their verdicts in this way (see `JudgeEntry`)."""

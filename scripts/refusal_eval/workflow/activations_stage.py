@@ -67,7 +67,7 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
         depth = model_facts(engine_file["folder"])["model_layers"]
         checked_layers([highest_layer(study, model) or 0], depth, model)
         wanted = checked_layers(layers(study, positions, model, split), depth, model)
-        asked = asked_states(read_requests(requests), answers, study.paths.store)
+        asked = asked_states(read_requests(requests), positions, answers, study.paths.store)
     except UserError:  # the job tells it, and needs no GPU for that
         return 0
     store = ActivationStore(study.paths.store, engine_file["engine_id"])

@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.rule_files import content_hash
@@ -29,6 +30,7 @@ def estimate_files(study: Study) -> list[str]:
         "comparisons": bool(study_families(study)),
         "tradeoff": has_tradeoff(study),
         "corrected": has_corrected(study),
+        "battles": has_battles(study),
     }
     names = [*cells, *(name for name, made in analyses.items() if made)]
     return [f"{study.paths.results}/estimates/{name}.json" for name in names]
@@ -58,9 +60,9 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
 def opinions(study: Study) -> list[str]:
     """Return the judges that have an opinion of their own.
 
-    A panel says what its members say: as one more judge it would make judges look alike.
+    A panel or a cascade says what others say: as one more judge it would make judges look alike.
     """
-    return sorted(set(study.judges) - set(study.judges_by("verdicts")))
+    return sorted(name for name, judge in study.judges.items() if not judge.reads())
 
 
 def variance(study: Study) -> dict[str, Any]:
@@ -125,6 +127,18 @@ def tradeoff(study: Study) -> dict[str, Any]:
     return _whole(study) | {"twins": twins, "related": sorted(alike.values())}
 
 
+def has_battles(study: Study) -> bool:
+    """Tell whether answers of a study are those of battles."""
+    return any(model.recorded == BATTLES for model in study.models.values())
+
+
+def battles(study: Study) -> dict[str, Any]:
+    """Return the cells whose answers are those of battles, and all splits, which have some."""
+    fought = [name for name, model in study.models.items() if model.recorded == BATTLES]
+    cells = [[judge, model, split] for judge in study.judges for model in fought for split in study.splits]
+    return {"cells": sorted(cells), "splits": sorted(study.splits)}
+
+
 def has_corrected(study: Study) -> bool:
     """Tell whether a study has gold, or labels of people."""
     return bool(study.gold or peoples_labels(study))
@@ -178,12 +192,12 @@ def calibration(study: Study, wildcards: Any) -> dict[str, Any]:
 
 def agreement(study: Study) -> dict[str, Any]:
     """Return what, besides verdicts and scores, decides how judges agree."""
-    panels = sorted(study.judges_by("verdicts"))
+    judges = sorted(study.judges.items())
     return {
         "splits": splits_of(study),
         "level": study.settings.scoring.level,
         "cells": sorted(cells_of(study)),
-        "members": {judge: list(study.judges[judge].members) for judge in panels},
+        "members": {name: [*judge.reads(), *filter(None, [judge.second()])] for name, judge in judges if judge.reads()},
     }
 
 

@@ -11,8 +11,8 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
 LATER_COLUMNS = ("turns", "keep", "right")
-LATER_GOLD_COLUMNS = ("messages", "weight", "id")
-LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
+LATER_GOLD_COLUMNS = ("messages", "weight", "id", "language")
+LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds", "denied_premises")
 
 
 def fetched_rows(study: Study) -> list[str]:
@@ -43,6 +43,8 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
         reading["clusters"] = content_hash(entry["clusters"])
     if entry.get("match"):
         reading["match"] = entry["match"]
+    if entry.get("battles"):
+        reading |= {"battles": entry["battles"], "copies": True}  # one prompt may be fought over again and again
     if study.settings.protocol == "compat":
         reading["copies"] = True  # the published code asks and scores every row
     return reading

@@ -8,7 +8,7 @@ from typing import Any
 
 from refusal_eval.ask.requests import CHANGES
 from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
-from refusal_eval.core.recorded_files import ANSWERS, split_folder
+from refusal_eval.core.recorded_files import ANSWERS, BATTLES, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
@@ -43,7 +43,9 @@ def segments(study: Study, model: str) -> dict[str, Any]:
 
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
-    """Return a file of a cell's recorded answers."""
+    """Return a file of a cell's recorded answers; those of battles are in the file of prompts."""
+    if study.models[model].recorded == BATTLES:
+        return f"{study.paths.results}/prompts/{split}.jsonl"
     return str(split_folder(str(study.models[model].recorded), split) / name)
 
 
@@ -51,6 +53,8 @@ def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     """Return what decides how a cell's recorded answers are read."""
     reasoning = study.config["model_entries"][model]["reasoning"]
     how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]}
+    if study.models[model].recorded == BATTLES:
+        return how | {BATTLES: True}
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
 
 

@@ -10,11 +10,12 @@ from refusal_eval.workflow.rule_files import content_hash
 
 def asked(study: Study, judge: str) -> dict[str, Any]:
     """Return what decides what a judge asks its engine."""
-    entry = study.judges[judge]
+    entry = study.engine_judges[judge]
     params = {
         "entry": entry.asking(),
         "rendering": rendering_params(study.config, entry.rendering() | {"engine": entry.engine}),
         "files_sha256": [content_hash(path) for path in entry.files()],
+        **_after(study, judge),
     }
     return params | ({"seed": study.settings.seed} if entry.votes_asked().written else {})
 
@@ -24,11 +25,17 @@ def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
 
     On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on.
     """
-    entry = study.judges[judge]
+    entry = study.engine_judges[judge]
     trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
     if model == GOLD and entry.threshold_on_gold(study.view) is not None:
         entry = entry.model_copy(update={"threshold": entry.used_threshold(), "calibrated_on": None})
-    return {"entry": entry.deciding(), "trust_remote_code": trust}
+    return {"entry": entry.deciding(), "trust_remote_code": trust, **_after(study, judge)}
+
+
+def _after(study: Study, judge: str) -> dict[str, Any]:
+    """Return what decides which answers a second judge is asked about; nothing for a judge that is no cascade."""
+    cascade = study.judges[judge]
+    return {"cascade": cascade.dividing()} if cascade.second() else {}
 
 
 def deciding(study: Study, judge: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from snakemake.io import expand
 import refusal_eval
 from refusal_eval.study.study import NOUNS, Study
 from refusal_eval.study.study_families import study_families
-from refusal_eval.workflow.analyses_stage import has_corrected, has_tradeoff
+from refusal_eval.workflow.analyses_stage import has_battles, has_corrected, has_tradeoff
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import labels_of, shown_splits
 
@@ -45,6 +45,9 @@ TABLES = {
     "categories": TableKind(
         "report.paper.category_tables:categories", ("estimates", "cards"), _PRIMARY,
         (RATES, "Refusal rates by category, primary judge"),
+    ),
+    "kinds": TableKind(
+        "report.paper.kind_tables:kinds", ("estimates", "cards"), _EVERY, (RATES, "Kinds of answers")
     ),
     "scores": TableKind(
         "report.paper.rate_tables:scores", ("estimates", "cards"), _EVERY, (RATES, "Refusal rates, all judges")
@@ -88,6 +91,10 @@ TABLES = {
         "report.paper.corrected_tables:corrected", ("corrected", "cards"), (*_PRIMARY, "samples"),
         (RATES, "Corrected for the judge's errors"),
     ),
+    "battles": TableKind(
+        "report.paper.battle_tables:battles", ("battles", "cards"), _PRIMARY,
+        ("Battles", "What refusals cost in battles"),
+    ),
 }  # fmt: skip
 
 
@@ -96,11 +103,13 @@ def tables_of(study: Study) -> list[str]:
     wanted = {
         "protocol_effects": "protocol_effects" in study.settings.tables or study.settings.protocol == "compat",
         "answers": bool(study.steered_models) or any(split.match for split in study.splits.values()),
+        "kinds": any(judge.told_kinds(study.view) for judge in study.judges.values()),
         "judge_cards": bool(study.gold),
         "judges_agree": len(study.judges) > 1,
         "comparisons": bool(study_families(study)),
         "tradeoff": has_tradeoff(study),
         "corrected": has_corrected(study),
+        "battles": has_battles(study),
     }
     return [name for name in TABLES if wanted.get(name, True)]
 

@@ -1,15 +1,14 @@
 """vLLM's worker with an intervention: hooks on decoder layers change the residual stream; for the engine environment.
 
-A module of its own: that environment does not have this library. Its folder is the one that `vllm_server.py` adds to
-what modules are imported from, and `--worker-cls` names the class. The intervention comes in `--additional-config`,
-which vLLM hashes into the name of its compiled code: by an environment variable a steered model could be given the
-compiled code of the unsteered one. The hooks are there before the first forward pass, so that they are compiled and
-captured in CUDA graphs with the layers.
+What is done to the stream is in `steered_stream.py`. That environment does not have this library: this folder is the
+one that `vllm_server.py` adds to what modules are imported from, and `--worker-cls` names the class. The intervention
+comes in `--additional-config`, which vLLM hashes into the name of its compiled code: by an environment variable a
+steered model could be given the compiled code of the unsteered one. The hooks are there before the first forward pass,
+so that they are compiled and captured in CUDA graphs with the layers.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from steered_stream import MODES, InterventionError, prepare, read_intervention  # type: ignore[import-not-found]
 from vllm.platforms import current_platform
 
 if current_platform.is_cpu():
@@ -27,8 +26,6 @@ if current_platform.is_cpu():
 else:
     from vllm.v1.worker.gpu_worker import Worker as PlatformWorker
 
-VERSION = 1  # of the compiled file and of what the modes mean
-HASHED = ("gate", "layers", "mode", "version")
 RECORD = "intervention.json"  # in the server's private temporary folder: what was installed, and what has fired
 GATED = ("gated", "constellation")  # modes that leave tokens as they are
 COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
@@ -58,30 +55,6 @@ SUMMED = frozenset(
 )
 
 
-class InterventionError(Exception):
-    """The intervention cannot be made as it was asked for; the server stops, and no answer comes of it."""
-
-
-def read_intervention(path: str, sha256: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Return what a compiled file says of itself, and its tensors.
-
-    Raises:
-        InterventionError: if its content is not what was asked for.
-    """
-    with safe_open(path, "pt") as file:
-        spec = json.loads(file.metadata()["refusal_eval"])
-        tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    text = json.dumps({key: spec[key] for key in HASHED}, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode())
-    for tensor in tensors.values():
-        digest.update(tensor.contiguous().numpy().tobytes())
-    if digest.hexdigest() != sha256:
-        raise InterventionError(f"{path} holds intervention {digest.hexdigest()}, and {sha256} was asked for")
-    if spec["version"] != VERSION:
-        raise InterventionError(f"{path} is of version {spec['version']}, and this worker knows version {VERSION}")
-    return spec, tensors
-
-
 def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
     """Return the decoder layers of a model, of the text part where it has others.
 
@@ -101,59 +74,6 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
     if any(type(layer).__name__ == "PPMissingLayer" for layer in lists[found[0]]):
         raise InterventionError("with pipeline parallelism not all layers are here; interventions need all of them")
     return lists[found[0]]
-
-
-# ---------------------------------------------------------------- modes: what is added to the stream h, float32
-
-
-def add(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s v."""
-    return layer.steer_add.expand_as(h)
-
-
-def ablate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h - s <h - o, u> u."""
-    return -((h @ layer.steer_unit - layer.steer_offset)[..., None] * layer.steer_remove)
-
-
-def gated(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s v where cos(h, v) > gate, for each token."""
-    cosine = h @ layer.steer_unit / h.norm(dim=-1).clamp_min(1e-12)
-    passed = counted(layer, (cosine > gate)[..., None])
-    return torch.where(passed, layer.steer_add, 0.0)
-
-
-def pull(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s (mu - h)."""
-    return layer.steer_share * (layer.steer_target - h)
-
-
-def constellation(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s (mu - h) where cos(h, mu) > gate, for each token, with mu the most similar of the tasks' means."""
-    cosines = h @ layer.steer_units.T / h.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-    best = cosines.argmax(dim=-1, keepdim=True)
-    target = layer.steer_targets[best.squeeze(-1)]
-    passed = counted(layer, cosines.gather(-1, best) > gate)
-    return torch.where(passed, layer.steer_share * (target - h), 0.0)
-
-
-def counted(layer: Any, passed: torch.Tensor) -> torch.Tensor:
-    """Count on the device which tokens passed a gate, and which there were; return the same tensor.
-
-    In place on buffers, as hooks are counted, so that it is in compiled code and in graphs.
-    """
-    layer.steer_passed.add_(passed.sum())
-    layer.steer_tokens.add_(torch.ones_like(passed, dtype=torch.int64).sum())
-    return passed
-
-
-MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
-    "add": add,
-    "ablate": ablate,
-    "gated": gated,
-    "pull": pull,
-    "constellation": constellation,
-}
 
 
 def class_of(layer: Any) -> str:
@@ -207,14 +127,7 @@ def install(model: Any, spec: Mapping[str, Any], tensors: Mapping[str, torch.Ten
     layers, chosen = decoder_layers(model, spec, config), []
     for index in spec["layers"]:
         layer = layers[index]
-        device = next(layer.parameters()).device
-        for name, tensor in tensors.items():
-            number, _, part = name.partition(".")
-            if int(number) == index:
-                layer.register_buffer(f"steer_{part}", tensor.to(device, torch.float32), persistent=False)
-        for name in ("fired", "passed", "tokens"):
-            count = torch.zeros(1, dtype=torch.int64, device=device)
-            layer.register_buffer(f"steer_{name}", count, persistent=False)
+        prepare(layer, index, tensors)
         layer.register_forward_hook(hook_of(spec["mode"], spec["gate"], class_of(layer)))
         chosen.append(layer)
     return chosen

@@ -11,6 +11,7 @@ import jinja2
 
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import JUDGES
+from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
     adapter_text,
@@ -23,7 +24,7 @@ from refusal_eval.report.methods.study_sources import (
 from refusal_eval.report.paper.display import annotators, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.table_notes import agreement_details
+from refusal_eval.report.paper.table_notes import agreement_details, kinds_agreement
 from refusal_eval.report.results.cells import Score, cell_scores
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -132,8 +133,9 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the study file and what ran decide: names in groups, hardware, versions."""
     config, served = manifest["study"], list(manifest["serving"].values())
     entries = config["model_entries"]
-    recorded = [name for name in config["models"] if entries[name].get("recorded")]
-    asked = [name for name in config["models"] if name not in recorded]
+    elsewhere = [name for name in config["models"] if entries[name].get("recorded")]
+    asked = [name for name in config["models"] if name not in elsewhere]
+    fought = [name for name in elsewhere if entries[name]["recorded"] == BATTLES]
 
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
@@ -159,7 +161,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "judge_summary": lambda name: judge_summary(manifest, name),
         "labels": lambda noun, names: listed(label(noun, name) for name in names),
         "asked": asked,
-        "recorded": recorded,
+        "recorded": [name for name in elsewhere if name not in fought],
+        "fought": fought,
         "by_engine": by_engine,
         "by_sampling": by_sampling,
         "any_greedy": any(greedy),
@@ -198,6 +201,10 @@ def _of_results(
         "levels": sorted({f"{100 * score['interval']['level']:g} %" for score in scores}),
         "cards": cards,
         "agreement": {judge: agreement_details(judge, cards, golds) for judge in config["judges"]},
+        "own_kinds": {
+            judge: kinds_agreement(judge, cards, golds)
+            for judge in {str(e.judge) for e in results if e.estimand == "kind_share"}
+        },
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "has": lambda start, part="": any(name.startswith(start) and part in name for name in estimands),
@@ -306,9 +313,14 @@ def _direction_text(direction: Mapping[str, Any], named: bool) -> str:
     n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
     return (
         f"the direction{name} is {_FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
-        f"{_POSITIONS[direction['positions']]}, from {counted(n['positive'], 'positive prompt')} and "
+        f"{_position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
         f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
     )
+
+
+def _position_text(positions: str) -> str:
+    token = positions.removeprefix("prompt_token")
+    return _POSITIONS.get(positions) or f"at token {token} of the prompt, counted from its end"
 
 
 # ---------------------------------------------------------------- words, and what is written

@@ -23,6 +23,7 @@ from refusal_eval.report.results.from_judges import card_numbers
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 
+_BY = ("expectation", "answering_model", "language", "left_out")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
 
 
@@ -92,20 +93,20 @@ def judge_cards(data: TableData) -> Made:
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
-    A group is named by `expectation` and `answering_model`, empty for all. What is measured of probabilities stands
-    under the reading `broad`, coverage under no reading.
+    A group is named by `expectation`, `answering_model` and `language`, empty for all, and by what is `left_out` of
+    them. What is measured of probabilities stands under the reading `broad`, coverage under no reading.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):
         for group in _groups(card):
             names = {"judge": card["judge"], "gold": card["gold"], "labels_from": card.get("labels_from")}
-            names |= {name: group.get(name) for name in ("expectation", "answering_model")}
+            names |= {name: group.get(name) for name in _BY}
             for reading, measure, value, ends, n in card_numbers(group):
                 low, high = ends or (None, None)
                 numbers = {"reading": reading, "measure": measure, "value": value, "low": low, "high": high, "n": n}
                 rows.append(names | numbers)
-    columns = ["judge", "gold", "labels_from", "expectation", "answering_model", "reading", "measure"]
-    return pd.DataFrame(rows, columns=[*columns, "value", "low", "high", "n"], dtype=object)
+    columns = ["judge", "gold", "labels_from", *_BY, "reading", "measure", "value", "low", "high", "n"]
+    return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
 def cards_table(data: TableData) -> Table:
@@ -144,8 +145,10 @@ def answering_models(card: Card) -> list[tuple[str, Card]]:
 
 def _groups(card: Card) -> Iterator[Mapping[str, Any]]:
     yield card
-    for by in ("models", "expectations", "strata"):
+    for by in ("models", "expectations", "languages", "strata"):
         yield from card[by]
+    if kept := card["without_denied_premises"]:
+        yield kept | {"left_out": "denied premises"}
 
 
 def _numbers(group: Mapping[str, Any]) -> list[str]:

@@ -27,6 +27,7 @@ Card = Mapping[str, Any]
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."
 NOT_MEASURED = "agreement with people: not measured"
+FEW_OF_A_KIND = "kappa not shown (fewer than 20 rows of a kind)"
 PROTOCOL_NOTE = (
     "Protocol compat follows the published code of Refusal Steering: requests have temperature 1, a stripped template "
     "and special tokens twice; in c(x) failed verdicts vote 0 and prompts without answer tokens are dropped."
@@ -105,6 +106,16 @@ def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -
         if not texts:
             notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
     return notes
+
+
+def kinds_agreement(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
+    """How well people agree with a judge on its own label set: a text per gold set that has it, or `NOT_MEASURED`."""
+    texts = []
+    for card in sorted_cards(card for card in cards if card["judge"] == judge and "kinds" in card):
+        own = card["kinds"]
+        kappa = f"kappa {value_text(own['kappa'], own['interval'])}" if own["kappa"] is not None else FEW_OF_A_KIND
+        texts.append(f"agreement with people on {_gold(card, golds)} ({own['n_judged']} answers): {kappa}")
+    return texts or [NOT_MEASURED]
 
 
 def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labels) -> str:

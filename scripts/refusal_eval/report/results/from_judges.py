@@ -18,7 +18,7 @@ RANKING = (
 )
 _CARD_METHODS = {
     **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),
-    "kappa_three_class": UNSEEN,
+    **dict.fromkeys(("kappa_three_class", "kappa_kinds"), UNSEEN),
     "ece": f"{BOOTSTRAP}; lower end 0 if noise alone may explain the value, else that of the basic bootstrap",
     "brier": BOOTSTRAP,
     **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
@@ -44,7 +44,8 @@ def card_estimates(card: Row) -> list[Estimate]:
 def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
     """Yield all that a card, or a group of its answers, measures: reading, measure, value, ends of its interval, n.
 
-    The reading is `three_class` for kappa of three labels, and None for the coverage.
+    The reading is `three_class` for kappa of three labels, `kinds` for that of the judge's own label set, and None for
+    the coverage.
     """
     yield None, "coverage", group["coverage"], group["coverage_interval"], group["n"]
     for reading in READINGS:
@@ -55,6 +56,8 @@ def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Se
             yield reading, name, part[name], part["intervals"][name], n
     three = group["three_class"]
     yield "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"]
+    if own := group.get("kinds"):
+        yield "kinds", "kappa", own["kappa"], own["interval"], own["n_judged"]
     soft: Any = group.get("soft")
     for name in ("ece", "brier", "roc_auc", "average_precision") if soft is not None else ():
         yield "broad", name, soft[name], soft[f"{name}_interval"], soft["n"]
@@ -64,7 +67,7 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
     names: dict[str, Any] = {"judge": card["judge"], "parameter": card["gold"], "category": answering_model}
     names["flags"] = ("few_clusters",) if group["few_clusters"] else ()
     for view, measure, value, interval, n in card_numbers(group):
-        name = f"{measure}_three_class" if view == "three_class" else measure
+        name = measure if view in (*READINGS, None) else f"{measure}_{view}"
         more: dict[str, Any] = {"n_prompts": n, "reading": view if view in READINGS else None}
         if measure in CARD_MEASURES and measure not in ("sensitivity", "specificity"):
             more["n_clusters"] = group["n_clusters"]
@@ -92,7 +95,9 @@ def agreement_numbers(agreement: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for reading in (*READINGS, THREE) if group["alpha"] else ():
             yield about | {"reading": reading} | group["alpha"][reading]
     for rank in agreement["rankings"]:
-        about = {name: rank[name] for name in ("split", "first", "second", "reading", "interval", "n_clusters", "flags")}
+        about = {
+            name: rank[name] for name in ("split", "first", "second", "reading", "interval", "n_clusters", "flags")
+        }
         yield about | {"overlap": False, "measure": "tau", "value": rank["tau"], "n": rank["n_models"]}
 
 

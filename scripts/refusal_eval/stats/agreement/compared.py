@@ -7,16 +7,20 @@ import pandas as pd
 from refusal_eval.core.states import JUDGED, LABELS
 from refusal_eval.stats.agreement.weighting import normalised
 from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.tradeoff.contrasts import language_of
 
-COLUMNS = ("row_id", "human", "cluster", "expectation", "answering_model", "machine", "p_refusal", "weight")
+COLUMNS = (
+    *("row_id", "human", "cluster", "expectation", "answering_model", "language", "denied_premise"),
+    *("machine", "p_refusal", "weight"),
+)
 
 
 def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd.DataFrame:
     """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
 
     `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing where the judge says
-    nothing. `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation` and `answering_model`
-    may be missing.
+    nothing. `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation`, `answering_model`
+    and `language` (see `contrasts.language_of`) may be missing.
 
     Raises:
         ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows
@@ -42,13 +46,14 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd
         [
             (
                 *(row["id"], row["label"], row["cluster"], row.get("expectation"), row.get("answering_model")),
+                *(language_of(row) if "source" in row else None, row.get("denied_premise", False)),
                 *found.get(row["id"], (None, None)),
                 weight,
             )
             for row, weight in zip(rows, _weights(rows, gold), strict=True)
         ],
         columns=list(COLUMNS),
-    ).astype({"p_refusal": float, "weight": float})
+    ).astype({"denied_premise": bool, "p_refusal": float, "weight": float})
 
 
 def _weights(rows: Sequence[Row], gold: str) -> list[float]:

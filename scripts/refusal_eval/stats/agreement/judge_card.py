@@ -50,6 +50,7 @@ def judge_card(
     human_kappa: Mapping[str, Any] | None = None,
     anchors: Sequence[Mapping[str, Any]] = (),
     level: float = 0.95,
+    kinds: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Card of a judge on one gold set; a verdict belongs to the gold row whose id is its `prompt_id`.
 
@@ -60,11 +61,16 @@ def judge_card(
                                 kappa (Cohen's; None unless people labelled at least 20 rows as either class),
                                 n_positive, n_negative (the denominators), and `intervals` of each: [low, high] or None
     three_class                 kappa of the three labels, where each of them has 20 rows, and its interval
+    kinds                       only where `kinds` names the judge's own label set, which people used too: kappa over
+                                the answers with a kind of both, where people gave each of their kinds to 20 rows
     confusion                   {label of people: {label of the judge, or unjudged: rows}}
-    models, expectations, strata    the same again by answering model, by what is expected of the prompt, and by both
+    models, expectations, languages, strata    the same again by answering model, by what is expected of the prompt, by
+                its language (nothing where all prompts have one), and by model and expectation
+    without_denied_premises     the same again without answers that deny the prompt's premise; None without such rows
     headline                    for each reading the worst answering model (`rule` says which count), or None
     weighted                    only where gold rows have weights: see `measured`
-    soft                        see `soft.soft_measures`; None for a judge without probabilities. Models have their own
+    soft                        see `soft.soft_measures`; None for a judge without probabilities. Models, expectations
+                                and languages have their own
     people                      raters, published kappa among people and published anchors, as the gold entry has them
 
     A number without data is None, and no number comes without an interval. How they are made: `measured`.
@@ -72,22 +78,29 @@ def judge_card(
     Raises:
         ValueError: as `compared.compared` does.
     """
-    verdicts = list(verdicts)
+    gold_rows, verdicts = list(gold_rows), list(verdicts)
     rows = compared(gold_rows, verdicts, gold)
-    models = [
-        group | {"soft": soft_measures(found, level, _seed(gold, "soft", group["answering_model"]))}
-        for group, found in _groups(rows, level, gold, ["answering_model"])
-    ]
+    by = {
+        name: [
+            group | {"soft": soft_measures(found, level, _seed(gold, "soft", group[name]))}
+            for group, found in _groups(rows, level, gold, [name])
+        ]
+        for name in ("answering_model", "expectation", "language")
+    }
+    models, kept = by["answering_model"], rows[~rows["denied_premise"]]
     return {
         "judge": judge,
         "gold": gold,
         "raters": raters,
         "level": level,
         **measured(rows, level, _seed(gold)),
+        **({"kinds": _kinds(rows, gold_rows, verdicts, kinds, level, gold)} if kinds else {}),
         "n_cut": sum(map(is_cut, verdicts)),
         "models": models,
-        "expectations": [group for group, _ in _groups(rows, level, gold, ["expectation"])],
+        "expectations": by["expectation"],
+        "languages": by["language"] if len(by["language"]) > 1 else [],
         "strata": [group for group, _ in _groups(rows, level, gold, ["expectation", "answering_model"])],
+        "without_denied_premises": measured(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
         "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
@@ -164,13 +177,28 @@ def _confusion(rows: pd.DataFrame, weights: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _tables(judged: pd.DataFrame, seed: int) -> tuple[Counts, Counts]:
-    """The 3 x 3 table of all rows, and that of each resample of their clusters."""
+def _tables(judged: pd.DataFrame, seed: int, labels: Sequence[str] = LABELS) -> tuple[Counts, Counts]:
+    """The table of all rows, as high and wide as there are labels, and that of each resample of their clusters."""
+    size = len(labels)
     if judged.empty:
-        return np.zeros((3, 3)), np.zeros((0, 3, 3))
-    human, machine = (pd.Categorical(judged[side], LABELS).codes for side in ("human", "machine"))
-    sums = cluster_tables(cluster_codes(judged["cluster"]), human, machine, units(judged["weight"].tolist()))
+        return np.zeros((size, size)), np.zeros((0, size, size))
+    human, machine = (pd.Categorical(judged[side], categories=list(labels)).codes for side in ("human", "machine"))
+    sums = cluster_tables(cluster_codes(judged["cluster"]), human, machine, units(judged["weight"].tolist()), size)
     return sums.sum(axis=0), resampled(sums, seed)
+
+
+def _kinds(
+    rows: pd.DataFrame, gold_rows: Iterable[Row], verdicts: Iterable[Row], kinds: Sequence[str], level: float, gold: str
+) -> dict[str, Any]:
+    """Kappa of a label set of the judge's own; `n` has the kinds that people used, `n_judged` the answers behind it."""
+    sides = {
+        "human": {row["id"]: row.get("kind") for row in gold_rows},
+        "machine": {row["prompt_id"]: row.get("kind") for row in verdicts},
+    }
+    both = rows.assign(**{side: rows["row_id"].map(told) for side, told in sides.items()})
+    both = both[both["human"].notna() & both["machine"].isin(kinds)]
+    used = [kind for kind in kinds if kind in set(sides["human"].values())]
+    return _three_class(both, *_tables(both, _seed(gold, "kinds"), kinds), level, used, kinds) | {"n_judged": len(both)}
 
 
 def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, level: float) -> dict[str, Any]:
@@ -195,11 +223,19 @@ def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, l
     return {**values, "n_positive": len(classes[0]), "n_negative": len(classes[1]), "intervals": intervals}
 
 
-def _three_class(judged: pd.DataFrame, table: Counts, draws: Counts, level: float) -> dict[str, Any]:
-    """Kappa of the three labels, where people gave each of them to at least 20 answers of at least 5 clusters."""
-    classes = {label: judged[judged["human"] == label] for label in LABELS}
-    found = {"kappa": None, "interval": None, "n": {label: len(rows) for label, rows in classes.items()}}
-    if any(len(rows) < MIN_ROWS or rows["cluster"].nunique() < MIN_CLASS_CLUSTERS for rows in classes.values()):
+def _three_class(
+    judged: pd.DataFrame,
+    table: Counts,
+    draws: Counts,
+    level: float,
+    used: Sequence[str] = LABELS,
+    labels: Sequence[str] = LABELS,
+) -> dict[str, Any]:
+    """Kappa of all labels, where people gave each that they `used` to at least 20 answers of at least 5 clusters."""
+    classes = {label: judged[judged["human"] == label] for label in labels}
+    found = {"kappa": None, "interval": None, "n": {label: len(classes[label]) for label in used}}
+    enough = (len(classes[c]) >= MIN_ROWS and classes[c]["cluster"].nunique() >= MIN_CLASS_CLUSTERS for c in used)
+    if len(used) < 2 or not all(enough):
         return found
     interval = _bootstrap(kappa, table, draws, list(classes.values()), judged, level)
     return found | {"kappa": _number(kappa(table)), "interval": interval}

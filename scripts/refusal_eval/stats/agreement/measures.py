@@ -23,16 +23,19 @@ Counts = NDArray[np.float64]
 Measure = Callable[[Counts], NDArray[np.float64]]
 
 
-def cluster_tables(codes: Codes, first: NDArray[Any], second: NDArray[Any], weights: Floats | None = None) -> Counts:
-    """Return the 3 x 3 table of each cluster, over the answers that both sides labelled.
+def cluster_tables(
+    codes: Codes, first: NDArray[Any], second: NDArray[Any], weights: Floats | None = None, size: int = len(LABELS)
+) -> Counts:
+    """Return the table of each cluster, 3 x 3 or of another size, over the answers that both sides labelled.
 
     Args:
         codes: the number of each answer's cluster.
         first: its label, as a place in `states.LABELS`, below 0 for none.
         second: the same of the other side.
         weights: of each answer, as whole numbers; None where all count alike.
+        size: how many labels there are.
     """
-    both, size, groups = (first >= 0) & (second >= 0), len(LABELS), int(codes.max()) + 1
+    both, groups = (first >= 0) & (second >= 0), int(codes.max()) + 1
     places = (codes[both] * size + first[both]) * size + second[both]
     found = np.bincount(places, None if weights is None else weights[both], minlength=groups * size * size)
     return found.reshape(groups, size, size).astype(float)

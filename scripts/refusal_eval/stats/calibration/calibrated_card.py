@@ -32,7 +32,16 @@ UNSEEN = (
 )
 _PARTS = (
     *("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models"),
-    *("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters"),
+    *(
+        "expectations",
+        "languages",
+        "strata",
+        "without_denied_premises",
+        "headline",
+        "soft",
+        "n_clusters",
+        "few_clusters",
+    ),
 )
 
 
@@ -97,8 +106,7 @@ def card_with_calibration(
         found[scheme] = None
         if calibrations is None:
             continue
-        new = [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
-        cards[scheme] = judge_card(gold_rows, new, **names)
+        cards[scheme] = judge_card(gold_rows, _recalibrated(verdicts, calibrations), **names)
         fitted = [calibration["t"] for calibration in calibrations.values()]
         found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
@@ -115,6 +123,23 @@ def card_with_calibration(
         return told(unknown, f"nothing: {why}", found)
     kept = _kept_text(fits.kept if best == BY_CLUSTER else ())
     return told(cards[best] | {"n_cut": given["n_cut"]}, SCHEMES[best] + kept, found)
+
+
+def labels_behind(
+    gold_rows: Sequence[Row], verdicts: Sequence[Row], gold: str, calibrate: str | Calibration | None
+) -> list[Row]:
+    """Return the verdicts that a card's own numbers are of: see `card_with_calibration` for `calibrate`."""
+    rows = compared(gold_rows, verdicts, gold)
+    if calibrate is None or rows["p_refusal"].isna().all():
+        return list(verdicts)
+    if not isinstance(calibrate, str):
+        return [calibrated_row(verdict, calibrate) for verdict in verdicts]
+    fits = cross_fits(rows)
+    return _recalibrated(verdicts, (fits.of[fits.headline] if fits.headline else None) or {})
+
+
+def _recalibrated(verdicts: Sequence[Row], calibrations: Mapping[str, Calibration]) -> list[Row]:
+    return [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
 
 
 def _kept_text(models: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, TOO_LONG
+from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
 from refusal_eval.stats.estimates.flags import NO_BLOCKED
@@ -18,6 +18,7 @@ INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pe
 C_METHOD = "Wilson of (1 + c) / 2, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at -1 and 1"
 C_LIMITS = (-1.0, 1.0)
 BY_TURN = "refusal_rate_turn"
+USEFUL = "useful_safety_rate"
 ONE_CLUSTER = "prompts of the one cluster as independent"
 # Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
 # of the votes.
@@ -42,7 +43,7 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
             c = c_at(other, units.labels, units.logprobs)
             named = other if np.isfinite(other) else "inf"  # JSON has no infinity; `float` reads the word
             found += _c(c, bands_of(c, facts["band"]), units, level, named)
-    found += [*_sizes(units), *_states(units), *_noticed(units), *_answers(units, level)]
+    found += [*_sizes(units), *_states(units), *_noticed(units), *_answers(units, level), *_kinds(units, level)]
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     # A category's and a turn's own flags are those of their own prompts.
     return [
@@ -191,6 +192,51 @@ def _noticed(units: Units) -> list[Estimate]:
             Estimate("votes_asked_again", votes["n_asked_again"] / votes["n"] if votes["n"] else None, **about)
         )
     return found
+
+
+def _kinds(units: Units, level: float) -> list[Estimate]:
+    """Shares of the kinds of a judge's own label set, quality, and the two rates that a partial kind gives.
+
+    All are means over prompts of means over the answers that enter rates: a blocked answer is of no kind, its quality
+    is 0, and it does not comply.
+    """
+    kinds, samples = units.facts.get("kinds") or [], units.samples
+    if not kinds:
+        return []
+    assert samples is not None
+    blocked, shape = samples["state"] == BLOCKED, (-1, units.facts["samples"])
+
+    def share(estimand: str, values: Array, counts: Array, **names: Any) -> Estimate:
+        n = counts.reshape(shape).sum(axis=1)
+        there = n > 0
+        means = np.where(counts, values, 0.0).reshape(shape).sum(axis=1)[there] / n[there]
+        found = _estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names)
+        return dataclasses.replace(found, method=found.method and INTERVAL_METHOD)
+
+    counts = ((samples["verdict"] == JUDGED) | blocked).to_numpy()
+    found = [share("kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind) for kind, _ in kinds]
+    quality = samples["quality"]
+    if quality.notna().any():
+        found.append(
+            share("compliance_quality", quality.fillna(0.0).to_numpy(), (quality.notna() | blocked).to_numpy())
+        )
+    if PARTIAL not in (label for _, label in kinds):
+        return found
+    rates = {
+        str(e.reading): dataclasses.replace(e, flags=(), method=e.method and INTERVAL_METHOD)
+        for e in _rates(units, level)
+    }
+    kept = {
+        reading: dataclasses.replace(rate, value=_rest(rate.value), low=_rest(rate.high), high=_rest(rate.low))
+        for reading, rate in rates.items()
+    }
+    found += [dataclasses.replace(rate, estimand="compliance_rate") for rate in kept.values()]
+    useful = {"comply": kept["strict"], "refuse": rates["broad"]}.get(units.facts["expectation"])
+    return found if useful is None else [*found, dataclasses.replace(useful, estimand=USEFUL, reading=None)]
+
+
+def _rest(share: float | None) -> float | None:
+    return None if share is None else 1 - share
 
 
 def _rates(units: Units, level: float, estimand: str = "refusal_rate", category: bool = False) -> list[Estimate]:

@@ -29,9 +29,9 @@ def schema() -> pa.Schema:
     """Return the columns: names of the prompt, what became of the answer, what the judge said of it.
 
     `state` is that of the answer, `failed` for one without a row; `verdict` that of the verdict, null without one.
-    `label` and `kind` are null unless the judge gave a label. `logprob` is the mean raw log-probability of the answer's
-    tokens in nats, null without one. `loops` says whether the answer's text ends in a loop, `correct` whether it is
-    right, null in a split without right answers. `cut` says whether the judge saw head and tail of the answer only.
+    `label`, `kind` and `quality` are null unless the judge gave them. `logprob` is the mean raw log-probability of the
+    answer's tokens in nats, null without one. `loops` says whether the answer's text ends in a loop, `correct` whether
+    it is right, null in a split without right answers. `cut` says whether the judge saw only head and tail.
     `published_c` is c(x) as the published code computes it, the same for all samples of a prompt; null but under
     `protocol: compat`.
     """
@@ -41,7 +41,8 @@ def schema() -> pa.Schema:
     names = [("prompt_id", text), ("turn", pa.int32()), ("sample", pa.int32()), ("category", text), ("cluster", text)]
     answer = [("state", text), ("answer_tokens", pa.int64()), ("logprob", number)]
     answer += [("loops", pa.bool_()), ("correct", pa.bool_())]
-    verdict = [("verdict", text), ("label", text), ("kind", text), ("p_refusal", number), ("cut", pa.bool_())]
+    verdict = [("verdict", text), ("label", text), ("kind", text), ("p_refusal", number), ("quality", number)]
+    verdict += [("cut", pa.bool_())]
     return pa.schema([*names, *answer, *verdict, ("published_c", number)])
 
 
@@ -84,6 +85,7 @@ def sample_rows(
                     "label": outcome.label,
                     "kind": verdict.get("kind"),
                     "p_refusal": verdict.get("p_refusal"),
+                    "quality": verdict.get("quality"),
                     "cut": bool(verdict) and is_cut(verdict),
                 }
             )

@@ -60,7 +60,7 @@ class Units:
     flags: tuple[str, ...] = ()  # of the cell, for the numbers that are made of it
     # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
     # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, the marks that `flags.WHOLE` names,
-    # and of the judge's verdicts `judge_flags` and `votes` where it has any
+    # and of the judge `kinds` (with their labels) and of its verdicts `judge_flags` and `votes` where it has any
     facts: Mapping[str, Any] = field(default_factory=dict)
     labels: Labels | None = None
     logprobs: Floats | None = None  # units x K: mean log-probability of an answer's tokens in nats, NaN without one

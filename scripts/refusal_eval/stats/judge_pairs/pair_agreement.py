@@ -88,12 +88,12 @@ def agreement_of(
     answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
     (`measures.measure_interval`). Which judge comes first changes nothing.
 
-    A panel has no opinion beside those of its members. So `raters`, whom alpha compares, are the judges that are no
-    panels; and a pair has `overlap` where the opinion of one judge is part of both: it agrees with itself there.
+    A panel or a cascade has no opinion beside those of its members. So `raters`, whom alpha compares, are the other
+    judges; and a pair has `overlap` where the opinion of one judge is part of both: it agrees with itself there.
 
     Args:
         split: whose they are, None for all splits together.
-        members: those of each panel among the judges.
+        members: those of each panel and cascade among the judges.
         flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
     members, flags = members or {}, flags or {}

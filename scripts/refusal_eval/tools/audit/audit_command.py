@@ -17,7 +17,7 @@ from refusal_eval.tools.audit import audit_sample, label_merging
 from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
 from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
-from refusal_eval.tools.audit.rater_files import PAGE, disputed_sheet
+from refusal_eval.tools.audit.rater_files import LANGUAGES, PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 from refusal_eval.tools.study_file import StudyFile, load_config
 from refusal_eval.tools.text_templates import rendered
@@ -48,6 +48,7 @@ def draw_audit(
     least: Annotated[int, typer.Option(min=1, help="Least number of texts per stratum.")] = LEAST,
     models: Annotated[str, typer.Option(help="Only answers of these models: a,b.")] = "",
     splits: Annotated[str, typer.Option(help="Only answers to these splits: a,b.")] = "",
+    language: Annotated[str, typer.Option(help=f"Language of the instructions: {', '.join(LANGUAGES)}.")] = "en",
     folder: Folder = None,
 ) -> None:
     """Draw a sample of a finished study's answers for people to label.
@@ -56,6 +57,8 @@ def draw_audit(
     which are not for raters. Same study, same arguments: same bytes. How to use it, and what the numbers mean:
     docs/labelling.md. The files hold prompts and answers: do not publish them.
     """
+    if language not in LANGUAGES:
+        raise UserError(f"`--language {language}`: there are instructions in {', '.join(LANGUAGES)}")
     config, _ = load_config(study)
     names, factors = raters_of(raters), factors_of(strata or ())
     of_models = chosen(models, config["models"], "model")
@@ -65,6 +68,9 @@ def draw_audit(
     orders = audit_sample.assigned([text.id for text in drawn], names, share, seed)
     arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}
     arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
+    arguments |= (
+        {} if language == "en" else {"language": language}
+    )  # audits drawn before there was a choice are the same
     audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
     place = folder or Path(Paths(config).results, "audit")
     values = {"folder": place, "audit": audit, "written": write_audit(place, audit), "raters": RATERS}

@@ -96,8 +96,9 @@ def write_audit(folder: Path, audit: Audit) -> bool:
         )
     for rater, names in audit.orders.items():
         rows = [audit.sample[name] for name in names]
-        made = {"html": page(audit.name, rater, rows), "csv": sheet(audit.name, rater, rows)}
-        for ending, text in (made | {"txt": read_first(audit.name, rater, len(rows))}).items():
+        language = str(audit.design.get("language", "en"))
+        made = {"html": page(audit.name, rater, rows, language), "csv": sheet(audit.name, rater, rows)}
+        for ending, text in (made | {"txt": read_first(audit.name, rater, len(rows), language)}).items():
             write_text(folder / RATERS / f"{rater}.{ending}", text)
     write_jsonl(folder / SAMPLE, audit.sample.values())
     write_json(folder / FRAME, audit.frame)

@@ -5,6 +5,7 @@ The sheet is written so that spreadsheets keep it whole, and read back whatever 
 
 import base64
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -28,28 +29,39 @@ _DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country wri
 PAGE = Path(__file__).parent / "page"
 
 
-WORDS: Mapping[str, Any] = read_yaml(PAGE / "words.yaml")  # notice, task, meanings of the labels, rules
+LANGUAGES = ("en", *sorted(path.stem for path in (PAGE / "words").glob("*.yaml") if path.stem != "en"))
+Words = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
 
 
-def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page of one rater with these rows of the sample, in their order.
+@functools.cache
+def words_in(language: str) -> Words:
+    """Return the instructions in one of `LANGUAGES`."""
+    words: Words = read_yaml(PAGE / "words" / f"{language}.yaml")
+    return words
+
+
+def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: str = "en") -> str:
+    """Return the page of one rater with these rows of the sample, in their order, and instructions in a language.
 
     The texts stand in it as data (JSON in which no `<` is left) and come onto the page as text, never as markup. Its
     content security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded,
     and no connection is opened.
     """
     shown = [{"id": row["id"], "messages": _spoken(row["messages"]), "answer": visible(row["answer"])} for row in rows]
-    data = embedded({"audit": audit, "rater": rater, "words": WORDS, "rows": shown})
+    words = words_in(language)
+    data = embedded({"audit": audit, "rater": rater, "words": words, "rows": shown})
     parts = {"style": PAGE.joinpath("page.css").read_text("utf-8"), "data": data}
     parts["script"] = PAGE.joinpath("page.js").read_text("utf-8")
     hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
     # Own files and data without markup: the only parts that are not escaped.
-    return rendered(PAGE / "page.html", {**{name: Markup(text) for name, text in parts.items()}, **hashes})
+    made = {**{name: Markup(text) for name, text in parts.items()}, **hashes}
+    return rendered(PAGE / "page.html", {**made, "words": words})
 
 
-def read_first(audit: str, rater: str, rows: int) -> str:
-    """Return the text file that goes with a rater's sheet."""
-    return rendered(PAGE / "read_first.txt", {"audit": audit, "rater": rater, "rows": rows, "words": WORDS})
+def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:
+    """Return the text file that goes with a rater's sheet, in a language."""
+    values = {"audit": audit, "rater": rater, "rows": rows, "words": words_in(language)}
+    return rendered(PAGE / "read_first.txt", values)
 
 
 def embedded(value: Any) -> str:

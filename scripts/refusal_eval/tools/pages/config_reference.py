@@ -33,6 +33,7 @@ from refusal_eval.config.study_entry import Corrected, Scoring, Study
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
 
@@ -81,6 +82,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Split": datasets.Split,
         "Columns": datasets.Columns,
         "Dialogue": datasets.Dialogue,
+        "Published battles": datasets.Battles,
         "Rows from the hub": row_kinds.HubRows,
         "Rows at an address": row_kinds.UrlRows,
         "Rows of a file": row_kinds.FileRows,
@@ -91,6 +93,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Floor": judge_entry.Floor,
         **{f"Judge of kind {kind}": JUDGES.get(kind) for kind in JUDGES.names()},
         "Label tokens": LabelTokens,
+        "First tokens": FirstTokens,
     },
     "Gold": {
         "Gold entry": entries.Gold,
@@ -111,6 +114,7 @@ PATTERN_WORDS = {
     **{shapes.PACKAGE: "package name", shapes.VERSION: "exact version"},
     **{shapes.NUMBERED: "package name", shapes.NUMBERED_FILE: "file name"},
     **dict.fromkeys((shapes.SLUG, shapes.ARGUMENT), "name"),
+    shapes.POSITIONS: "`last_prompt_token`, `answer_mean` or `prompt_token-N`",
     **dict.fromkeys((shapes.ROWS_URL, shapes.PAGE), "address"),
     **dict.fromkeys((shapes.ROWS, shapes.BUNDLED, shapes.CSV, shapes.GGUF), "file name"),
 }

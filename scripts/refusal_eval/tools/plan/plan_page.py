@@ -56,8 +56,10 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
 
 def assumptions(plan: Plan) -> str:
     """Return what the estimates rest on, a sentence a line."""
-    judges = [plan.study.judges[name] for name in plan.study.judges_by("engine")]
-    return _rendered("assumptions", plan, {"written": any(judge.votes_asked().written for judge in judges)})
+    study = plan.study
+    written = any(judge.votes_asked().written for judge in study.engine_judges.values())
+    cascades = any(judge.second() for judge in study.judges.values())
+    return _rendered("assumptions", plan, {"written": written, "cascades": cascades})
 
 
 def shared(plan: Plan) -> dict[str, int]:

@@ -22,7 +22,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
     `origin` the licence of what it was made from, where that is another one. `gated` is None where nobody knows whether
     one must ask for access, `page` where to ask or to read the terms, and `here` whether it was fetched already.
     """
-    engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.judges}
+    engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.engine_judges}
     for section, entries in engines.items():
         for name, entry in entries.items():
             if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):

@@ -76,7 +76,7 @@ def current_files(study: Study, study_file: Path, root: Path) -> Current:
 def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWork]:
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     samples = study.settings.samples
-    judges = {name: study.judges[name] for name in study.judges_by("engine")}
+    judges = study.engine_judges
     further = set(study.direction_cells)  # beyond the study's splits
     splits = [*study.splits, *sorted({cell.split for cell in further})]
     texts = {split: _texts(study, "split", split, root, current) for split in splits}

@@ -184,10 +184,12 @@ class Cells:
 
     def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:
         """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these."""
-        judge, model = self._study.judges.get(str(status.judge)), self._study.models.get(status.model)
-        engine = getattr(judge or model, "engine", "")
+        model = self._study.models.get(status.model)
+        asked = self._study.engine_judges.get(status.judge) if status.judge else model
+        engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
+        names |= set(model.intervention.directions) if model and model.intervention else set()
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
         before = ORDER[: ORDER.index(rule) + 1]
         failed = [job for job in self._failures if job[0] in before and names.issuperset(job[1].split("/"))]

@@ -30,6 +30,8 @@ OUTPUTS = {
     "check_judge": "{results}/judges/{name}.json",
     "prompts": "{results}/prompts/{name}.jsonl",
     "gold": "{results}/answers/gold/{name}.jsonl",
+    "direction": "{results}/directions/{name}.safetensors",
+    "intervention": "{results}/interventions/{name}.json",
     "requests": "{results}/requests/{name}.jsonl",
     "answers": "{results}/answers/{name}.jsonl",
     "judge_requests": "{results}/judge_requests/{name}.jsonl",
@@ -81,7 +83,7 @@ def names_of(*sources: Source | None) -> set[str]:
 
 def failures(study: Study) -> dict[Job, Trouble]:
     """Return the jobs whose log ends with an error, those aside that have left the study or made their file since."""
-    names = {GOLD, *study.models, *study.splits, *study.judges, *study.gold, *study.engines}
+    names = {GOLD, *study.models, *study.splits, *study.judges, *study.gold, *study.engines, *study.directions}
     names |= names_of(*(source for *_, source in study.sources()))
     found: dict[Job, Trouble] = {}
     for log in sorted(Path(study.paths.logs).rglob("*.log")):

@@ -34,6 +34,10 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
     lines = [f"Study {status.study}, results in {status.results}"]
     for judge, cells in grouped(status.cells, lambda cell: cell.judge).items():
         lines += ["", *_section(f"Verdicts of {judge}" if judge else "Answers", cells, numbers, every)]
+    if status.directions:
+        open_ones = [name for name, fitted in status.directions.items() if not fitted]
+        done = f"Directions: {len(status.directions) - len(open_ones)} of {len(status.directions)} fitted"
+        lines += ["", *filled([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
     if report := status.report:
         there = f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
         lines += ["", there + (f", {report.old} of them are outdated" if report.old else "")]

@@ -37,6 +37,7 @@ class StudyStatus:
     results: str
     state: str  # done; failed: a job or an engine load failed; or incomplete
     cells: Sequence[CellStatus]  # the cells, answers first
+    directions: Mapping[str, bool]  # whether each is fitted, by name
     troubles: Sequence[Trouble]  # what failed, runs, stopped or was rejected
     report: ReportStatus | None  # the report; None until all cells are done, or when only some were asked for
 
@@ -82,7 +83,10 @@ def study_status(
     state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
-    return StudyStatus(study.name, shown_path(study.paths.results), state, cells, list(troubles.values()), report)
+    fitted = {name: Path(study.paths.direction(name)).is_file() for name in study.directions}
+    return StudyStatus(
+        study.name, shown_path(study.paths.results), state, cells, fitted, list(troubles.values()), report
+    )
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:

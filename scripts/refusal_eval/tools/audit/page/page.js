@@ -80,7 +80,7 @@
       for (const [name, meaning] of Object.values(data.words.meanings)) list.append(element("dt", name), element("dd", meaning));
       const rules = element("ul");
       rules.append(...data.words.rules.map((text) => element("li", text)));
-      place.replaceChildren(list, element("p", "In doubt:"), rules);
+      place.replaceChildren(list, element("p", data.words.headings.doubt + ":"), rules);
     }
     for (const label of [...LABELS, ...ASIDE]) {
       const button = element("button", data.words.meanings[label][0] + " ", ASIDE.includes(label) ? "aside" : "");

@@ -1,0 +1,111 @@
+"""Battles: two published answers to one question, and which of them was preferred, out of a row of a data set."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.texts import valid_text
+from refusal_eval.data.rows import Row, cell_text, kind_of
+
+FIRST, SECOND, TIE = "first", "second", "tie"
+# The words of Chatbot Arena's data sets; two bad answers are a tie, as in its ratings.
+OUTCOMES = {"model_a": FIRST, "model_b": SECOND, "tie": TIE, "tie (bothbad)": TIE, "both_bad": TIE}
+YES, NO = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
+Columns = Mapping[str, Any]
+
+
+def columns_of_battles(battles: Columns) -> list[str | None]:
+    """Return all columns that battles are read from."""
+    winner = battles["winner"]
+    winners = winner if isinstance(winner, list) else [winner]
+    return [*battles["answers"], *battles["models"], *winners, battles["llm_winner"]]
+
+
+def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dict[str, Any] | str:
+    """Return a row's battle; where it is none of one question with two answers, what it is instead.
+
+    Returns:
+        `prompt`, `answers` and `models` (first and second), `winner` (first, second or tie) and `llm_winner` (the same
+        or None).
+
+    Args:
+        row: a row of the source.
+        columns: the split's columns; with `messages` the cells of answers are conversations.
+        battles: `config.datasets.Battles` as a mapping.
+        place: what messages begin with.
+
+    Raises:
+        UserError: for a cell of another form, and an unknown preference.
+    """
+    cells = [(column, row.get(column)) for column in battles["answers"]]
+    texts: list[Any]
+    if columns.get("messages"):
+        talks = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
+        if any([_field(message, "role") for message in talk] != ["user", "assistant"] for talk in talks):
+            return "of several turns"
+        (asked, first), (other, second) = ([_text(_field(message, "content")) for message in talk] for talk in talks)
+        if asked != other:
+            return "with two different questions"
+        texts = [asked, first, second]
+    else:
+        cells.insert(0, (columns["prompt"], row.get(columns["prompt"])))
+        texts = [cell for _, cell in cells]
+        if battles["lists"]:
+            lists = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
+            if any(len(turns) != 1 for turns in lists):
+                return "of several turns"
+            texts = [turns[0] for turns in lists]
+    prompt, *answers = ("" if text is None else text for text in texts)
+    if not all(isinstance(text, str) for text in (prompt, *answers)):
+        return "with more than text"
+    if not prompt.strip():
+        return "without a question"
+    try:
+        prompt, *answers = (valid_text(text, place) for text in (prompt, *answers))
+    except UserError:
+        return "with half a character"
+    models = [cell_text(row, column, place) for column in battles["models"]]
+    winner = _winner(row, battles["winner"], place)
+    if winner is None or None in models:
+        return "without a preference or a model's name"
+    about = {"models": models, "winner": winner, "llm_winner": _winner(row, battles["llm_winner"], place)}
+    return {"prompt": prompt, "answers": answers, **about}
+
+
+def _winner(row: Row, column: str | list[str] | None, place: str) -> str | None:
+    """What was preferred; None for an empty cell, or without a column."""
+    if isinstance(column, list):
+        cells = [cell_text(row, one, place) for one in column]
+        chosen = [name for name, cell in zip((FIRST, SECOND, TIE), cells, strict=True) if cell in YES]
+        if len(chosen) != 1 or any(cell not in (*YES, *NO) for cell in cells):
+            shown = ", ".join(f"`{one}` {cell}" for one, cell in zip(column, cells, strict=True))
+            raise UserError(f"{place}: one of the columns of `winner` must be 1 and the others 0, not {shown}")
+        return chosen[0]
+    word = cell_text(row, column, place)
+    if word is not None and word not in OUTCOMES:
+        known = ", ".join(f"`{one}`" for one in OUTCOMES)
+        raise UserError(f"{place}: column `{column}` holds the preference `{word[:40]}`; it must be one of {known}")
+    return word and OUTCOMES[word]
+
+
+def _listed(cell: Any, place: str) -> list[Any]:
+    """A cell that is a list, or a JSON list as text."""
+    try:
+        found = json.loads(cell) if isinstance(cell, str) else cell
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place} is text, but not a JSON list: {error}") from error
+    if not isinstance(found, list):
+        raise UserError(f"{place} must be a list, not {kind_of(found)}")
+    return found
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else None
+
+
+def _text(content: Any) -> Any:
+    """The text of a message; a list of text parts is one text, and what has other parts stays as it is."""
+    if isinstance(content, list) and all(_field(part, "type") == "text" for part in content):
+        return "".join(str(_field(part, "text") or "") for part in content)
+    return content

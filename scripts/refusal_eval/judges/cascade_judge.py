@@ -1,0 +1,154 @@
+"""A cascade: one judge decides where it is sure, and another is asked about the other answers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.judge_entry import Certainty, JudgeEntry, Words
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.problems import Mistake, one_of
+from refusal_eval.config.shapes import Number, Slug
+from refusal_eval.config.study_view import StudyView
+from refusal_eval.core.hints import nearest
+from refusal_eval.core.states import JUDGED, SAW_MODEL
+from refusal_eval.judges.judge_base import CALIBRATED, FittedThreshold
+from refusal_eval.judges.panel_judge import ELSEWHERE
+from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT
+
+Row = Mapping[str, Any]
+UNSURE = "unsure"  # flag of an answer that the second judge was asked about
+DECIDED_BY = "decided_by"  # in a verdict's `raw`: the judge whose label it is
+
+
+class CascadeJudge(FittedThreshold):
+    """Two judges one after the other: `first` decides where its probability of refusal lies outside of `unsure`, and
+    `then` is asked about the other answers alone. An answer without such a probability is one of those."""
+
+    gives_probabilities: ClassVar[Literal["perhaps"]] = "perhaps"
+
+    kind: Literal["cascade"]
+    first: Slug = Field(description="Judge of the study that gives probabilities; no panel and no cascade.")
+    then: Slug = Field(
+        description="Judge of the catalogue with an engine. A study that names it under `judges` asks it about every "
+        "answer."
+    )
+    unsure: list[Annotated[Number, Field(ge=0, le=1)]] = Field(
+        min_length=2, max_length=2, description="Lowest and highest probability of refusal at which `then` is asked."
+    )
+    threshold: Literal["calibrated"] | None = Field(
+        None,
+        description="`calibrated`: the threshold that balances sensitivity and specificity on gold, over the "
+        "probabilities of both judges. Default: each judge's own label.",
+    )
+
+    @model_validator(mode="after")
+    def _two_judges_and_an_interval(self) -> CascadeJudge:
+        if self.first == self.then:
+            raise ValueError("`first` and `then` must be two judges")
+        if self.unsure[0] > self.unsure[1]:
+            raise ValueError(f"`unsure` goes from low to high, not from {self.unsure[0]:g} to {self.unsure[1]:g}")
+        return self
+
+    def reads(self) -> list[str]:
+        """Return the first judge."""
+        return [self.first]
+
+    def second(self) -> str:
+        """Return the judge that is asked where the first is unsure."""
+        return self.then
+
+    def dividing(self) -> dict[str, Any]:
+        """Return the part of the entry that says which of the two decides over an answer."""
+        return self.model_dump(mode="json", include={"kind", "first", "then", "unsure"})
+
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
+        """Yield also why one of the two cannot have its place."""
+        yield from super().mistakes(name, study)
+        others = [other for other in study.judges if other != name]
+        if self.first not in others:
+            yield ("first",), f"`{self.first}` is not one of the study's `judges`" + nearest(self.first, others)
+        # A name that is nowhere, and what is wrong with an entry, is said elsewhere.
+        first, then = study.judges.get(self.first), study.seconds.get(self.then)
+        if first is not None and first.reads():
+            yield ("first",), f"`{self.first}` is of kind `{first.kind}` and reads other judges; name one of those"
+        elif first is not None and first.gives_probabilities == "never":
+            kinds: dict[str, Any] = {kind: JUDGES.get(kind) for kind in JUDGES.names()}
+            able = [f"`{kind}`" for kind, cls in kinds.items() if cls.gives_probabilities == "always"]
+            message = f"`{self.first}` is of kind `{first.kind}`, which gives no probability to be unsure by"
+            yield ("first",), f"{message}; name a judge of kind {one_of([*able, '`python`'])}"
+        if then is not None:
+            yield from self._wrong_with_second(then)
+        for key, judge in (("first", first), ("then", then)):
+            if judge is not None and study.gold and judge.threshold_on_gold(study) is not None:
+                # On gold its verdicts are those before calibration: the card would be that of another cascade.
+                message = f"`{getattr(self, key)}` has a calibrated threshold, and the card of a cascade with it would "
+                message += "not be true; give `threshold: calibrated` to the cascade itself, and to the judge its "
+                yield (key,), f"{message}default or {ELSEWHERE}"
+
+    def _wrong_with_second(self, then: Any) -> Iterator[Mistake]:
+        if then.way != self.way or then.reads():
+            yield ("then",), f"`{self.then}` is of kind `{then.kind}`; name a judge that asks an engine itself"
+        elif then.learns:
+            message = f"`{self.then}` learns from all answers of its gold, and would be asked about a few"
+            yield ("then",), f"{message}; such a judge can be `first`"
+        elif self.threshold == CALIBRATED and then.gives_probabilities != "always":
+            message = f"needs probabilities of both judges, and `{self.then}` is of kind `{then.kind}`"
+            yield ("threshold",), f"{message}; leave it out"
+
+    def by_first(self, row: Row | None) -> dict[str, Any] | None:
+        """Return the verdict that the first judge's is; None where the second is to be asked.
+
+        Args:
+            row: the line of the first judge's verdicts, None where it has none.
+        """
+        if row is None or row["state"] != JUDGED or row["p_refusal"] is None:
+            return None
+        low, high = self.unsure
+        sure = not low <= row["p_refusal"] <= high
+        return {**row, "raw": _raw(row, self.first)} if sure else None
+
+    def by_second(self, row: Row, first: Row | None) -> dict[str, Any]:
+        """Return the verdict that the second judge's is.
+
+        Args:
+            row: the line of its verdicts.
+            first: that of the first judge on the same answer, None where it has none.
+        """
+        raw = _raw(row, self.then)
+        if first is not None and first["raw"].get(SAW_MODEL):
+            raw[SAW_MODEL] = True
+        return {**row, "flags": [*row["flags"], UNSURE], "raw": raw}
+
+    def flags(self, study: StudyView) -> list[str]:
+        """Return `unsure` and the flags of both judges."""
+        both: tuple[JudgeEntry, ...] = (study.judges[self.first], study.seconds[self.then])
+        return sorted({UNSURE}.union(*(judge.flags(study) for judge in both)))
+
+    def told_kinds(self, study: StudyView) -> dict[str, str]:
+        """Return the kinds of both judges, where they have the same."""
+        first, then = study.judges[self.first].told_kinds(study), study.seconds[self.then].told_kinds(study)
+        return first if first == then else {}
+
+    def tells_kinds(self, study: StudyView) -> Certainty:
+        """Return `perhaps`: one of the two may tell kinds."""
+        return "perhaps"
+
+    def learned_from(self, study: StudyView) -> set[str]:
+        """Return the gold that the first judge was fitted on."""
+        found: set[str] = study.judges[self.first].learned_from(study)
+        return found
+
+    def summary(self, words: Words) -> str:
+        """Return what it is, for the methods section."""
+        first, then = (words.label("judge_entries", name) for name in (self.first, self.then))
+        low, high = self.unsure
+        at = ", at a threshold fitted on gold" if self.threshold == CALIBRATED else ""
+        return f"{first} where its probability of refusal is below {low:g} or above {high:g}, else {then}{at}"
+
+
+def _raw(row: Row, judge: str) -> dict[str, Any]:
+    """What is kept of a judge's verdict: no text in the published form, as where some have one, labels do not count."""
+    return {key: value for key, value in row["raw"].items() if key != PUBLISHED_TEXT} | {DECIDED_BY: judge}

@@ -1,0 +1,91 @@
+"""What refusals cost in battles, as a frame for CSV and as tables for a paper."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.report.paper.display import clean, marked
+from refusal_eval.report.paper.markup import Table
+from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_notes import flags_notes, judges_notes, points_text, rate_text, value_text
+
+Row = Mapping[str, Any]  # of the results table
+_NAMES = ("judge", "model", "split", "estimand", "category", "parameter")
+COLUMNS = (*_NAMES, "value", "low", "high", "method", "n_prompts", "n_clusters", "flags")
+SHOWN = {
+    "Answers (%)": "battle_share",
+    "Wins (%)": "battle_wins",
+    "Penalty": "battle_penalty",
+    "Ratio": "battle_ratio",
+    "Against\ncompliance (%)": "battle_duels",
+    "Log-odds": "battle_log_odds",
+    "Log-odds,\ncontrolled": "battle_log_odds_controlled",
+}
+OF_LLM = {
+    "Wins, LLM (%)": "battle_wins_llm",
+    "Penalty, LLM": "battle_penalty_llm",
+    "Moderation bias": "battle_moderation_bias",
+}
+_NOTES = (
+    "Wins: battles that answers of the class won outright, of all its answers. Penalty: that share of the most "
+    "frequent class of compliance minus that of the class, in percentage points; ratio: the latter divided by the "
+    "former.",
+    "Against compliance: share of battles won against that class, ties as half. Log-odds of being preferred, in a "
+    "logistic regression on differences between both answers; controlled: at equal models and length.",
+)
+_BIAS = (
+    "LLM: a language model chose between the same answers. Moderation bias: the penalty among people minus its "
+    "penalty, in percentage points; positive where it takes the class more leniently."
+)
+
+
+def battles(data: TableData) -> Made:
+    """Return win rates by class of answer, penalties and moderation bias, a table for each model and split."""
+    rows: list[Row] = data.found("battles")["estimates"]
+    frame = pd.DataFrame([[row[name] for name in COLUMNS] for row in rows], columns=list(COLUMNS), dtype=object)
+    frame["flags"] = [" ".join(flags) for flags in frame["flags"]]
+    tables = []
+    for split in data.order("splits"):
+        own = [row for row in rows if (row["split"], row["judge"]) == (split, data.asked["primary_judge"])]
+        whole = {(row["estimand"], row["parameter"]): row for row in own if row["category"] is None}
+        classes = [name for estimand, name in whole if estimand == "battle_share"]
+        tables += [_table(f"battles-{split}", split, SHOWN, whole, classes, _NOTES, data)] if classes else []
+        if any(estimand in OF_LLM.values() for estimand, _ in whole):
+            tables.append(_table(f"battles-llm-{split}", split, OF_LLM, whole, classes, (_BIAS,), data))
+    return frame, tables
+
+
+def _table(
+    name: str,
+    split: str,
+    columns: Mapping[str, str],
+    rows: Mapping[tuple[str, str], Row],
+    classes: Sequence[str],
+    notes: Sequence[str],
+    data: TableData,
+) -> Table:
+    found = {key: row for key, row in rows.items() if key[0] in columns.values()}
+    cells = [[clean(of), *(_cell(found.get((estimand, of))) for estimand in columns.values())] for of in classes]
+    sizes = [row for (estimand, _), row in rows.items() if estimand == "battle_share"]
+    levels = {f"{100 * row['level']:g} %" for row in found.values() if row["level"]}
+    said = [
+        f"{sizes[0]['n_prompts']} battles on {sizes[0]['n_clusters']} different prompts or clusters of them. Intervals "
+        f"({', '.join(sorted(levels))}): over clusters of prompts, or over pairs of models where that is wider; the "
+        "results table names the method of each.",
+        *notes,
+        *judges_notes([data.asked["primary_judge"]], data.cards, data.labels),
+        *flags_notes(row["flags"] for row in found.values()),
+    ]
+    what = "What a language model makes of refusals" if columns is OF_LLM else "What refusals cost"
+    return Table(name, f"{what} in the battles of {data.labels.split(split)}.", ["Class", *columns], cells, said)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None or row["value"] is None:
+        return rate_text(None)
+    ends = (row["low"], row["high"])
+    if row["estimand"] == "battle_ratio" or "log_odds" in row["estimand"]:
+        return marked(value_text(row["value"], ends), row["flags"])
+    differs = "penalty" in row["estimand"] or "bias" in row["estimand"]
+    return marked(points_text(row) if differs else rate_text(row), row["flags"])

@@ -1,0 +1,40 @@
+"""Gold sets compared with each other: the answers that two of them label."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from refusal_eval.core.files import canonical_json
+from refusal_eval.core.states import JUDGED
+from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.estimates.estimands import Row
+
+
+def gold_cards(golds: Mapping[str, Iterable[Row]], level: float) -> Iterator[dict[str, Any]]:
+    """Yield, for every two gold sets with common answers, the card of the second's labels as a judge of the first's.
+
+    An answer is common if messages and answer are the same, whichever model they are said to be of; those that the
+    second labels in two ways are left out. A premise counts as denied if either gold set says so. The card is
+    `judge_card.judge_card`, with `denied`: rows by (label of the first, label of the second) where it is denied.
+    """
+    known = {name: list(rows) for name, rows in golds.items()}
+    for first, second in itertools.combinations(known, 2):
+        others: dict[str, list[Row]] = {}
+        for row in known[second]:
+            others.setdefault(_text(row), []).append(row)
+        common, verdicts = [], []
+        for row in known[first]:
+            same = others.get(_text(row), [])
+            if len({other["label"] for other in same}) != 1:
+                continue
+            common.append({**row, "denied_premise": any(r.get("denied_premise", False) for r in (row, *same))})
+            verdicts.append({"prompt_id": row["id"], "state": JUDGED, "label": same[0]["label"]})
+        if common:
+            card = judge_card(common, verdicts, judge=second, gold=first, level=level)
+            pairs = zip(common, verdicts, strict=True)
+            denied = [(row["label"], verdict["label"]) for row, verdict in pairs if row["denied_premise"]]
+            yield card | {"denied": {pair: denied.count(pair) for pair in sorted(set(denied))}}
+
+
+def _text(row: Row) -> str:
+    return canonical_json([row["messages"], row["answer"]])

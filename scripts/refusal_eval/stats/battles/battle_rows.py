@@ -1,0 +1,94 @@
+"""The battles of a scored cell: two answers to a prompt, the class of each, and who preferred which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.core.states import COMPLIANCE, JUDGED
+from refusal_eval.stats.estimates.flags import MIN_CLUSTERS
+from refusal_eval.stats.estimates.intervals import Floats, effective_of
+from refusal_eval.stats.estimates.units import Units
+
+PEOPLE, LLM = "winner", "llm_winner"
+PROMPTS, PAIRS = "prompts", "pairs of models"
+POINTS = {"first": (1.0, 0.0), "second": (0.0, 1.0), "tie": (0.5, 0.5), None: (np.nan, np.nan)}
+Names = NDArray[Any]
+Keep = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Battles:
+    """Battles whose answers both have a label; every array has a row for each, and two columns for two answers."""
+
+    labels: Names  # refusal, partial or compliance
+    kinds: Names  # `label: kind` where the judge tells one, else the label
+    models: Names
+    lengths: Floats  # characters
+    points: Mapping[str, Floats]  # by who preferred, PEOPLE or LLM: 1 for a win, .5 for a tie, 0; NaN if not asked
+    categories: Names  # of the prompt; one column, empty for none
+    clusters: Mapping[str, Names]  # what varies independently; one column each
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def kept(self, keep: Keep) -> Battles:
+        """Return the battles where `keep` is true."""
+        points = {who: points[keep] for who, points in self.points.items()}
+        clusters = {what: names[keep] for what, names in self.clusters.items()}
+        return Battles(
+            self.labels[keep],
+            self.kinds[keep],
+            self.models[keep],
+            self.lengths[keep],
+            points,
+            self.categories[keep],
+            clusters,
+        )
+
+
+def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
+    """Return the battles of a scored cell with two samples, the first and the second answer of each.
+
+    Clusters are those of the prompts, and beside them the pairs of models, in whichever order they stood, where there
+    are at least 30 (effective number); a handful of pairs is the whole that is asked about, and no sample.
+
+    Args:
+        units: the cell.
+        prompts: of its split, each with its `battle`.
+    """
+    by_id = {prompt["id"]: prompt["battle"] for prompt in prompts}
+    fought = [by_id[name] for name in units["prompt_id"]]
+    assert units.samples is not None
+    samples = {name: units.samples[name].to_numpy(object).reshape(-1, 2) for name in ("verdict", "label", "kind")}
+    labels = samples["label"]
+    kinds = np.array(
+        [
+            [f"{label}: {kind}" if isinstance(kind, str) else label for label, kind in zip(*both, strict=True)]
+            for both in zip(labels, samples["kind"], strict=True)
+        ],
+        dtype=object,
+    ).reshape(-1, 2)
+    models = np.array([battle["models"] for battle in fought], dtype=object).reshape(-1, 2)
+    pairs = np.array([" and ".join(sorted(pair)) for pair in models], dtype=object)
+    whole = Battles(
+        labels,
+        kinds,
+        models,
+        np.array([[len(text) for text in battle["answers"]] for battle in fought], dtype=float).reshape(-1, 2),
+        {who: np.array([POINTS[battle[who]] for battle in fought]).reshape(-1, 2) for who in (PEOPLE, LLM)},
+        units["category"],
+        {PROMPTS: units["cluster"]} | ({PAIRS: pairs} if effective_of(pairs) >= MIN_CLUSTERS else {}),
+    )
+    return whole.kept((samples["verdict"] == JUDGED).all(axis=1))
+
+
+def baseline_of(classes: Names) -> str:
+    """Return the class that others are compared with: the most frequent one of those that comply."""
+    names, counts = np.unique(classes.astype(str), return_counts=True)
+    complying = [(-count, name) for name, count in zip(names, counts, strict=True) if name.startswith(COMPLIANCE)]
+    return str(min(complying)[1]) if complying else COMPLIANCE

@@ -1,0 +1,37 @@
+"""What a judge's verdicts on a gold set took: from the receipts of its engine loads, or from its log."""
+
+import re
+from pathlib import Path
+
+from refusal_eval.core.files import read_json
+from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.study import Study
+
+JUDGED_IN = re.compile(r"judged (\d+) answers in ([\d.]+) s")  # scripts/judge_on_cpu.py
+
+
+def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, float]:
+    """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, as far as they are known.
+
+    Seconds are those of the engine at work, start aside. Nothing is known where the store had every response, and of a
+    panel, whose members do the work. Where the store had some, the rest stands for all.
+    """
+    way = study.judges[judge].way
+    if way == "answers":
+        log = Path(study.paths.logs, "verdicts", judge, GOLD, f"{gold}.log")
+        found = JUDGED_IN.search(log.read_text(encoding="utf-8")) if log.exists() else None
+        return {"seconds": float(found[2]) / int(found[1])} if found and int(found[1]) else {}
+    if way != "engine":
+        return {}
+    receipts = [read_json(path) for path in study.paths.receipts("judge", study.batch_of[Cell(GOLD, gold, judge)])]
+    worked = [receipt for receipt in receipts if receipt["executed"]]
+    executed = sum(receipt["executed"] for receipt in worked)
+    if not executed:
+        return {}
+    per_answer = sum(receipt["requests"] for receipt in receipts) / answers / executed
+    told = {"seconds": max(receipt["engine"]["seconds"]["work"] for receipt in worked) * per_answer}
+    counters = [receipt["engine"]["counters"] for receipt in worked]
+    if all(counters):
+        told |= {"prompt_tokens": sum(own["prompt_tokens"] for own in counters) * per_answer}
+        told |= {"written_tokens": sum(own["generated_tokens"] for own in counters) * per_answer}
+    return told | {"devices": float(sum(receipt["gpus"] for receipt in worked))}

@@ -1,0 +1,204 @@
+"""Battles: how rows are read, and what refusals cost in them, against numbers by hand and simulations."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+from config_project import BASE, CATALOGUE, STUDY, changed
+
+from refusal_eval.config.datasets import Battles as Columns
+from refusal_eval.config.load_study import load_study
+from refusal_eval.core.errors import UserError
+from refusal_eval.data.battles import read_battle
+from refusal_eval.data.prompts import make_prompts
+from refusal_eval.stats.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles
+from refusal_eval.stats.battles.log_odds import log_odds
+from refusal_eval.stats.battles.penalties import class_estimates
+
+KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}
+LABELS = ("refusal", "partial", "compliance")
+
+
+# ---------------------------------------------------------------- rows
+
+
+def talk(*texts, parts=False):
+    """Return a conversation, the user first; `parts` as newer data sets have them."""
+    roles = ("user", "assistant") * len(texts)
+    return [
+        {"role": role, "content": [{"type": "text", "text": text, "image": None}] if parts else text}
+        for role, text in zip(roles, texts, strict=False)
+    ]
+
+
+ROW = {"model_a": "x", "model_b": "y", "winner": "model_a"}
+TALKS = ({"messages": "a"}, Columns(answers=["a", "b"]).model_dump())
+LISTS = ({"prompt": "prompt"}, Columns(lists=True, winner=["first", "second", "tie"]).model_dump())
+PLAIN = ({"prompt": "prompt"}, Columns().model_dump())
+
+
+@pytest.mark.parametrize("form", [talk, lambda *texts: json.dumps(talk(*texts)), lambda *t: talk(*t, parts=True)])
+def test_conversations_of_all_forms_give_one_battle(form):
+    row = ROW | {"a": form("Why?", "No."), "b": form("Why?", "Yes."), "winner": "tie (bothbad)"}
+    about = {"models": ["x", "y"], "winner": "tie", "llm_winner": None}
+    assert read_battle(row, *TALKS, "f") == {"prompt": "Why?", "answers": ["No.", "Yes."], **about}
+
+
+def test_lists_of_turns_and_three_columns_of_winners():
+    row = ROW | {"prompt": '["Why?"]', "response_a": "[null]", "response_b": '["Yes."]'}
+    row |= {"first": 0, "second": "1", "tie": 0}
+    found = read_battle(row, *LISTS, "f")
+    assert (found["prompt"], found["answers"], found["winner"]) == ("Why?", ["", "Yes."], "second")
+    with pytest.raises(UserError, match="one of the columns of `winner` must be 1 and the others 0, not `first` 1"):
+        read_battle(row | {"first": 1}, *LISTS, "f")
+
+
+@pytest.mark.parametrize(
+    ("row", "how", "reason"),
+    [
+        ({"a": talk("Q", "A", "Q2", "A2"), "b": talk("Q", "B")}, TALKS, "of several turns"),
+        ({"a": talk("Q", "A"), "b": talk("R", "B")}, TALKS, "with two different questions"),
+        ({"a": talk("Q", "A"), "b": talk("Q", [{"type": "image"}])}, TALKS, "with more than text"),
+        ({"prompt": '["Q", "Q2"]', "response_a": '["A", "B"]', "response_b": '["A", "B"]'}, LISTS, "of several turns"),
+        ({"prompt": '["Q"]', "response_a": '["\\ud83d"]', "response_b": '["B"]'}, LISTS, "with half a character"),
+        ({"prompt": " ", "response_a": "A", "response_b": "B"}, PLAIN, "without a question"),
+        ({"prompt": "Q", "response_a": "A", "response_b": "B", "winner": ""}, PLAIN, "without a preference"),
+    ],
+)
+def test_what_is_no_battle_of_one_question_is_left_out_with_its_reason(row, how, reason):
+    assert reason in read_battle(ROW | row, *how, "f")
+
+
+def test_an_unknown_preference_is_told_and_the_log_counts_what_is_left_out():
+    row = ROW | {"prompt": "Q", "response_a": "A", "response_b": "B"}
+    battles = Columns().model_dump()
+    with pytest.raises(UserError, match=r"f, row 1: column `winner` holds the preference `x`; it must be one of"):
+        make_prompts([row | {"winner": "x"}], {"prompt": "prompt"}, "f", battles=battles, copies=True)
+    rows = [row, row, row | {"winner": None}]
+    prompts, notes = make_prompts(rows, {"prompt": "prompt"}, "f", battles=battles, copies=True)
+    assert len({prompt["id"] for prompt in prompts}) == 2 and len({prompt["cluster"] for prompt in prompts}) == 1
+    assert any("1 rows that are no battle of one question left out: 1 without a preference" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("study", "entry", "told"),
+    [
+        ({"samples": 3}, {}, "a battle has two answers, so `samples` must be 2 with model `arena` (it is 3)"),
+        ({"splits": ["hub-rows"]}, {}, "takes the answers from the splits, and `hub-rows` has no `battles`"),
+        ({"judges": ["came-along"]}, {}, "and model `arena` has none (`recorded`)"),
+        ({}, {"reasoning": {"end": "</think>"}}, "answers of battles are taken whole; leave it out"),
+        (
+            {"models": ["plain"], "figures": [{"name": "a", "kind": "battles"}]},
+            {},
+            "needs a model with `recorded: battles`",
+        ),
+    ],
+)
+def test_what_battles_need_of_a_study_is_told_before_anything_runs(project, study, entry, told):
+    model = CATALOGUE["models"]["plain"] | {"recorded": "battles"} | entry
+    project.write(BASE, changed(CATALOGUE, ("models", "arena"), model))
+    whole = STUDY | {"models": ["arena"], "splits": ["battle-rows"], "samples": 2} | study
+    (mistake,) = project.mistakes(whole)
+    assert told in mistake
+
+
+def test_the_study_that_ships_is_valid_and_asks_no_engine(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    study = yaml.safe_load((repository / "config" / "arena.yaml").read_text(encoding="utf-8"))
+    config = load_study(study, "config/arena.yaml")
+    assert config["engine_entries"] == {} and config["split_entries"]["arena_55k"]["battles"]["lists"]
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def fought(refuses, won, clusters=None, models=None, lengths=None, llm=None):
+    """Return battles.
+
+    Args:
+        refuses: whether the first and the second answer does, battles x 2.
+        won: points of the first answer.
+    """
+    refuses, won = np.asarray(refuses, dtype=bool), np.asarray(won, dtype=float)
+    labels = np.where(refuses, "refusal", "compliance").astype(object)
+    names = np.array([f"p{i}" for i in (range(len(won)) if clusters is None else clusters)], dtype=object)
+    other = np.full(len(won), np.nan) if llm is None else np.asarray(llm, dtype=float)
+    points = {PEOPLE: np.column_stack([won, 1 - won]), LLM: np.column_stack([other, 1 - other])}
+    models = np.array([["x", "y"]] * len(won), dtype=object) if models is None else models
+    lengths = np.ones((len(won), 2)) if lengths is None else lengths
+    return Battles(labels, labels, models, lengths, points, np.full(len(won), ""), {PROMPTS: names})
+
+
+def numbers(battles):
+    found = class_estimates(battles, battles.labels, LABELS, 0.95, KNOWN)
+    return {(one.estimand, one.parameter): one for one in found if one.category is None}
+
+
+MIXED = [[True, False]] * 10 + [[False, True]] * 10
+LOST = [1, 1] + [0] * 8 + [1] * 8 + [0, 0]  # the refusing answer wins 2 of 10, whichever comes first
+
+
+def test_log_odds_of_a_saturated_table_are_those_by_hand():
+    found = log_odds(fought(MIXED, LOST), fought(MIXED, LOST).labels, ["refusal"], False, 0.95)["refusal"]
+    assert found.value == pytest.approx(np.log(0.2 / 0.8)) and found.low < found.value < found.high < 0
+
+
+def test_a_class_that_decides_every_battle_has_no_log_odds_and_no_interval_of_its_penalty():
+    always = numbers(fought(MIXED, [0] * 10 + [1] * 10))
+    assert always["battle_log_odds", "refusal"].value is None
+    penalty = always["battle_penalty", "refusal"]
+    assert (penalty.value, penalty.low) == (1, None)
+    duels = always["battle_duels", "refusal"]
+    assert duels.value == 0 and duels.high == pytest.approx(1 - 0.025 ** (1 / 20)), "exact over clusters"
+
+
+def test_swapping_both_answers_changes_no_number():
+    rng = np.random.default_rng(5)
+    refuses, won, llm = rng.random((60, 2)) < 0.3, rng.choice([0, 0.5, 1], 60), rng.choice([0, 0.5, 1], 60)
+    lengths = rng.integers(10, 900, (60, 2)).astype(float)
+    models = np.array(["x", "y", "z"], dtype=object)[rng.integers(0, 3, (60, 2))]
+    turned = fought(refuses[:, ::-1], 1 - won, None, models[:, ::-1], lengths[:, ::-1], 1 - llm)
+    both = [numbers(fought(refuses, won, None, models, lengths, llm)), numbers(turned)]
+    assert both[0].keys() == both[1].keys()
+    for key, one in both[0].items():
+        other = both[1][key]
+        assert [one.value, one.low, one.high] == pytest.approx([other.value, other.low, other.high], rel=1e-6), key
+
+
+def test_intervals_cover_a_penalty_that_is_known_where_battles_share_prompts():
+    """Five battles to a prompt, half of whose outcomes are those of the prompt: 60 % compliance wins, 20 % refusal."""
+    covered = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        prompts = np.repeat(np.arange(40), 5)
+        of_prompt, own = rng.random(40)[prompts], rng.random(200)
+        place = np.where(rng.random(40)[prompts] < 0.5, of_prompt, own)
+        refusal_gets = np.select([place < 0.6, place < 0.8], [0.0, 1.0], 0.5)
+        first = rng.random(200) < 0.5
+        refuses = np.column_stack([first, ~first])
+        found = numbers(fought(refuses, np.where(first, refusal_gets, 1 - refusal_gets), prompts))
+        penalty, duels = found["battle_penalty", "refusal"], found["battle_duels", "refusal"]
+        covered.append((penalty.low <= 0.4 <= penalty.high, duels.low <= 0.3 <= duels.high))
+    assert (np.mean(covered, axis=0) >= 0.85).all()
+
+
+def test_controlled_log_odds_cover_the_effect_of_a_refusal_beside_models_and_lengths():
+    """A model that refuses more often is better liked, and refusals are short."""
+    strengths, covered = np.array([0.8, 0.3, -0.3, -0.8]), []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        pairs = np.array([rng.choice(4, 2, replace=False) for _ in range(500)])
+        refuses = rng.random((500, 2)) < np.where(pairs == 0, 0.35, 0.15)
+        lengths = np.round(rng.lognormal(np.where(refuses, 4.8, 6.2), 0.7))
+        doublings = np.log2(1 + lengths)
+        eta = -1.2 * (refuses[:, 0].astype(float) - refuses[:, 1]) + 0.3 * (doublings[:, 0] - doublings[:, 1])
+        eta += strengths[pairs[:, 0]] - strengths[pairs[:, 1]]
+        won = (rng.random(500) < 1 / (1 + np.exp(-eta))).astype(float)
+        names = np.array(["k", "l", "m", "n"], dtype=object)[pairs]
+        battles = fought(refuses, won, None, names, lengths)
+        found = log_odds(battles, battles.labels, ["refusal"], True, 0.95)
+        covered.append(
+            [found[name].low <= true <= found[name].high for name, true in (("refusal", -1.2), ("length", 0.3))]
+        )
+    assert (np.mean(covered, axis=0) >= 0.85).all()

@@ -1,0 +1,55 @@
+"""Judges ranked on one gold set: who is shown to be better, and who cannot be told apart."""
+
+import random
+from typing import Any
+
+import pytest
+from judge_rows import verdict
+
+from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.judge_pairs.judge_ranks import judge_ranks
+
+
+def labelled(errors: float, rows: int = 200, seed: int = 0) -> Any:
+    """Gold in clusters of two, and a judge that errs at this rate."""
+    gold, verdicts, rng = [], [], random.Random(seed)
+    for i in range(rows):
+        human = "refusal" if i % 4 < 2 else "compliance"
+        other = "compliance" if human == "refusal" else "refusal"
+        gold.append({"id": f"{i:03d}", "label": human, "cluster": f"c{i // 2}"})
+        verdicts.append(verdict(f"{i:03d}", other if rng.random() < errors else human))
+    return compared(gold, verdicts, "g")
+
+
+def test_a_coin_is_last_and_like_judges_share_a_group() -> None:
+    rows = {"good": labelled(0.08, seed=1), "as-good": labelled(0.1, seed=2), "coin": labelled(0.5, seed=3)}
+    found = judge_ranks(rows, "g", "broad", 0.95)
+    assert [one["judge"] for one in found][2] == "coin" and found[2]["rank"] == [3, 3]
+    assert [one["rank"] for one in found[:2]] == [[1, 2], [1, 2]]
+    assert [one["groups"] for one in found] == [[0], [0], [1]]
+    assert found[0]["kappa"] >= found[1]["kappa"] > 0.7
+
+
+def test_who_is_between_two_that_differ_may_belong_to_both_groups() -> None:
+    rows = {f"j{i}": labelled(errors, seed=7) for i, errors in enumerate((0.02, 0.06, 0.12))}
+    found = judge_ranks(rows, "g", "broad", 0.95)
+    first, middle, last = (set(one["groups"]) for one in found)
+    assert [one["judge"] for one in found] == ["j0", "j1", "j2"] and not first & last
+    assert all(low <= place <= high for place, (low, high) in enumerate((one["rank"] for one in found), 1))
+    assert first & middle or found[1]["rank"][0] == 2
+
+
+@pytest.mark.parametrize(("rows", "apart"), [(60, True), (8, False)])
+def test_a_judge_without_an_error_and_one_that_is_blind_differ_where_there_are_answers_enough(
+    rows: int, apart: bool
+) -> None:
+    perfect = labelled(0, rows=rows)
+    found = judge_ranks({"perfect": perfect, "blind": perfect.assign(machine="compliance")}, "g", "broad", 0.95)
+    assert [one["rank"] for one in found] == ([[1, 1], [2, 2]] if apart else [[1, 2], [1, 2]])
+
+
+@pytest.mark.parametrize("judges", [1, 20])
+def test_equal_judges_are_one_group_however_many_they_are(judges: int) -> None:
+    rows = {f"j{i:02d}": labelled(0.1, seed=i) for i in range(judges)}
+    found = judge_ranks(rows, "g", "broad", 0.95)
+    assert {tuple(one["rank"]) for one in found} == {(1, judges)} and {tuple(one["groups"]) for one in found} == {(0,)}
