@@ -17,7 +17,7 @@ rule check_judge:
         engine=judge_engine,
         rubric=lambda wildcards: asked_judge(wildcards).files(),
         template=judge_template,
-        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold_asked()),
+        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=asked_judge(wildcards).gold_asked()),
     output:
         f"{RESULTS}/judges/{{judge}}.json",
     log:
