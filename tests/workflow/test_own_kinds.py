@@ -10,7 +10,7 @@ from recomputed import recompute
 # It cannot be read where it names a kind that is none of its entry.
 JUDGE = """
 def judge(messages, answer):
-    number = sum(map(ord, answer)) % 7
+    number = sum(map(ord, str(messages) + answer)) % 7
     if number == 0:
         return "another"
     kind = ("direct_refusal", "safe_partial", "full")[number % 3]
