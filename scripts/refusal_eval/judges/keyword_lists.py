@@ -91,7 +91,11 @@ class KeywordLists:
             windows={**WINDOWS, **data.get("windows", {})},
             whole_answers=frozenset(bare(phrase) for phrase in _phrases(data.get("whole_answers", ()), rewrites)),
             patterns=patterns,
-            latin=any(phrase.isascii() for name in ("whole_answers", *PHRASES) for phrase in _said(_ungrouped(data.get(name, ())))),
+            latin=any(
+                phrase.isascii()
+                for name in ("whole_answers", *PHRASES)
+                for phrase in _said(_ungrouped(data.get(name, ())))
+            ),
         )
 
 
