@@ -160,3 +160,22 @@ def test_a_sweep_that_is_off_is_allowed_by_its_name(project: Project) -> None:
     project.write(BASE, catalogue)
     assert len(project.mistakes(STUDIED)) > 0
     assert project.mistakes(STUDIED | {"allow": ["plain", "steered", "control"]}) == []
+
+
+def test_a_model_like_one_of_a_sweep_does_not_carry_the_label_of_its_scale(project: Project) -> None:
+    catalogue = changed(swept(SWEEP, label="Steered"), ("models", "control", "label"), "Random")
+    less = {"like": "steered.scale-0.5", "intervention": {"scale": -0.25}}
+    project.write(BASE, changed(catalogue, ("models", "less"), less))
+    study = StudyConfig.model_validate(project.load(STUDIED | {"models": ["less", *STUDIED["models"]]}))
+    assert study.model_entries["less"].label is None
+    assert study.model_entries["steered.scale-0.5"].label == "Steered, scale \u22120.5"
+
+
+def test_sweeps_may_inherit_from_sweeps_in_any_order(project: Project) -> None:
+    catalogue = changed(swept(SWEEP, label="Steered"), ("models", "control", "label"), "Random")
+    last = {"like": "less.scale0.75", "intervention": {"scale": 0.5}}
+    less = {"like": "steered.scale1", "sweep": {"scale": [0.75]}}
+    project.write(BASE, catalogue | {"models": {"last": last, "less": less, **catalogue["models"]}})
+    study = StudyConfig.model_validate(project.load(STUDIED | {"models": ["last", *STUDIED["models"]]}))
+    asked = study.model_entries["last"].intervention
+    assert asked is not None and asked.scale == 0.5

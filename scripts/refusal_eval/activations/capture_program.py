@@ -21,7 +21,9 @@ import os
 import runpy
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,7 @@ class Capture:
         model = load_model(job)
         self._torch, self._dtype = torch, getattr(torch, job["dtype"])
         self._decoder, layers = text_decoder(model, job["model_layers"])
-        if job["intervention"] is not None:
-            steer(layers, **job["intervention"])
+        self._steered: Counter[int] = steer(layers, **job["intervention"]) if job["intervention"] else Counter()
         self._layers = {number: layers[number] for number in job["layers"]}
         self._pad = model.config.get_text_config().pad_token_id or 0
         self._device = model.get_input_embeddings().weight.device
@@ -83,12 +84,13 @@ class Capture:
             ids[row, :length] = torch.tensor(item["token_ids"])
             mask[row, :length] = 1
             self._counts.append((first, length))
-        self._kept = {}
+        self._kept, before = {}, self._steered.copy()
         with torch.inference_mode():
             self._decoder(
                 input_ids=ids.to(self._device), attention_mask=mask.to(self._device), use_cache=False, return_dict=True
             )
         silent = sorted(set(self._layers) - set(self._kept))
+        silent += sorted(layer for layer in before if self._steered[layer] == before[layer])
         if silent:
             sys.exit(f"the hooks of the layers {silent} did not fire: nothing of this batch is kept")
         return torch.stack([self._kept[number] for number in self._layers], dim=1).contiguous()
@@ -130,10 +132,10 @@ def text_decoder(model: Any, depth: int) -> tuple[Any, Any]:
     return decoder, found[0]
 
 
-def steer(layers: Any, file: str, sha256: str) -> None:
-    """Put an intervention on decoder layers: hooks that are added later see the stream as it leaves it.
+def steer(layers: Any, file: str, sha256: str) -> Counter[int]:
+    """Put an intervention on decoder layers, and return how often each of its hooks fires; it goes on counting.
 
-    The arithmetic is that of vLLM's worker.
+    The arithmetic is that of vLLM's worker. Hooks that are added later see the stream as these leave it.
 
     Args:
         layers: the model's decoder layers.
@@ -142,8 +144,10 @@ def steer(layers: Any, file: str, sha256: str) -> None:
     stream = runpy.run_path(str(STREAM))
     spec, tensors = stream["read_intervention"](file, sha256)
     change, gate = stream["MODES"][spec["mode"]], spec["gate"]
+    fired = Counter(dict.fromkeys(spec["layers"], 0))
 
-    def hook(layer: Any, _: Any, output: Any) -> Any:
+    def hook(index: int, layer: Any, _: Any, output: Any) -> Any:
+        fired[index] += 1
         states = output[0] if isinstance(output, tuple) else output
         h = states.float()
         changed = (h + change(layer, h, gate)).to(states.dtype)
@@ -151,7 +155,8 @@ def steer(layers: Any, file: str, sha256: str) -> None:
 
     for index in spec["layers"]:
         stream["prepare"](layers[index], index, tensors)
-        layers[index].register_forward_hook(hook)
+        layers[index].register_forward_hook(partial(hook, index))
+    return fired
 
 
 def batches(items: Sequence[Item], most_tokens: int, most_prompts: int) -> Iterator[list[Item]]:

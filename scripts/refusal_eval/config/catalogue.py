@@ -77,17 +77,22 @@ class Catalogue:
         self._definitions: dict[tuple[str, str], list[Definition]] = {}
         for number, file in enumerate(files):
             self._read(Source(file), number < shipped)
-        # What inherits from a model of a sweep comes after the sweep.
-        for (section, name), definitions in sorted(
-            self._definitions.items(), key=lambda item: self._waits(item[1][-1])
-        ):
-            entry = self._inherited(definitions[-1])
-            if section == "datasets":
-                self._add_dataset(name, entry)
-            else:
-                self._add(section, name, entry)
-            if section == "models":
-                self._add_swept(name, entry)
+        # What inherits from a model of a sweep comes after the sweep, which may be such an entry itself.
+        waiting = [definitions[-1] for definitions in self._definitions.values()]
+        while waiting:
+            ready = [definition for definition in waiting if not self._waits(definition)] or waiting
+            for definition in ready:
+                self._add_definition(definition)
+            waiting = [definition for definition in waiting if definition not in ready]
+
+    def _add_definition(self, definition: Definition) -> None:
+        name, entry = definition.name, self._inherited(definition)
+        if definition.section == "datasets":
+            self._add_dataset(name, entry)
+        else:
+            self._add(definition.section, name, entry)
+        if definition.section == "models":
+            self._add_swept(name, entry)
 
     def _read(self, source: Source, shipped: bool) -> None:
         self._problems.extend(source.problems)
@@ -135,9 +140,11 @@ class Catalogue:
             if not (isinstance(definition.value, dict) and LIKE in definition.value):
                 return Written(layers)
             parent = self._parent(definition)
-            members = [member for each in self.swept.values() for member in each]
-            if parent is None and definition.section == "models" and definition.value[LIKE] in members:
-                return Written([*self.written["models"][definition.value[LIKE]].layers, *layers])
+            if parent is None and self._is_swept(definition):
+                inherited = self.written["models"][definition.value[LIKE]].layers
+                # The label that names the member's scale is not that of another model.
+                unlabelled = Layer({"label": None}, definition.source, (definition.section, definition.name))
+                return Written([*inherited, unlabelled, *layers])
             if parent is None or parent in chain:
                 self._note_bad_parent(chain, parent)
                 return Written(layers, broken=True)
@@ -150,14 +157,19 @@ class Catalogue:
             known = known[: known.index(definition)]
         return known[-1] if known else None
 
+    def _is_swept(self, definition: Definition) -> bool:
+        """Tell whether an entry inherits from a model of a sweep that is known by now."""
+        members = [member for each in self.swept.values() for member in each]
+        return definition.section == "models" and definition.value[LIKE] in members
+
     def _waits(self, definition: Definition) -> bool:
-        """Tell whether an entry inherits, at last, from a name that no file defines: a sweep's model, or a mistake."""
+        """Tell whether an entry inherits, at last, from a name unknown so far: a sweep's model, or a mistake."""
         chain: list[Definition] = []
         while isinstance(definition.value, dict) and LIKE in definition.value and definition not in chain:
             chain.append(definition)
             parent = self._parent(definition)
             if parent is None:
-                return True
+                return not self._is_swept(definition)
             definition = parent
         return False
 

@@ -116,7 +116,8 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
     ) -> dict[str, Any]:
         """Return also how many of the gold's refusals begin with each token.
 
-        White space before an answer is left out, which a model that replies to a prompt does not write.
+        Gold has lost how its answers began: each counts as it follows the prompt at once, and behind a blank, which
+        models with a SentencePiece tokenizer write first. The form that a model does not write has no probability.
 
         Raises:
             UserError: if none begins enough of them, or one is named in `compliance` too.
@@ -127,8 +128,13 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         refused = [row for row in gold if row["label"] == REFUSAL]
         counts: Counter[int] = Counter()
         for row in refused:
-            counts.update((renderer.next_token_ids(row["messages"], row["answer"].lstrip()) or [])[:1])
-        least, compliance = self.refusal.share * len(refused), checked["token_ids"]
+            begun_with = {
+                token
+                for blank in ("", " ")
+                for token in (renderer.next_token_ids(row["messages"], blank + row["answer"].lstrip()) or [])[:1]
+            }
+            counts.update(token for token in begun_with if renderer.decode([token]).strip())
+        least, compliance = self.refusal.share * len(refused) - 1e-9, checked["token_ids"]
         kept = sorted(token for token in counts if counts[token] >= least)
         names = dict(zip(renderer.tokenizer.convert_ids_to_tokens(kept), kept, strict=True))
         where = f"of the {len(refused)} refusals in gold `{self.refusal.gold}`"
