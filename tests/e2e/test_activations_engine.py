@@ -207,8 +207,8 @@ def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_onc
     assert {name: content for name, content in shards(project).items() if name in first} == first
 
 
-# Captured under each intervention, and by hooks of the reference's own, one prompt at a time: how far they are apart,
-# and how far the captured states of each layer are from those of the plain model, at least.
+# Captured under each intervention, and by hooks of the reference's own, one prompt at a time: how far they are apart, how
+# far the captured states of each layer are from those of the plain model, at least, and from the last case's, at most.
 STEERED = """
 import json, runpy, sys, torch
 from transformers import AutoModelForCausalLM
@@ -217,11 +217,11 @@ given = json.load(sys.stdin)
 model = AutoModelForCausalLM.from_pretrained(given["job"]["folder"], dtype=torch.float32).eval()
 def apart(ours, theirs):
     return (ours - theirs).norm(dim=-1) / theirs.norm(dim=-1)
-plain, told = None, []
+plain, last, told = None, None, []
 for asked, compiled in given["cases"]:
     with program["Capture"](given["job"] | {"intervention": compiled}) as capture:
         ours = capture.states(given["items"])
-    plain = ours if plain is None else plain
+    plain, last = (ours, ours) if plain is None else (plain, last)
     seen, handles, rows, found = {}, [], [], reference["changes"](asked, given["directions"])
     for n, layer in enumerate(model.model.layers):
         if n in found:
@@ -233,7 +233,9 @@ for asked, compiled in given["cases"]:
         rows.append(torch.stack([seen[n][0, -1 if item["first"] is None else item["first"] :].mean(0) for n in seen]))
     for handle in handles:
         handle.remove()
-    told.append([float(apart(ours, torch.stack(rows)).max()), apart(ours, plain).min(0).values.tolist()])
+    least, most = apart(ours, plain).min(0).values.tolist(), float(apart(ours, last).max())
+    told.append([float(apart(ours, torch.stack(rows)).max()), least, most])
+    last = ours
 print(json.dumps(told))
 """
 
@@ -253,10 +255,11 @@ def test_captured_of_a_steered_model_is_the_stream_that_its_formula_gives(tmp_pa
         ("add", {}),
         ("ablate", {"offset": "midpoint", "scale": 1.0}),
         ("gated", {"gate": -1.0}),
+        ("gated", {"gate": 0.0}),
         ("pull", {"towards": "positive"}),
         ("constellation", {"direction": ["one", "other"], "gate": -1.0}),
     ):
-        asked, file = neutral | {"mode": mode} | more, tmp_path / f"{mode}.safetensors"
+        asked, file = neutral | {"mode": mode} | more, tmp_path / f"{len(cases)}.safetensors"
         names = asked["direction"] if mode == "constellation" else [asked["direction"]]
         card = write_intervention(file, "m", [FittedDirection.of_file(directions[name]) for name in names], asked)
         cases.append([asked, {"file": str(file), "sha256": card["sha256"]}])
@@ -275,9 +278,11 @@ def test_captured_of_a_steered_model_is_the_stream_that_its_formula_gives(tmp_pa
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    for (asked, _), (apart, moved) in zip(cases, json.loads(run.stdout), strict=True):
+    for (asked, _), (apart, moved, other) in zip(cases, json.loads(run.stdout), strict=True):
         assert apart < 1e-5, asked
-        assert moved[0] == 0 and (asked is None or min(moved[1:]) > 0.01), "layers from the steered one on"
+        assert moved[0] == 0, "layers before the steered one"
+        assert asked is None or other > 0.01, "no two cases are the same: a gate of 0 passes some tokens and not others"
+        assert asked is None or asked["gate"] == 0 or min(moved[1:]) > 0.01, "layers from the steered one on"
 
 
 VISION = """
