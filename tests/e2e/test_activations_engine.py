@@ -207,8 +207,9 @@ def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_onc
     assert {name: content for name, content in shards(project).items() if name in first} == first
 
 
-# Captured under each intervention, and by hooks of the reference's own, one prompt at a time: how far they are apart, how
-# far the captured states of each layer are from those of the plain model, at least, and from the last case's, at most.
+# Captured under each intervention, and by hooks of the reference's own, one prompt at a time: how far they are apart,
+# how far the captured states of each layer are from those of the plain model, at least, and from the last case's, at
+# most.
 STEERED = """
 import json, runpy, sys, torch
 from transformers import AutoModelForCausalLM

@@ -202,3 +202,32 @@ def test_controlled_log_odds_cover_the_effect_of_a_refusal_beside_models_and_len
             [found[name].low <= true <= found[name].high for name, true in (("refusal", -1.2), ("length", 0.3))]
         )
     assert (np.mean(covered, axis=0) >= 0.85).all()
+
+
+def test_battles_that_all_end_in_ties_have_no_interval_of_the_log_odds():
+    found = log_odds(fought(MIXED, [0.5] * 20), fought(MIXED, [0.5] * 20).labels, ["refusal"], False, 0.95)["refusal"]
+    assert found.value == pytest.approx(0) and found.low is None
+    one = fought(MIXED, LOST, clusters=[0] * 20)
+    found = log_odds(one, one.labels, ["refusal"], False, 0.95)["refusal"]
+    assert found.value == pytest.approx(np.log(0.2 / 0.8)) and found.low is None
+
+
+def test_a_language_model_that_prefers_as_people_do_is_no_more_lenient_however_many_ties_it_calls():
+    rng = np.random.default_rng(1)
+    refuses = rng.random((2000, 2)) < 0.3
+    better = 0.5 - 0.35 * (refuses[:, 0].astype(float) - refuses[:, 1])
+    won = (rng.random(2000) < better).astype(float)
+    found = numbers(fought(refuses, won, llm=np.where(rng.random(2000) < 0.5, 0.5, won)))
+    assert found["battle_penalty_llm", "refusal"].value < 0.6 * found["battle_penalty_paired", "refusal"].value
+    bias = found["battle_moderation_bias", "refusal"]
+    assert bias.value == 0 and 450 < bias.n_prompts < 650
+
+
+def test_people_beside_a_language_model_are_those_of_its_battles():
+    rng = np.random.default_rng(2)
+    refuses, won = rng.random((600, 2)) < 0.1, rng.choice([0, 0.5, 1], 600)
+    found = numbers(fought(refuses, won, llm=np.where(refuses.any(axis=1), won, np.nan)))
+    for estimand in ("battle_wins", "battle_penalty"):
+        paired, llm = (found[f"{estimand}_{who}", "refusal"] for who in ("paired", "llm"))
+        assert (paired.value, paired.low, paired.n_prompts) == (llm.value, llm.low, llm.n_prompts)
+    assert found["battle_wins_paired", "compliance"].value != found["battle_wins", "compliance"].value

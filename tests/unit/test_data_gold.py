@@ -72,6 +72,8 @@ def test_duplicates_once_and_contradictions_refused():
     message = "f, row 3: the same prompt and answer as in row 1, but labelled compliance here and refusal"
     with pytest.raises(UserError, match=message):
         made(row(), row("x"), row(label="0"))
+    with pytest.raises(UserError, match="but labelled partial here and refusal"):
+        make_gold([row(), row(label="half")], COLUMNS, LABELS, "f", kinds={"1": "one", "half": "one"})
 
 
 @pytest.mark.parametrize(

@@ -53,3 +53,9 @@ def test_equal_judges_are_one_group_however_many_they_are(judges: int) -> None:
     rows = {f"j{i:02d}": labelled(0.1, seed=i) for i in range(judges)}
     found = judge_ranks(rows, "g", "broad", 0.95)
     assert {tuple(one["rank"]) for one in found} == {(1, judges)} and {tuple(one["groups"]) for one in found} == {(0,)}
+
+
+def test_with_few_refusals_in_gold_nobody_is_told_apart() -> None:
+    rare = {name: labelled(errors, rows=40, seed=3)[4:] for name, errors in (("good", 0.0), ("coin", 0.5))}
+    assert [one["rank"] for one in judge_ranks(rare, "g", "broad", 0.95)] == [[1, 2], [1, 2]]
+    assert rare["good"]["human"].eq("refusal").sum() < 20

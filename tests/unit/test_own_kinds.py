@@ -126,10 +126,12 @@ def test_mistakes_in_label_sets_are_told(kind, fields, message):
         JUDGES.get(kind).model_validate(entry)
 
 
-def made(rows, **facts):
+QUALITY = {"refused": 0.0, "part": 0.25, "answered": 0.75}
+
+
+def made(rows, quality=QUALITY, **facts):
     """A cell of prompts with two samples each, by the kind of each answer; `blocked`, or None for no verdict."""
     prompts, answers, verdicts = [], [], []
-    quality = {"refused": 0.0, "part": 0.25, "answered": 0.75}
     for number, kinds in enumerate(rows):
         name = f"{number:016x}"
         prompts.append({"id": name, "category": None, "cluster": name, "messages": []})
@@ -163,6 +165,22 @@ def test_shares_quality_and_rates_are_those_computed_by_hand(expected, useful):
     strict = others["compliance_rate", "strict"]
     assert (strict.low, strict.high) == (1 - rates["strict"].high, 1 - rates["strict"].low)
     assert all(e.low is not None and e.low < e.value < e.high for e in (*others.values(), found))
+
+
+@pytest.mark.parametrize(
+    ("refused", "part", "value"),
+    [
+        (None, 0.25, (0.125 + 0.75 + 0.375 + 0.25) / 4),
+        (0.5, 0.25, (0.125 + 0.75 + 0.375 + 0.25) / 4),
+        (None, None, None),
+    ],
+    ids=["refusals without a rating", "refusals with one", "a partial answer without one"],
+)
+def test_the_quality_of_a_refusal_is_0_and_one_that_lacks_is_not_left_out(refused, part, value):
+    units = made(ROWS, quality={"refused": refused, "part": part, "answered": 0.75})
+    (found,) = [e for e in cell_estimates(units) if e.estimand == "compliance_quality"]
+    assert found.value == (None if value is None else pytest.approx(value))
+    assert value is not None or (found.low is None and found.method.startswith("none ("))
 
 
 def test_a_judge_without_kinds_has_none_of_these_rows():

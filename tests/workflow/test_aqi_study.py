@@ -10,7 +10,7 @@ import pytest
 from direction_study import direction_study
 from project import CATALOGUE, Project, copy_of
 
-from refusal_eval.activations.asked import last_tokens
+from refusal_eval.activations.asked import prompt_tokens
 from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.core.files import write_jsonl
 
@@ -38,7 +38,7 @@ def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.answer_everything("requests")
     rng = np.random.default_rng(0)
     for file in project.request_files("requests"):
-        keys = [item.key for item in last_tokens(file.header["identity"], file.requests())]
+        keys = [item.key for item in prompt_tokens(file.header["identity"], file.requests())]
         states = rng.standard_normal((len(keys), 2, 8)).astype(np.float32)
         path = project.store / "activations" / file.header["engine_id"] / f"{file.path.stem}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -94,7 +94,10 @@ def test_numbers_are_those_by_hand(battles):
         ("battle_wins_llm", "refusal", ""): 3 / 8,
         ("battle_wins_llm", "compliance", ""): 5 / 14,
         ("battle_penalty_llm", "refusal", ""): 5 / 14 - 3 / 8,
-        ("battle_moderation_bias", "refusal", ""): (7 / 14 - 1 / 8) - (5 / 14 - 3 / 8),
+        ("battle_wins_paired", "compliance", ""): 7 / 14,
+        ("battle_penalty_paired", "refusal", ""): 7 / 14 - 1 / 8,
+        # neither called seven of them a tie
+        ("battle_moderation_bias", "refusal", ""): (6 / 10 - 1 / 4) - (5 / 10 - 2 / 4),
     }
     assert {key: float(rows[key]["value"]) for key in by_hand} == pytest.approx(by_hand)
     share = rows["battle_share", "refusal", ""]

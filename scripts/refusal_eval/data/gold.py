@@ -98,9 +98,9 @@ def make_gold(
         if first is made:
             continue
         earlier = first["source"]["row"]
-        here_and_there = [str(found.get("kind", found["label"])) for found in (made, first)]
-        if here_and_there[0] != here_and_there[1]:
-            labelled = "labelled {} here and {} there".format(*here_and_there)
+        key = "kind" if len({first.get("kind"), made.get("kind")} - {None}) > 1 else "label"
+        if made[key] != first[key]:
+            labelled = f"labelled {made[key]} here and {first[key]} there"
             raise UserError(f"{place}: the same prompt and answer as in row {earlier}, but {labelled}")
         if "weight" in made:
             first["weight"] += made["weight"]

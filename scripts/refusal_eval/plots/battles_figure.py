@@ -21,7 +21,8 @@ from refusal_eval.report.paper.display import clean, mark_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-VOTERS = {"battle_wins": "people", "battle_wins_llm": "language model"}
+PEOPLE, LLM = "people", "language model"
+VOTERS = {"battle_wins": PEOPLE, "battle_wins_paired": PEOPLE, "battle_wins_llm": LLM}
 _COLUMNS = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high", "n_prompts", "n_clusters"]
 
 
@@ -56,7 +57,9 @@ class BattlesFigure(OfModels):
         Raises:
             UserError: without battles whose answers have a label, or where no page is high enough.
         """
-        rows = [row for row in data.battles if row["estimand"] in VOTERS]
+        paired = {row["split"] for row in data.battles if row["estimand"] == "battle_wins_llm"}
+        unpaired = [row for row in data.battles if (row["estimand"], row["split"] in paired) != ("battle_wins", True)]
+        rows = [row for row in unpaired if row["estimand"] in VOTERS]
         if not rows:
             raise data.undrawable(": there is no battle whose answers both have a label")
         fig = _draw(rows, data)
@@ -64,7 +67,8 @@ class BattlesFigure(OfModels):
             raise data.too_high(fig, "name fewer `splits`")
         flags = {flag for row in rows for flag in row["flags"]}
         words = [
-            "Share of the answers of a class that won outright; a tie is no win. In brackets: battles.",
+            "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
+            + (", beside a language model those that it decided too." if paired else "."),
             "Intervals over clusters of prompts, or over pairs of models where that is wider.",
             *study_words(data, flags=flags),
         ]
@@ -79,8 +83,8 @@ def _fought(study: StudyView) -> bool:
 def _draw(rows: list[Row], data: FigureData) -> Figure:
     """Draw a row for each split and class; the name of a split stands above its classes where there are several."""
     keys = list(dict.fromkeys((row["split"], row["parameter"]) for row in rows))
-    shown = [voter for voter in VOTERS if any(row["estimand"] == voter for row in rows)]
-    by_key = {(row["split"], row["parameter"], row["estimand"]): row for row in rows}
+    by_key = {(row["split"], row["parameter"], VOTERS[row["estimand"]]): row for row in rows}
+    shown = [voter for voter in (PEOPLE, LLM) if any(found == voter for *_, found in by_key)]
     several, width = len({split for split, _ in keys}) > 1, data.points(False)
     texts = []
     for split, name in keys:
@@ -102,5 +106,5 @@ def _draw(rows: list[Row], data: FigureData) -> Figure:
     numbers_inside(ax)
     ax.set_xlabel("Battles won outright (%)")
     if len(shown) > 1:
-        legend(fig, [look.sample() for look, _ in zip(LOOKS, shown, strict=False)], [VOTERS[voter] for voter in shown])
+        legend(fig, [look.sample() for look, _ in zip(LOOKS, shown, strict=False)], shown)
     return settle(fig, ax, [sum(heights)])

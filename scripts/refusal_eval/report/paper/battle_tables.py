@@ -23,7 +23,9 @@ SHOWN = {
     "Log-odds,\ncontrolled": "battle_log_odds_controlled",
 }
 OF_LLM = {
+    "Wins, people (%)": "battle_wins_paired",
     "Wins, LLM (%)": "battle_wins_llm",
+    "Penalty, people": "battle_penalty_paired",
     "Penalty, LLM": "battle_penalty_llm",
     "Moderation bias": "battle_moderation_bias",
 }
@@ -35,8 +37,10 @@ _NOTES = (
     "logistic regression on differences between both answers; controlled: at equal models and length.",
 )
 _BIAS = (
-    "LLM: a language model chose between the same answers. Moderation bias: the penalty among people minus its "
-    "penalty, in percentage points; positive where it takes the class more leniently."
+    "Only battles that a language model (LLM) decided as well as people; in brackets how many have an answer of the "
+    "class. A tie is no win: more ties of one side lower all its wins and its penalty.",
+    "Moderation bias: the penalty among people minus that of the LLM, in percentage points, over the battles that "
+    "neither called a tie; positive where it takes the class more leniently.",
 )
 
 
@@ -52,7 +56,7 @@ def battles(data: TableData) -> Made:
         classes = [name for estimand, name in whole if estimand == "battle_share"]
         tables += [_table(f"battles-{split}", split, SHOWN, whole, classes, _NOTES, data)] if classes else []
         if any(estimand in OF_LLM.values() for estimand, _ in whole):
-            tables.append(_table(f"battles-llm-{split}", split, OF_LLM, whole, classes, (_BIAS,), data))
+            tables.append(_table(f"battles-llm-{split}", split, OF_LLM, whole, classes, _BIAS, data))
     return frame, tables
 
 
@@ -66,13 +70,17 @@ def _table(
     data: TableData,
 ) -> Table:
     found = {key: row for key, row in rows.items() if key[0] in columns.values()}
-    cells = [[clean(of), *(_cell(found.get((estimand, of))) for estimand in columns.values())] for of in classes]
-    sizes = [row for (estimand, _), row in rows.items() if estimand == "battle_share"]
+    paired = {of: f" ({row['n_prompts']})" for (estimand, of), row in found.items() if estimand == "battle_wins_paired"}
+    cells = [
+        [clean(of) + paired.get(of, ""), *(_cell(found.get((estimand, of))) for estimand in columns.values())]
+        for of in classes
+    ]
+    sizes = [row for (estimand, _), row in found.items() if estimand == "battle_share"]
     levels = {f"{100 * row['level']:g} %" for row in found.values() if row["level"]}
     said = [
-        f"{sizes[0]['n_prompts']} battles on {sizes[0]['n_clusters']} different prompts or clusters of them. Intervals "
-        f"({', '.join(sorted(levels))}): over clusters of prompts, or over pairs of models where that is wider; the "
-        "results table names the method of each.",
+        *(f"{row['n_prompts']} battles on {row['n_clusters']} different prompts or clusters." for row in sizes[:1]),
+        f"Intervals ({', '.join(sorted(levels))}): over clusters of prompts, or over pairs of models where that is "
+        "wider; the results table names the method of each.",
         *notes,
         *judges_notes([data.asked["primary_judge"]], data.cards, data.labels),
         *flags_notes(row["flags"] for row in found.values()),

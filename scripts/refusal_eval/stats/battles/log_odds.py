@@ -40,7 +40,8 @@ def log_odds(
         level: of the intervals.
 
     Returns:
-        By class; None where nothing but this class tells who wins, or it never differs within a battle.
+        By class; None where nothing but this class tells who wins, or it never differs within a battle. No interval
+        where all battles in which it differs ended alike for it, such as in ties, and with one cluster.
     """
     differing = {name: _difference(classes, name) for name in compared}
     if controls:
@@ -55,10 +56,14 @@ def log_odds(
     values, errors = _fitted(design, battles)
     found: dict[str, Number | None] = dict.fromkeys(differing)
     for name in told:
-        value, error = float(values[place[name]]), float(errors[place[name]])
-        if not (math.isfinite(error) and abs(value) < MOST and error < MOST):
+        value, error, there = float(values[place[name]]), float(errors[place[name]]), differing[name] != 0
+        if not abs(value) < MOST or error >= MOST:
             continue
-        free = max(1.0, min(effective_of(own[differing[name] != 0]) for own in battles.clusters.values()) - 1)
+        ends = np.where(differing[name] > 0, battles.points[PEOPLE][:, 0], battles.points[PEOPLE][:, 1])[there]
+        if math.isnan(error) or len(np.unique(ends)) == 1:
+            found[name] = Number(value)
+            continue
+        free = max(1.0, min(effective_of(own[there]) for own in battles.clusters.values()) - 1)
         half = float(scipy.special.stdtrit(free, (1 + level) / 2)) * error
         found[name] = Number(value, value - half, value + half, METHOD)
     return found

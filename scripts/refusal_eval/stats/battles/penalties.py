@@ -23,6 +23,7 @@ from refusal_eval.stats.estimates.resampling import (
 )
 from refusal_eval.stats.estimates.units import Units
 
+TIE = 0.5
 LEAST_ANSWERS = 10  # of a class and of the baseline, for a penalty within one category of prompts
 
 
@@ -62,18 +63,21 @@ def class_estimates(
         return made(estimand, _rate(values, rows, battles, level), rows, parameter, **more)
 
     every, people = np.repeat(np.arange(len(battles)), 2), battles.points[PEOPLE]
+    asked = ~np.isnan(battles.points[LLM][:, 0])
+    decided = asked & (people[:, 0] != TIE) & (battles.points[LLM][:, 0] != TIE)
     for name in there:
         held = classes == name
         yield rate("battle_share", held.ravel().astype(float), every, name)
         for model in sorted(set(battles.models.ravel())):
             own = battles.models == model
             yield rate("battle_share", held[own].astype(float), np.nonzero(own)[0], name, category=model)
-        for estimand, points in (("battle_wins", people), ("battle_wins_llm", battles.points[LLM])):
-            rows, sides = np.nonzero(held & ~np.isnan(points))
+        rows, sides = np.nonzero(held)
+        yield rate("battle_wins", (people[rows, sides] == 1).astype(float), rows, name)
+        yield rate("battle_points", people[rows, sides], rows, name)
+        rows, sides = np.nonzero(held & asked[:, None])
+        for estimand, points in (("battle_wins_paired", people), ("battle_wins_llm", battles.points[LLM])):
             if len(rows):
                 yield rate(estimand, (points[rows, sides] == 1).astype(float), rows, name)
-        rows, sides = np.nonzero(held)
-        yield rate("battle_points", people[rows, sides], rows, name)
         rows, sides = np.nonzero(held & (classes[:, ::-1] == base) & (name != base))
         if len(rows):
             yield rate("battle_duels", people[rows, sides], rows, name)
@@ -85,15 +89,17 @@ def class_estimates(
         rows = np.nonzero((classes == name).any(axis=1))[0]
         for estimand, statistic in (("battle_penalty", _penalty), ("battle_ratio", _ratio)):
             yield made(estimand, _number(drawn, statistic, place, battles, rows, level), rows, name)
-    asked = ~np.isnan(battles.points[LLM][:, 0])
-    if asked.any():
-        both, own = battles.kept(asked), classes[asked]
+    paired = (("battle_penalty_paired", _penalty), ("battle_penalty_llm", _penalty_llm))
+    for which, estimands in ((asked, paired), (decided, (("battle_moderation_bias", _bias),))):
+        if not which.any():
+            continue
+        both, own = battles.kept(which), classes[which]
         drawn = _drawn(both, own, compared, (PEOPLE, LLM), str(known["split"]))
         for place, name in enumerate(others, 1):
             rows = np.nonzero((own == name).any(axis=1))[0]
-            for estimand, statistic in (("battle_penalty_llm", _penalty_llm), ("battle_moderation_bias", _bias)):
+            for estimand, statistic in estimands:
                 number = _number(drawn, statistic, place, both, rows, level)
-                yield made(estimand, number, np.nonzero(asked)[0][rows], name)
+                yield made(estimand, number, np.nonzero(which)[0][rows], name)
     in_all = sorted(set(classes.ravel()) - {base})
     for controls, estimand in ((False, "battle_log_odds"), (True, "battle_log_odds_controlled")):
         fitted = log_odds(battles, classes, in_all, controls, level)
@@ -185,12 +191,12 @@ def _number(
     level: float,
 ) -> Number | None:
     """A statistic of win rates; without an interval where the class always wins, or never, which no resample varies."""
-    found = {}
+    found, voters = {}, [0, 1] if statistic is _bias else [1] if statistic is _penalty_llm else [0]
     for what, rates in drawn.items():
         value, *_ = statistic(rates[:1], place)
         if not np.isfinite(value):
             return None
-        own = rates[:, :, place]
+        own = rates[:, voters, place]
         with_class = len(np.unique(battles.clusters[what][rows].astype(str)))
         moves = all(len(np.unique(voter[np.isfinite(voter)])) > 1 for voter in own.T)
         found[what] = with_interval(float(value), statistic(rates[1:], place), with_class if moves else 0, level)

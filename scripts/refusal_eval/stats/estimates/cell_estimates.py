@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, TOO_LONG
+from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
 from refusal_eval.stats.estimates.flags import NO_BLOCKED
 from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson_between
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
 
+UNRATED = "none (some answers that help have no rating)"
 INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
 C_METHOD = "Wilson of (1 + c) / 2, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at -1 and 1"
 C_LIMITS = (-1.0, 1.0)
@@ -197,8 +198,9 @@ def _noticed(units: Units) -> list[Estimate]:
 def _kinds(units: Units, level: float) -> list[Estimate]:
     """Shares of the kinds of a judge's own label set, quality, and the two rates that a partial kind gives.
 
-    All are means over prompts of means over the answers that enter rates: a blocked answer is of no kind, its quality
-    is 0, and it does not comply.
+    All are means over prompts of means over the answers that enter rates: a blocked answer is of no kind, and it does
+    not comply. The quality of a blocked answer and of a refusal is 0; without one of every other answer there is no
+    number, as it would be that of the rated ones.
     """
     kinds, samples = units.facts.get("kinds") or [], units.samples
     if not kinds:
@@ -215,11 +217,13 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
 
     counts = ((samples["verdict"] == JUDGED) | blocked).to_numpy()
     found = [share("kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind) for kind, _ in kinds]
-    quality = samples["quality"]
-    if quality.notna().any():
-        found.append(
-            share("compliance_quality", quality.fillna(0.0).to_numpy(), (quality.notna() | blocked).to_numpy())
-        )
+    if samples["quality"].notna().any():
+        refused = blocked | ((samples["verdict"] == JUDGED) & (samples["label"] == REFUSAL))
+        quality = samples["quality"].mask(refused, 0.0)
+        whole = share("compliance_quality", quality.fillna(0.0).to_numpy(), counts)
+        if (quality.isna().to_numpy() & counts).any():
+            whole = dataclasses.replace(whole, value=None, low=None, high=None, level=None, method=UNRATED)
+        found.append(whole)
     if PARTIAL not in (label for _, label in kinds):
         return found
     rates = {

@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.measures import cluster_tables, kappa, measure_interval, two_class
+from refusal_eval.stats.agreement.measures import (
+    MIN_CLASS_CLUSTERS,
+    MIN_ROWS,
+    cluster_tables,
+    kappa,
+    measure_interval,
+    two_class,
+)
 from refusal_eval.stats.agreement.weighting import units
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, expanded_tail, resampled
@@ -28,15 +35,20 @@ def judge_ranks(rows: Mapping[str, pd.DataFrame], gold: str, reading: str, level
     Economic Studies 91:476). A group is a largest set of judges of which no two differ; a judge may be in several.
 
     Kappa is over the answers that the judge labelled. It is None, and the judge last and apart from nobody, where the
-    labels define none. With one cluster nothing differs.
+    labels define none. A judge with fewer than 20 of people's refusals, or of their other answers, or with those in
+    fewer than 5 clusters, is apart from nobody either: with 5 refusals, one pair of like judges in nine was told apart.
+    With one cluster nothing differs.
 
     Args:
         rows: of each judge the same gold rows in the same order (`compared.compared`).
     """
     judges = sorted(rows)
-    sums = two_class(np.stack([_tables(rows[judge]) for judge in judges], axis=1), reading)
+    sums = two_class(np.stack([_tables(rows[judge], weighted=True) for judge in judges], axis=1), reading)
     values = kappa(sums.sum(axis=0))
-    better = _better(values, sums, resampled(sums, seed_of("judge ranks", gold)), level)
+    counts = two_class(np.stack([_tables(rows[judge], weighted=False) for judge in judges], axis=1), reading).sum(-1)
+    enough = (counts.sum(axis=0) >= MIN_ROWS).all(-1) & ((counts > 0).sum(axis=0) >= MIN_CLASS_CLUSTERS).all(-1)
+    drawn = resampled(sums, seed_of("judge ranks", gold))
+    better = _better(np.where(enough, values, np.nan), sums, drawn, level)
     order = sorted(range(len(judges)), key=lambda i: (-np.nan_to_num(values[i], nan=-2.0), judges[i]))
     tied = {i: {j for j in order if j != i and not better[i, j] and not better[j, i]} for i in order}
     groups = sorted(_cliques(tied, (), set(order), set()), key=lambda group: sorted(map(order.index, group)))
@@ -51,9 +63,10 @@ def judge_ranks(rows: Mapping[str, pd.DataFrame], gold: str, reading: str, level
     ]
 
 
-def _tables(rows: pd.DataFrame) -> Floats:
+def _tables(rows: pd.DataFrame, weighted: bool) -> Floats:
     human, machine = (pd.Categorical(rows[side], LABELS).codes for side in ("human", "machine"))
-    return cluster_tables(cluster_codes(rows["cluster"]), human, machine, units(rows["weight"].tolist()))
+    weights = units(rows["weight"].tolist()) if weighted else None
+    return cluster_tables(cluster_codes(rows["cluster"]), human, machine, weights)
 
 
 def _better(values: Floats, sums: Floats, tables: Floats, level: float) -> Any:
