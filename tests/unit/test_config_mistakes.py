@@ -151,7 +151,7 @@ def test_unknown_names_suggest_the_nearest(project):
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: battle-rows, bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? "
-        "(allowed: begins, both, came-along, classes, guard, in-turn, learner, own, reader, words, writer)",
+        "(allowed: begins, begins-as-people, both, came-along, classes, guard, in-turn, learner, own, reader, words, writer)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people, people-on-two)",
     ]
 

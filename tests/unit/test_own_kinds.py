@@ -167,13 +167,12 @@ def test_shares_quality_and_rates_are_those_computed_by_hand(expected, useful):
     assert all(e.low is not None and e.low < e.value < e.high for e in (*others.values(), found))
 
 
+AS_RATED = (0.125 + 0.75 + 0.375 + 0.25) / 4
+
+
 @pytest.mark.parametrize(
     ("refused", "part", "value"),
-    [
-        (None, 0.25, (0.125 + 0.75 + 0.375 + 0.25) / 4),
-        (0.5, 0.25, (0.125 + 0.75 + 0.375 + 0.25) / 4),
-        (None, None, None),
-    ],
+    [(None, 0.25, AS_RATED), (0.5, 0.25, AS_RATED), (None, None, None)],
     ids=["refusals without a rating", "refusals with one", "a partial answer without one"],
 )
 def test_the_quality_of_a_refusal_is_0_and_one_that_lacks_is_not_left_out(refused, part, value):
