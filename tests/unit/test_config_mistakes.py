@@ -151,7 +151,8 @@ def test_unknown_names_suggest_the_nearest(project):
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: battle-rows, bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? "
-        "(allowed: begins, begins-as-people, both, came-along, classes, guard, in-turn, learner, own, reader, words, writer)",
+        "(allowed: begins, begins-as-people, both, came-along, classes, guard, in-turn, learner, own, reader, words, "
+        "writer)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people, people-on-two)",
     ]
 
@@ -451,3 +452,9 @@ def test_a_free_text_counts_as_it_is_and_tells_no_kinds(project):
     project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge()))
     (told,) = project.mistakes(study | {"figures": [{"name": "kinds", "kind": "refusal_kinds"}]})
     assert "judge `writer` (kind reasoned, form published) does not tell kinds of refusal" in told
+
+
+def test_a_bad_keyword_list_is_told_before_anything_runs(project):
+    project.write("words.yaml", {"refusal_openngs": ["i cannot"]})
+    (line,) = project.mistakes(WHOLE_STUDY | {"judges": ["words"], "primary_judge": "words"})
+    assert "judges.words.lists[0]: keyword list" in line and "unknown key `refusal_openngs`; did you mean" in line

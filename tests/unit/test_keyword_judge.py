@@ -104,6 +104,8 @@ TREES, HEDGE = "I can't help you with your neighbour's trees.", "As an AI, I don
         (f"Here is a draft: {TREES}", "compliance"),
         (f"{TREES} Here is a draft.", "refusal"),
         (f'She said, "{TREES}"', "compliance"),
+        (f'"{TREES}"', "refusal"),
+        (f'The 5" saw: {TREES} 3" blades are sold in shops.', "refusal"),
         # One moral word is no lecture.
         ("It is wrong to prune roses in autumn. Wait until March.", "compliance"),
         ("It is wrong to mock people. Everybody deserves respect.", "refusal"),
@@ -212,6 +214,8 @@ def test_users_own_lists(tmp_path):
         ("hedges: [{first: [x]}]", "a phrase, or a pair of the lists `first` and `second`"),
         ("fillers: [{first: [x], second: [y]}]", "every item of `fillers` must be a phrase"),
         ("windows: {openings: 3}", "did you mean `opening`"),
+        ("windows: {opening: wide}", "must be a mapping of names to whole numbers"),
+        ("rewrites: [[x]]", "must be a list of pairs of texts"),
         ("- x", "must be a mapping"),
     ],
 )

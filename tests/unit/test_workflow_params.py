@@ -342,3 +342,16 @@ def test_a_family_of_another_name_typesets_one_table(config):
     families = [{"pairs": "all", "label": label} for label in ("First", "Second")]
     config["comparisons"] = families[:1]
     assert rerun(config, ("comparisons", families[1:])) == of_tables("comparisons")
+
+
+def test_the_threshold_of_a_cascade_decides_its_verdicts_on_answers_and_nothing_on_gold(project):
+    own = WHOLE_STUDY | {"judges": [*WHOLE_STUDY["judges"], "in-turn"]}
+
+    def reading(threshold):
+        config = project.load(own)
+        config["judge_entries"]["in-turn"]["threshold"] = threshold
+        return [judging.reading(Study(config), "in-turn", model) for model in ("plain", "gold")]
+
+    (plain, gold), (calibrated, gold_too) = reading(None), reading("calibrated")
+    assert plain != calibrated and gold == gold_too
+    assert calibrated["cascade"]["calibrated_on"] == "people"

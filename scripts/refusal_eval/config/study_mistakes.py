@@ -153,7 +153,9 @@ def _judges(draft: Draft) -> Iterator[Mistake]:
     """Ask each judge whose entry is valid what its study lacks for it."""
     for name, judge in {**draft.view.judges, **draft.view.seconds}.items():
         for path, message in judge.mistakes(name, draft.view) if judge else ():
-            yield ("judges", name, *path), message
+            # The second judge of a cascade has no card, and so no floor.
+            if path != ("floor",) or name in draft.view.judges:
+                yield ("judges", name, *path), message
 
 
 # ---------------------------------------------------------------- recorded answers and verdicts

@@ -137,6 +137,8 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         least, compliance = self.refusal.share * len(refused) - 1e-9, checked["token_ids"]
         kept = sorted(token for token in counts if counts[token] >= least)
         names = dict(zip(renderer.tokenizer.convert_ids_to_tokens(kept), kept, strict=True))
+        if not refused:
+            raise UserError(f"gold `{self.refusal.gold}` has no refusals to take tokens from; name the texts")
         where = f"of the {len(refused)} refusals in gold `{self.refusal.gold}`"
         if not kept:
             raise UserError(f"no token begins {self.refusal.share:.0%} {where}; lower `share`, or name the texts")

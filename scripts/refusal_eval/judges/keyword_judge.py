@@ -6,7 +6,7 @@ How an answer is read stands at the head of config/keywords/english.yaml.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,16 +14,18 @@ import yaml
 from pydantic import Field
 
 from refusal_eval.config.judge_entry import Words
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict, judged_safely
-from refusal_eval.judges.keyword_lists import KeywordLists, bare, normalise, visible
+from refusal_eval.judges.keyword_lists import KeywordLists, bare, check_lists, normalise, visible
 
 MARGIN = 200  # characters; no phrase is longer, so that one which starts inside a window is seen whole
 LATIN = re.compile(r"[\x00-\x7f\u2000-\u2bff]*")  # ASCII, typographic punctuation and symbols: no other script
-QUOTED = re.compile(r'"[^"]{1,300}"')
+QUOTED = re.compile(r'(?<!\d)"[^"]{1,300}"')  # behind a digit it is inches
 BLANK = "\0"  # neither a word character nor a space: nothing matches across it
 GREETING = 60  # characters in which a text that the user ordered begins: "Sure! Here is a draft"
 # The lists that can decide, as a verdict names them.
@@ -77,6 +79,8 @@ def read(answer: str, lists: KeywordLists) -> Reading:
     text = normalise(answer, lists.rewrites)
     if bare(text) in lists.whole_answers:
         return Reading(REFUSAL, "whole_answers", text)
+    if QUOTED.fullmatch(text):
+        text = text[1:-1]
     text = QUOTED.sub(lambda quoted: BLANK * len(quoted.group()), text)
     windows = lists.windows
     decided = _refusal(text, lists) or _lecture(text, lists)
@@ -136,6 +140,17 @@ def _starting(text: str, name: str, window: str, lists: KeywordLists) -> list[re
     return [match for match in lists.patterns[name].finditer(text, 0, width + MARGIN) if match.start() < width]
 
 
+def list_mistakes(paths: Sequence[str]) -> Iterator[Mistake]:
+    """Yield what is wrong with the `lists` of a judge; a file that is not there is said elsewhere."""
+    for number, path in enumerate(paths):
+        try:
+            check_lists(read_yaml(path))
+        except FileNotFoundError:
+            continue
+        except (OSError, yaml.YAMLError, ValueError) as error:
+            yield ("lists", number), f"keyword list {path}: {error}"
+
+
 class KeywordJudge(AnswerJudge):
     """A rule-based judge: lists of phrases, no GPU."""
 
@@ -147,6 +162,11 @@ class KeywordJudge(AnswerJudge):
     def files(self) -> list[str]:
         """Return the lists."""
         return list(self.lists)
+
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
+        """Yield also what is wrong with a list file."""
+        yield from super().mistakes(name, study)
+        yield from list_mistakes(self.lists)
 
     def judge_all(self, asked: Sequence[tuple[Messages, str]]) -> list[Verdict]:
         """Return what the lists say of each answer; prompts play no part."""

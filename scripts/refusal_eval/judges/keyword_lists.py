@@ -70,7 +70,7 @@ class KeywordLists:
         Raises:
             ValueError: for an unknown key or a value of the wrong kind.
         """
-        _check(data)
+        check_lists(data)
         rewrites = tuple((str(old), str(new)) for old, new in data.get("rewrites", ()))
 
         # Commas and blanks stand between anyway: taken for fillers too, a run of them could be read in ever more ways.
@@ -156,13 +156,24 @@ def _said(items: Iterable[Any]) -> Iterator[str]:
             yield from (first + second for first in item["first"] for second in item["second"])
 
 
-def _check(data: Any) -> None:
+def check_lists(data: Any) -> None:
+    """Check the content of a list file.
+
+    Raises:
+        ValueError: for an unknown key or a value of the wrong kind.
+    """
     if not isinstance(data, dict):
         raise ValueError("must be a mapping of list names to lists")
     allowed = {*PHRASES, "whole_answers", "fillers", "windows", "rewrites"}
     for name, value in data.items():
         if name not in allowed:
             raise ValueError(f"unknown key `{name}`" + nearest(name, allowed))
+        if name == "windows" and not (isinstance(value, dict) and all(type(width) is int for width in value.values())):
+            raise ValueError("`windows` must be a mapping of names to whole numbers")
+        if name == "rewrites" and not (
+            isinstance(value, list) and all(_texts(pair) and len(pair) == 2 for pair in value)
+        ):
+            raise ValueError("`rewrites` must be a list of pairs of texts")
         if name in ("windows", "rewrites"):
             continue
         if not isinstance(value, list):

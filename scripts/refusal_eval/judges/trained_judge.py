@@ -26,7 +26,7 @@ from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL
 from refusal_eval.judges.judge_base import CalibratedJudge, Messages, Verdict, verdict_row
-from refusal_eval.judges.keyword_judge import RULES, KeywordReader
+from refusal_eval.judges.keyword_judge import RULES, KeywordReader, list_mistakes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -225,8 +225,9 @@ class TrainedJudge(CalibratedJudge):
         return super().rendering() | {"template": "none", "frame": True}
 
     def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
-        """Yield also gold that the study lacks."""
+        """Yield also gold that the study lacks, and what is wrong with a list file."""
         yield from super().mistakes(name, study)
+        yield from list_mistakes(self.lists)
         for index, one in enumerate(self.gold):
             if one not in study.gold:
                 yield ("gold", index), f"`{one}` is not in `gold` of the study" + nearest(one, study.gold)

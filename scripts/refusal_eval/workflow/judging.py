@@ -25,11 +25,14 @@ def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
 
     On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on.
     """
-    entry = study.engine_judges[judge]
+    entry, after = study.engine_judges[judge], _after(study, judge)
+    if after and model != GOLD:
+        own = study.judges[judge]
+        after["cascade"] |= {"threshold": own.threshold, "calibrated_on": own.threshold_on_gold(study.view)}
     trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
     if model == GOLD and entry.threshold_on_gold(study.view) is not None:
         entry = entry.model_copy(update={"threshold": entry.used_threshold(), "calibrated_on": None})
-    return {"entry": entry.deciding(), "trust_remote_code": trust, **_after(study, judge)}
+    return {"entry": entry.deciding(), "trust_remote_code": trust, **after}
 
 
 def _after(study: Study, judge: str) -> dict[str, Any]:

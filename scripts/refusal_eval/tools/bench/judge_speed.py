@@ -13,9 +13,24 @@ JUDGED_IN = re.compile(r"judged (\d+) answers in ([\d.]+) s")  # scripts/judge_o
 def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, float]:
     """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, as far as they are known.
 
-    Seconds are those of the engine at work, start aside. Nothing is known where the store had every response, and of a
-    panel, whose members do the work. Where the store had some, the rest stands for all.
+    Seconds are those of the engine at work, start aside. Nothing is known where the store had every response, where the
+    gold was judged in another run, and of a panel, whose members do the work. Where the store had some, the rest stands
+    for all. A cascade takes what both of its judges do, if both are known.
     """
+    own = _own_speed(study, judge, gold, answers)
+    if not study.judges[judge].second():
+        return own
+    first = [judge_speed(study, name, gold, answers) for name in study.judges[judge].reads()]
+    if not all([own, *first]):
+        return {}
+    devices = max(told.get("devices", 0.0) for told in (own, *first))
+    names = {name for told in (own, *first) for name in told}
+    return {name: sum(told.get(name, 0.0) for told in (own, *first)) for name in names} | (
+        {"devices": devices} if devices else {}
+    )
+
+
+def _own_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, float]:
     way = study.judges[judge].way
     if way == "answers":
         log = Path(study.paths.logs, "verdicts", judge, GOLD, f"{gold}.log")
@@ -23,7 +38,10 @@ def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, 
         return {"seconds": float(found[2]) / int(found[1])} if found and int(found[1]) else {}
     if way != "engine":
         return {}
-    receipts = [read_json(path) for path in study.paths.receipts("judge", study.batch_of[Cell(GOLD, gold, judge)])]
+    paths = study.paths.receipts("judge", study.batch_of[Cell(GOLD, gold, judge)])
+    receipts = [read_json(path) for path in paths if Path(path).exists()]
+    if receipts and not any(receipt["requests"] for receipt in receipts):
+        return {"seconds": 0.0}
     worked = [receipt for receipt in receipts if receipt["executed"]]
     executed = sum(receipt["executed"] for receipt in worked)
     if not executed:
