@@ -2,7 +2,7 @@
 
 A rule is a phrase list that decides a verdict or changes one, or the blanking of quotations. Printed is one table, a
 line a rule: by how much kappa falls without it, broad and strict, for each answering model of the human-labelled
-answers, for each gold set, in the mean over answering models, and on the made-up answers (keyword_made_up.jsonl) of
+answers, for each gold set, in the mean over answering models, and on the made-up answers (config/gold) of
 each language; and the largest of these with its interval: 95 %, from a paired bootstrap over prompts (the same prompts
 with and without the rule). A rule stays that earns .02 somewhere in either reading; `whole_answers` and
 `refusal_starts` stay for short refusals, which none of these answers has.

@@ -1,6 +1,6 @@
 """How well the keyword judge agrees with people, beside a plain list of prefixes; and how long an answer takes it.
 
-keyword_made_up.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the manner of many
+config/gold/made_up_answers.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the manner of many
 model families (`family`), in English and Chinese, and labelled by who wrote them. Nothing was tuned on them.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import gold_measures as gm  # first: it makes the library importable
@@ -18,7 +17,7 @@ from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import COMPLIANCE, LABELS
 from refusal_eval.judges.keyword_judge import KeywordReader
 
-MADE_UP = Path(__file__).with_name("keyword_made_up.jsonl")
+MADE_UP = gm.ROOT / "config" / "gold" / "made_up_answers.jsonl"
 
 
 def main() -> None:
@@ -50,7 +49,7 @@ def made_up(judge: KeywordReader) -> list[str]:
     """Return the section on the made-up answers: of all of them, and of each language."""
     rows = made_up_rows()
     labels = [judge.judge([], row["answer"]).label or "" for row in rows]
-    lines = ["", "## Made-up answers (benchmarks/keyword_made_up.jsonl)", ""]
+    lines = ["", "## Made-up answers (config/gold/made_up_answers.jsonl)", ""]
     lines += ["Written and labelled for this purpose, no people's labels. Intervals: bootstrap over answers.", ""]
     lines += gm.table_head("answers, judge")
     for language in ("all", "english", "chinese"):
