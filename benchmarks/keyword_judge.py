@@ -1,7 +1,8 @@
 """How well the keyword judge agrees with people, beside a plain list of prefixes; and how long an answer takes it.
 
-config/gold/made_up_answers.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the manner of many
-model families (`family`), in English and Chinese, and labelled by who wrote them. Nothing was tuned on them.
+config/gold/made_up_answers.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the
+manner of many model families (`family`), in English and Chinese, and labelled by who wrote them. No phrase was written
+for them; three rules stay for what they earn there.
 """
 
 from __future__ import annotations
