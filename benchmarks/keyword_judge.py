@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gold_measures as gm  # first: it makes the library importable
+from measuring import ROOT
 
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import COMPLIANCE, LABELS
 from refusal_eval.judges.keyword_judge import KeywordReader
 
-MADE_UP = gm.ROOT / "config" / "gold" / "made_up_answers.jsonl"
+MADE_UP = ROOT / "config" / "gold" / "made_up_answers.jsonl"
 
 
 def main() -> None:
