@@ -105,7 +105,7 @@ BOXES = {
         "judge requests", "rubric and answer, as ids", ("check_judge", "judge_requests"), "cell", "C", 2
     ),
     "judge": Box("judge", "what the store lacks", ("judge",), "batch", "B", 2),
-    "llm_verdicts": Box("verdicts", "of a language model", ("llm_verdicts",), "cell", "A", 2),
+    "llm_verdicts": Box("verdicts", "of a language model", ("llm_verdicts",), "cell", "A", 2, also=("train_judge",)),
     "cpu_verdicts": Box(
         "verdicts",
         "of word lists, own code",
@@ -113,7 +113,7 @@ BOXES = {
         "cell",
         "D",
         2,
-        also=("train_judge", "panel_verdicts", "recorded_verdicts"),
+        also=("panel_verdicts", "recorded_verdicts"),
     ),
     "scores": Box(
         "scores", "a row per sample", ("score",), "cell", "B", 3, also=("published_answers", "published_scores")

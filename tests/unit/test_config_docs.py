@@ -132,7 +132,8 @@ def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = Project.__new__(Project)
     project.folder = tmp_path
-    for name in ("my_phrases.yaml", "prompts.csv", "pairs.csv", "labelled.csv"):
+    project.write("my_phrases.yaml", "refusal_openings: []")
+    for name in ("prompts.csv", "pairs.csv", "labelled.csv"):
         project.write(name, "")
     judges = (repository / "docs" / "judges" / "README.md").read_text(encoding="utf-8")
     project.write("my_rubric.md", *re.findall(r"```jinja\n(.*?)```", judges, re.DOTALL))

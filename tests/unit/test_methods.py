@@ -62,7 +62,7 @@ def demo() -> dict[str, Any]:
 def cell_rows() -> tuple[Estimate, ...]:
     split = {"alarming_but_safe": "comply", "sensitive": "varies", "should_decline": "refuse"}
     words = ["CCC"] * 30 + ["CRT"] * 4 + ["FCC"]
-    judges, models = ("keyword", "smollm2-label"), ("smollm2-plain", "smollm2-declining")
+    judges, models = ("keyword", "trained-demo"), ("smollm2-plain", "smollm2-declining")
     cells = [units(j, m, s, e, words) for j in judges for m in models for s, e in split.items()]
     return tuple(row for cell in cells for row in cell_estimates(cell, tau_sweep=False))
 
@@ -314,7 +314,7 @@ def test_a_judge_that_is_read_by_its_last_word_is_said_to_be(demo: dict[str, Any
     manifest = copy.deepcopy(demo)
     entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "retries": 0}
     entry |= {"form": "published", "sampling": Sampling(max_tokens=64).model_dump()}
-    manifest["study"]["judge_entries"]["smollm2-label"] = entry
+    manifest["study"]["judge_entries"]["trained-demo"] = entry
     manifest["study"]["engine_entries"]["e"] = {"kind": "vllm"}
     text = text_of(manifest)
     assert "GPT (last match)" in text and "writes free text, of which the last word refusal decides" in text
