@@ -164,7 +164,7 @@ def steering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steering]:
     """Return SmolLM2 for all tests; compiled code lies in a folder of their own."""
     folder = tmp_path_factory.mktemp("steering")
     project = real_project(folder / "project")
-    project.snakemake("--until", "fetch_weights", "identify_engine")
+    project.snakemake("--until", "identify_engine")
     engine = read_json(project.results / "engines" / "smollm2-135m.json")
     entry = read_json_config(project.results)["engine_entries"]["smollm2-135m"]
     entry |= {"dtype": "float32", "memory_share": 0.15, "max_model_len": 1024, "start_timeout": 3600}

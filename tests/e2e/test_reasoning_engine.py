@@ -28,7 +28,7 @@ MESSAGES = [{"role": "user", "content": "Name a colour, and why you like it."}]
 def engine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the identity file of the small model's engine, weights and tokenizer at hand."""
     project = real_project(tmp_path_factory.mktemp("engine") / "project")
-    project.snakemake("--until", "fetch_weights", "identify_engine")
+    project.snakemake("--until", "identify_engine")
     return {**read_json(project.results / "engines" / "smollm2-135m.json"), "entry": entry_of(project)}
 
 
