@@ -114,7 +114,7 @@ def features_of(vectors: NDArray[np.float32], rows: Rows, keyword: KeywordReader
 
 
 def unseen(rows: Rows, own: NDArray[np.float64], learned: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return probabilities of the labels: out of fold for the rows that are learned from, by a fit to them for others."""
+    """Return probabilities of the labels: out of fold for what is learned from, by a fit to that for other rows."""
     taught = with_features([rows[i] for i in np.flatnonzero(learned).tolist()], own[learned])
     found = np.zeros((len(rows), 3))
     found[learned], _ = out_of_fold(taught)
