@@ -27,7 +27,7 @@ def answered(given: dict[str, Any], worker: str, additional: dict[str, Any]) -> 
         additional_config=additional,
     )
     prompts = [{"prompt_token_ids": ids} for ids in given["prompts"]]
-    sampling = SamplingParams(temperature=0.0, max_tokens=given["tokens"])
+    sampling = SamplingParams(temperature=0.0, max_tokens=given["tokens"], ignore_eos=True)  # as the server is asked
     rounds = [llm.generate(prompts, sampling, use_tqdm=False) for _ in range(2)]
     return {
         "answers": [[list(one.outputs[0].token_ids) for one in outputs] for outputs in rounds],
