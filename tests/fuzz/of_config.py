@@ -38,7 +38,7 @@ def _loaded(folder: Path, study: bytes, catalogue: bytes) -> dict[str, Any]:
     return config
 
 
-NOT_FITTING = ("categories", "turns", "dose_response", "separation")  # the study has nothing for them
+NOT_FITTING = ("battles", "categories", "turns", "dose_response", "separation")  # the study has nothing for them
 FITTING = [figure for figure in FIGURES if figure["kind"] not in NOT_FITTING]
 
 
