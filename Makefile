@@ -42,17 +42,19 @@ fetch: setup ## fetch everything that needs the internet: rows, tokenizers, weig
 
 # Tests without an engine run on all cores, the long files first; pytest's exit code 5 means that ARGS chose no test here.
 PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/unit tests/fuzz
+# Slurm's tests first: one worker runs them all, and they take longest.
+TWO_ENGINES := -n 2 --dist loadfile --no-loadscope-reorder tests/slurm tests/e2e
 
 test: setup-tests ## run the tests that every change must pass
 	$(BIN)/python -m pytest -m "not full and not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -m "not full and not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5
 
-# Both halves run even if the first fails: they take two hours.
+# Both halves run even if the first fails: they take two hours. Two engines run at once, on half of the cores each.
 test-full: setup-tests ## run the tests and the long end-to-end tests (as root on Debian it installs the programs that they need)
 	@tests/install_programs.sh
 	@failed=0; \
 	$(BIN)/python -m pytest -m "not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5 || failed=1; \
-	$(BIN)/python -m pytest -m "not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5 || failed=1; \
+	$(BIN)/python -m pytest -m "not soak" $(TWO_ENGINES) $(ARGS) || test $$? -eq 5 || failed=1; \
 	exit $$failed
 
 test-slurm: setup-tests ## run the tests on a real Slurm, which they install and start here (needs root)

@@ -3,11 +3,25 @@
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.problems import Problem
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class ByFileAndCluster(LoadFileScheduling):  # type: ignore[misc]
+    """Give a worker whole files, and one of them all files that need the Slurm cluster, which it starts."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/slurm" if nodeid.startswith("tests/slurm/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFileAndCluster | None:
+    return ByFileAndCluster(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ ASKED = [0, 2, 3]
 
 
 def talking(folder: Path, dialogue: dict[str, str]) -> Project:
-    """Return a study of conversations, finished."""
+    """Return a study of conversations, run to its scores."""
     project = real_project(folder / "project", models=["plain"], splits=["talks"], judges=["keyword"])
     (project.folder / "talks.jsonl").write_text("".join(json.dumps({"talk": script}) + "\n" for script in SCRIPTS))
     talks = {
@@ -43,7 +43,7 @@ def talking(folder: Path, dialogue: dict[str, str]) -> Project:
         "dialogue": dialogue,
     }
     project.catalogue("datasets", "four-each", splits={"talks": talks})
-    project.snakemake()
+    project.snakemake("--until", "score")
     return project
 
 

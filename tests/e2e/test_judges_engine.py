@@ -44,12 +44,12 @@ JUDGES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a finished study whose judges write."""
+    """Return a study whose judges write, run to the table of scores."""
     folder = tmp_path_factory.mktemp("judges") / "project"
     judges = ["keyword", *JUDGES]
     project = real_project(folder, models=["declining"], samples=1, judges=judges, determinism="seeded")
     change_yaml(folder / "catalogue.yaml", lambda data: {**data, "judges": JUDGES})
-    project.snakemake()
+    project.snakemake("results/small/tables/scores.csv")
     return project
 
 
@@ -128,7 +128,7 @@ def test_wildguards_three_lines_come_out_of_any_model(project: Project) -> None:
 
 
 def test_a_rerun_has_nothing_to_do(project: Project) -> None:
-    assert "Nothing to be done" in project.snakemake().stderr
+    assert "Nothing to be done" in project.snakemake("results/small/tables/scores.csv").stderr
 
 
 def test_the_verdicts_of_a_panel_are_those_of_its_members(project: Project) -> None:

@@ -33,9 +33,9 @@ def project_of(folder: Path, models: list[str]) -> Project:
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a finished study of all three."""
+    """Return a study of all three, run to its answers."""
     project = project_of(tmp_path_factory.mktemp("together") / "project", ["plain", "first", "second"])
-    project.snakemake()
+    project.snakemake("--until", "answers")
     return project
 
 
@@ -71,7 +71,7 @@ def test_adapters_change_answers_and_keys(together: Project) -> None:
 
 def test_the_models_own_answers_are_those_of_an_engine_without_lora(together: Project, tmp_path: Path) -> None:
     alone = project_of(tmp_path / "project", ["plain"])
-    alone.snakemake()
+    alone.snakemake("--until", "answers")
     (path,) = (alone.results / "receipts" / "generate").rglob("*.json")
     assert "--enable-lora" not in read_json(path)["engine"]["serving"]["arguments"]
     assert responses(alone, "plain") == responses(together, "plain")

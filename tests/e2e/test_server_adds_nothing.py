@@ -57,7 +57,7 @@ def test_generation_config_of_the_folder_changes_no_token(tmp_path: Path, model_
         }
         data["models"][name] = {"engine": name, "label": name, "sampling": SHORT | {"temperature": 1.0}}
     (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(data))
-    project.snakemake()
+    project.snakemake("--until", "answers")
     clean, hidden = tokens(project, "clean"), tokens(project, "hidden")
     assert len(clean) == 16 and clean == hidden
     assert len({tuple(ids) for ids in clean}) > 12  # they are drawn, not greedy

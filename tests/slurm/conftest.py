@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine_workers import stay_on_own_cores
 from project import copy_of
 from slurm.cluster import Cluster, ClusterError, install, why_not
 from slurm.disturbed import SLOW, with_engine_of_its_own
 from slurm.stand_in_engine import settle
 from slurm.study import Seen, Study, make_study
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cores() -> None:
+    stay_on_own_cores()
 
 
 @pytest.fixture(scope="session")
