@@ -4,14 +4,37 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.store import StoreReader
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.states import REFUSAL
 from refusal_eval.judges.judge_base import EngineJudge, RubricJudge
 
 
-def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str, gold_paths: Sequence[str] = ()) -> None:
+def first_tokens_of_refusals(answers: Sequence[str], verdicts: Sequence[str], responses: StoreReader) -> list[int]:
+    """Return the first token of each stored response that a judge called a refusal.
+
+    Args:
+        answers: the files of the cells.
+        verdicts: the judge's, of the same cells in the same order.
+        responses: of the models' engine.
+    """
+    cells = zip(answers, verdicts, strict=True)
+    rows = (pair for cell in cells for pair in zip(*map(read_jsonl, cell), strict=True))
+    keys = [answer["key"] for answer, verdict in rows if verdict["label"] == REFUSAL]
+    found = responses.lookup(keys)
+    return [found[key]["response"]["token_ids"][0] for key in keys]
+
+
+def main(
+    engine: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    output: str,
+    gold_paths: Sequence[str] = (),
+    first_tokens: Sequence[int] = (),
+) -> None:
     """Write how long the judge's instructions are, and what else its requests and verdicts need.
 
     Args:
@@ -19,6 +42,7 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str, gold_
         asked: what decides what the engine is asked.
         output: the file to write.
         gold_paths: the gold that decides it, too.
+        first_tokens: of each refusal that decides it, too.
 
     Raises:
         UserError: for labels or marks of harmony that are no single tokens, classes without a label, and instructions
@@ -27,7 +51,7 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str, gold_
     judge: EngineJudge = JUDGES.entry(asked["entry"])
     renderer = Renderer.from_params(engine["tokenizer_folder"], asked["rendering"], untrusted=True)
     gold = [row for path in gold_paths for row in read_jsonl(path)]
-    checked = judge.checked_with(renderer, engine["tokenizer_folder"], gold)
+    checked = judge.checked_with(renderer, engine["tokenizer_folder"], gold, first_tokens)
     if checked:
         LOG.info("%s", checked)
     length = judge.least_tokens(renderer)
@@ -46,5 +70,7 @@ def main(engine: Mapping[str, Any], asked: Mapping[str, Any], output: str, gold_
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files = snakemake.input
-    main(read_json(files.engine), snakemake.params.asked, snakemake.output[0], list(files.gold))
+    files, of_engine = snakemake.input, read_json(snakemake.input.engine)
+    stored = StoreReader(snakemake.config["store_dir"], of_engine["engine_id"])
+    begun = first_tokens_of_refusals(files.answers, files.verdicts, stored) if files.verdicts else []
+    main(of_engine, snakemake.params.asked, snakemake.output[0], list(files.gold), begun)

@@ -41,15 +41,21 @@ def byte_tokenizer(
     return folder
 
 
-def unigram_tokenizer(folder: Path) -> Path:
-    """Write a tokenizer as XLM-R's: its unigram model has the control tokens as pieces like any other."""
+def unigram_tokenizer(folder: Path, words: Sequence[str] = (), template: str | None = None) -> Path:
+    """Write a tokenizer as XLM-R's: its unigram model has the control tokens as pieces like any other.
+
+    Its pieces are single characters, and `words`.
+    """
     control = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     pieces = [(token, 0.0) for token in control] + [(chr(code), -5.0) for code in (0x2581, *range(33, 127))]
+    pieces += [(word, -6.0) for word in words]
     core = Tokenizer(models.Unigram(pieces, unk_id=3, byte_fallback=False))
     core.normalizer, core.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
     core.decoder = decoders.Metaspace()
     core.add_special_tokens(control)
     core.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     marks = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    PreTrainedTokenizerFast(tokenizer_object=core, **marks).save_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, **marks)
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
     return folder

@@ -207,6 +207,91 @@ def test_a_killed_capture_keeps_its_batches_and_goes_on_with_the_rest(fitted_onc
     assert {name: content for name, content in shards(project).items() if name in first} == first
 
 
+@pytest.mark.full
+def test_the_workflow_captures_a_steered_model_under_its_intervention(tmp_path: Path) -> None:
+    project = direction_study(tmp_path / "project")
+    (project.folder / "more.jsonl").write_text("".join(json.dumps({"prompt": f"more: {n}?"}) + "\n" for n in range(6)))
+    added = {"steered": "refusal", "control": "chance"}
+    change_yaml(
+        project.folder / "catalogue.yaml",
+        lambda data: (
+            data
+            | {
+                "datasets": data["datasets"]
+                | {
+                    "new": {
+                        "splits": {"more": {"source": {"kind": "file", "path": "more.jsonl"}, "expectation": "comply"}}
+                    }
+                },
+                "models": data["models"]
+                | {
+                    name: {
+                        "like": "plain",
+                        "intervention": {"direction": direction, "mode": "add", "layers": [1], "scale": 0.5},
+                    }
+                    for name, direction in added.items()
+                },
+            }
+        ),
+    )
+    sides = {"positive": {"split": "one"}, "negative": {"split": "more"}}
+    separation = [{"name": "apart", "models": ["plain", "steered"], **sides}]
+    project.study(models=["plain", *added], splits=["one", "more"], separation=separation)
+    project.snakemake("results/small/separation/apart.csv")
+    folder = project.results / "activations" / "last_prompt_token"
+    for split in ("one", "more"):
+        plain, steered = (read_states(folder / model / f"{split}.safetensors") for model in ("plain", "steered"))
+        assert plain.metadata["prompts"] == steered.metadata["prompts"]
+        before, after = plain.floats(), steered.floats()
+        direction = load_file(project.results / "directions" / "refusal.safetensors")["direction"]
+        np.testing.assert_array_equal(after[:, 0], before[:, 0])
+        np.testing.assert_allclose(after[:, 1] - before[:, 1], 0.5 * direction[[1]].repeat(len(after), 0), atol=1e-5)
+        assert np.abs(after[:, 2] - before[:, 2]).max() > 0.01
+    # A rerun has nothing to do; another scale captures the steered model again, and the plain one not.
+    assert "Nothing to be done" in project.snakemake("results/small/separation/apart.csv").stderr
+    for name in added:
+        change = {"direction": added[name], "mode": "add", "layers": [1], "scale": 1.0}
+        project.catalogue("models", name, intervention=change)
+    planned, said = project.planned_and_told("results/small/separation/apart.csv")
+    assert planned["activations"] == 2 and not [text for text in said if "of plain" in text]
+
+
+# Nothing is kept of a model whose steered layer does not run.
+SILENT = """
+import json, runpy, sys
+program, given = runpy.run_path(sys.argv[1]), json.load(sys.stdin)
+with program["Capture"](given["job"]) as capture:
+    print(capture.states(given["items"]).shape)
+    capture._decoder.config.num_hidden_layers = 2
+    capture.states(given["items"])
+"""
+
+
+def test_a_steered_layer_that_does_not_run_stops_the_capture(tmp_path: Path) -> None:
+    subprocess.run(
+        [str(ENGINE_PYTHON), str(ROOT / "tests" / "tiny_llama.py"), str(tmp_path / "model")],
+        check=True,
+        capture_output=True,
+    )
+    random_direction(tmp_path / "one.safetensors", range(3), 0, **{"model_layers": 3, "width": 16})
+    asked = {"layers": [2], "direction": "one", "gate": None, "offset": "none", "towards": "negative", "scale": 0.5}
+    file = tmp_path / "compiled.safetensors"
+    fitted = FittedDirection.of_file(tmp_path / "one.safetensors")
+    card = write_intervention(file, "m", [fitted], asked | {"mode": "add"})
+    job = {"folder": str(tmp_path / "model"), "dtype": "float32", "device": "cpu", "gpus": 0, "layers": [0, 1]}
+    job |= {"trust_remote_code": False, "model_layers": 3}
+    job["intervention"] = {"file": str(file), "sha256": card["sha256"]}
+    program = ROOT / "scripts" / "refusal_eval" / "activations" / "capture_program.py"
+    run = subprocess.run(
+        [str(ENGINE_PYTHON), "-c", SILENT, str(program)],
+        input=json.dumps({"job": job, "items": [{"token_ids": [5, 7, 9], "first": None}]}),
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.strip() == "torch.Size([1, 2, 16])", run.stderr
+    assert run.returncode == 1 and "the hooks of the layers [2] did not fire" in run.stderr
+
+
 # Captured under each intervention, and by hooks of the reference's own, one prompt at a time: how far they are apart,
 # how far the captured states of each layer are from those of the plain model, at least, and from the last case's, at
 # most.

@@ -458,3 +458,11 @@ def test_a_bad_keyword_list_is_told_before_anything_runs(project):
     project.write("words.yaml", {"refusal_openngs": ["i cannot"]})
     (line,) = project.mistakes(WHOLE_STUDY | {"judges": ["words"], "primary_judge": "words"})
     assert "judges.words.lists[0]: keyword list" in line and "unknown key `refusal_openngs`; did you mean" in line
+
+
+def test_a_second_judge_of_a_cascade_has_no_floor_and_needs_no_gold_for_one(project):
+    project.write(BASE, changed(CATALOGUE, ("judges", "writer", "floor"), {"kappa": 0.5}))
+    study = STUDY | {"judges": ["reader", "in-turn"], "primary_judge": "reader"}
+    assert project.mistakes(study) == []
+    (told,) = project.mistakes(study | {"judges": ["reader", "writer"]})
+    assert "judges.writer.floor: a floor needs gold" in told

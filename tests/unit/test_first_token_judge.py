@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from config_project import BASE, CATALOGUE, STUDY, Project, changed
 from pydantic import ValidationError
-from tokenizer_folders import byte_tokenizer
+from tokenizer_folders import byte_tokenizer, unigram_tokenizer
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
@@ -85,6 +85,71 @@ def test_its_tokens_may_be_those_with_which_people_found_refusals_to_begin(rende
     ):
         with pytest.raises(UserError, match=message):
             judge(**entry).checked_with(renderer, "", gold)
+
+
+def test_of_golds_refusals_the_first_token_behind_a_blank_counts_too(tmp_path: Path) -> None:
+    template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}"
+    renderer = Renderer(unigram_tokenizer(tmp_path / "tokenizer", ["\u2581Not"], template))
+    own = judge(refusal={"gold": "people"}, compliance=[])
+    checked = own.checked_with(renderer, "", labelled("Not me.", "refusal", 6))
+    assert checked["refusals"] == {"N": 6, "\u2581Not": 6}
+
+
+def test_a_token_that_begins_exactly_the_share_counts(renderer: Renderer) -> None:
+    gold = labelled("Not me.", "refusal", 93) + labelled("Sorry.", "refusal", 7)
+    assert 0.07 * 100 > 7
+    assert judge(refusal={"gold": "people", "share": 0.07}).checked_with(renderer, "", gold)["refusals"] == {
+        "N": 93,
+        "S": 7,
+    }
+
+
+def test_its_tokens_may_be_those_with_which_the_models_own_refusals_began(renderer: Renderer) -> None:
+    own = judge(refusal={"judge": "words", "split": "one", "share": 0.3})
+    first_tokens = renderer.tokenizer.convert_tokens_to_ids([*"NNNNNN", *"SSS", "I"])
+    checked = own.checked_with(renderer, "", [], first_tokens)
+    assert (checked["refusals"], checked["of"]) == ({"N": 6, "S": 3}, 10)
+    assert own.request_sampling(checked)["logprob_token_ids"] == [
+        *sorted({*first_tokens[:9]}),
+        checked["token_ids"]["C"],
+    ]
+    with pytest.raises(UserError, match="there are no refusals that `words` read in `one` to take tokens from"):
+        own.checked_with(renderer, "", [])
+
+
+@pytest.mark.parametrize(
+    "refusal", [{}, {"judge": "words"}, {"split": "one"}, {"gold": "g", "judge": "j", "split": "s"}]
+)
+def test_the_refusals_of_its_tokens_are_of_one_source(refusal: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="name `gold`, or `judge` and `split`"):
+        judge(refusal=refusal)
+
+
+def test_the_judge_of_its_refusals_is_another_one_that_reads_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path)
+    study = STUDY | {"judges": ["words", "own-first", "other-first", "two"]}
+    judges = {
+        "other-first": {"kind": "first_token", "engine": "hub-engine", "refusal": ["R"]},
+        "two": {"kind": "panel", "members": ["words", "other-first"]},
+    }
+    split = study["splits"][0]
+    for refusal, key, message in (
+        ({"judge": "words", "split": "nowhere"}, "split", "`nowhere` is not one of the study's `splits`"),
+        ({"judge": "own-first", "split": split}, "judge", "`own-first` is not another one of the study's `judges`"),
+        (
+            {"judge": "other-first", "split": split},
+            "judge",
+            "`other-first` is of kind `first_token`; name a judge that",
+        ),
+        ({"judge": "two", "split": split}, "judge", "`two` is of kind `panel`; name a judge that reads the answers"),
+    ):
+        own = {"kind": "first_token", "engine": "hub-engine", "refusal": refusal}
+        project.write(BASE, changed(CATALOGUE, ("judges",), CATALOGUE["judges"] | judges | {"own-first": own}))
+        (line,) = [line for line in project.mistakes(study) if "own-first.refusal" in line]
+        assert f"judges.own-first.refusal.{key}: {message}" in line
 
 
 def test_the_gold_of_its_tokens_is_gold_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

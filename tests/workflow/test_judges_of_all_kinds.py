@@ -5,6 +5,7 @@ import itertools
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -293,3 +294,35 @@ def test_the_tokens_of_a_first_token_judge_are_read_in_the_studys_gold(tmp_path:
     project.snakemake("results/small/judges/first.json")
     checked = json.loads((project.results / "judges" / "first.json").read_text())
     assert (checked["refusals"], checked["of"], list(checked["token_ids"])) == ({"a": 3}, 3, ["a"])
+
+
+def test_the_tokens_of_a_first_token_judge_are_read_in_the_models_own_refusals(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    own = {"kind": "first_token", "engine": "tiny", "refusal": {"judge": "label", "split": "one", "share": 0.01}}
+    warm = {"engine": "tiny", "sampling": {"max_tokens": 300, "temperature": 0.5}}
+    added = {"judges": {"first": own}, "models": {"warm": warm}}
+    change_yaml(
+        project.folder / "catalogue.yaml", lambda data: data | {key: data[key] | new for key, new in added.items()}
+    )
+    project.study(models=["plain", "warm"], splits=["one", "two"], judges=["label", "first"], gold=[])
+    assert project.planned()["judge"] == 2, "the second load is asked after the first one's verdicts"
+    project.snakemake("--until", "requests")
+    project.answer_everything("requests")
+    cells = [f"{model}/{split}" for model in ("plain", "warm") for split in ("one", "two")]
+    project.snakemake(*(f"results/small/judge_requests/label/{cell}.jsonl" for cell in cells))
+    project.answer_everything("judge_requests")
+    project.snakemake("results/small/judges/first.json")
+    checked = json.loads((project.results / "judges" / "first.json").read_text())
+    # A made-up answer has the number of its letters as tokens.
+    refused = [
+        ord(answer["answer"][0])
+        for model in ("plain", "warm")
+        for answer, verdict in zip(
+            read_jsonl(project.results / "answers" / model / "one.jsonl"),
+            read_jsonl(project.results / "verdicts" / "label" / model / "one.jsonl"),
+            strict=True,
+        )
+        if verdict["label"] == "refusal"
+    ]
+    assert len({*refused}) > 1 and checked["of"] == len(refused)
+    assert {checked["token_ids"][text]: count for text, count in checked["refusals"].items()} == Counter(refused)

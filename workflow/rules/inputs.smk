@@ -169,6 +169,13 @@ def judge_engine(wildcards):
     return paths.engine(asked_judge(wildcards).engine)
 
 
+def of_refusals_read(wildcards, what):
+    """Return the answers, or the verdicts, of the cells whose refusals decide what a judge's engine is asked, if any do."""
+    judge, split = asked_judge(wildcards).refusals_read() or (None, None)
+    folder = {"answers": "answers", "verdicts": f"verdicts/{judge}"}[what]
+    return [f"{RESULTS}/{folder}/{model}/{split}.jsonl" for model in MODELS if split]
+
+
 def judge_template(wildcards):
     """Return the template file that a judge brings along, if any."""
     return generation.template_file(asked_judge(wildcards).rendering())

@@ -18,6 +18,8 @@ rule check_judge:
         rubric=lambda wildcards: asked_judge(wildcards).files(),
         template=judge_template,
         gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=asked_judge(wildcards).gold_asked()),
+        answers=lambda wildcards: of_refusals_read(wildcards, "answers"),
+        verdicts=lambda wildcards: of_refusals_read(wildcards, "verdicts"),
     output:
         f"{RESULTS}/judges/{{judge}}.json",
     log:

@@ -30,12 +30,27 @@ HELLO = [{"role": "user", "content": "Hello"}]  # a prompt behind which a text i
 
 
 class FirstTokens(Entry):
-    """The tokens with which refusals begin that people labelled."""
+    """The tokens with which refusals begin: those of gold, or the model's own as another judge reads them."""
 
-    gold: Slug = Field(description="Gold of the study; its answers with the label `refusal` are read.")
+    gold: Slug | None = Field(None, description="Gold of the study; its answers with the label `refusal` are read.")
+    judge: Slug | None = Field(
+        None, description="Judge of the study, with `split`: the answers that it calls refusals."
+    )
+    split: Slug | None = Field(None, description="Split of the study whose answers these are.")
     share: Number = Field(
         0.02, ge=0.01, le=1, description="Least share of these refusals that a token begins; rarer ones are left out."
     )
+
+    @model_validator(mode="after")
+    def _of_one_source(self) -> FirstTokens:
+        if bool(self.gold) == bool(self.judge or self.split) or bool(self.judge) != bool(self.split):
+            raise ValueError("name `gold`, or `judge` and `split`")
+        return self
+
+    @property
+    def where(self) -> str:
+        """Where its refusals are, as an error says it."""
+        return f"in gold `{self.gold}`" if self.gold else f"that `{self.judge}` read in `{self.split}`"
 
 
 class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
@@ -54,7 +69,8 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
     refusal: Annotated[list[Text], Field(min_length=1)] | FirstTokens = Field(
         description="Texts with which a refusal begins, each one token behind the prompt: `[refuse]` of models that "
         "were trained with it, or first words of refusals. Or `{gold: NAME}`: the tokens with which the refusals of "
-        "that gold begin.",
+        "that gold begin. Or `{judge: NAME, split: NAME}`: those with which the model's own refusals begin, as that "
+        "judge reads its answers.",
     )
     compliance: list[Text] = Field(
         [],
@@ -90,6 +106,7 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         for gold in self.gold_asked():
             if gold not in study.gold:
                 yield ("refusal", "gold"), f"`{gold}` is not in `gold` of the study" + nearest(gold, study.gold)
+        yield from self._wrong_with_refusals(name, study)
         models, _ = study.steering
         for model, entry in models.items():
             other = [key for key in ASKED_ALIKE if getattr(entry, key) != getattr(self, key)]
@@ -98,6 +115,21 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
                 differs = one_of([f"`{key}`" for key in other])
                 message = f"it looks into one model, and `{model}` of the study is another: it differs in {differs}"
                 yield ("engine",), message
+
+    def _wrong_with_refusals(self, name: str, study: StudyView) -> Iterator[Mistake]:
+        judge, split = self.refusals_read() or (None, None)
+        if judge is None:
+            return
+        if split not in study.splits:
+            message = f"`{split}` is not one of the study's `splits`" + nearest(str(split), study.splits)
+            yield ("refusal", "split"), message
+        others = [other for other in study.judges if other != name]
+        if judge not in others:
+            message = f"`{judge}` is not another one of the study's `judges`" + nearest(judge, others)
+            yield ("refusal", "judge"), message
+        elif isinstance(entry := study.judges[judge], FirstTokenJudge) or (entry is not None and entry.reads()):
+            message = f"`{judge}` is of kind `{entry.kind}`; name a judge that reads the answers itself"
+            yield ("refusal", "judge"), message
 
     def checked(self, renderer: Renderer, tokenizer_folder: str) -> dict[str, Any]:
         """Return the token id of each text, as it would follow the rendered prompt.
@@ -109,12 +141,22 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
 
     def gold_asked(self) -> list[str]:
         """Return the gold whose refusals give the tokens."""
-        return [self.refusal.gold] if isinstance(self.refusal, FirstTokens) else []
+        return [self.refusal.gold] if isinstance(self.refusal, FirstTokens) and self.refusal.gold else []
+
+    def refusals_read(self) -> tuple[str, str] | None:
+        """Return the judge and the split that give the tokens."""
+        if isinstance(self.refusal, list) or self.refusal.judge is None or self.refusal.split is None:
+            return None
+        return self.refusal.judge, self.refusal.split
 
     def checked_with(
-        self, renderer: Renderer, tokenizer_folder: str, gold: Sequence[Mapping[str, Any]]
+        self,
+        renderer: Renderer,
+        tokenizer_folder: str,
+        gold: Sequence[Mapping[str, Any]],
+        first_tokens: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Return also how many of the gold's refusals begin with each token.
+        """Return also how many refusals begin with each token.
 
         Gold has lost how its answers began: each counts as it follows the prompt at once, and behind a blank, which
         models with a SentencePiece tokenizer write first. The form that a model does not write has no probability.
@@ -126,20 +168,22 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         if isinstance(self.refusal, list):
             return checked
         refused = [row for row in gold if row["label"] == REFUSAL]
-        counts: Counter[int] = Counter()
-        for row in refused:
-            begun_with = {
+        begun_with = [{token} for token in first_tokens] or [
+            {
                 token
                 for blank in ("", " ")
                 for token in (renderer.next_token_ids(row["messages"], blank + row["answer"].lstrip()) or [])[:1]
+                if renderer.decode([token]).strip()
             }
-            counts.update(token for token in begun_with if renderer.decode([token]).strip())
-        least, compliance = self.refusal.share * len(refused) - 1e-9, checked["token_ids"]
+            for row in refused
+        ]
+        if not begun_with:
+            raise UserError(f"there are no refusals {self.refusal.where} to take tokens from; name the texts")
+        counts = Counter(token for tokens in begun_with for token in tokens)
+        least, compliance = self.refusal.share * len(begun_with) - 1e-9, checked["token_ids"]
         kept = sorted(token for token in counts if counts[token] >= least)
         names = dict(zip(renderer.tokenizer.convert_ids_to_tokens(kept), kept, strict=True))
-        if not refused:
-            raise UserError(f"gold `{self.refusal.gold}` has no refusals to take tokens from; name the texts")
-        where = f"of the {len(refused)} refusals in gold `{self.refusal.gold}`"
+        where = f"of the {len(begun_with)} refusals {self.refusal.where}"
         if not kept:
             raise UserError(f"no token begins {self.refusal.share:.0%} {where}; lower `share`, or name the texts")
         if both := [text for text, token in compliance.items() if token in kept]:
@@ -148,7 +192,7 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         if len(kept) + len(compliance) > MOST_TOKENS:
             raise UserError(f"at most {MOST_TOKENS} tokens, not {len(kept) + len(compliance)}; raise `share`")
         begins = {name: counts[token] for name, token in names.items()}
-        return {"token_ids": names | compliance, "refusals": begins, "of": len(refused)}
+        return {"token_ids": names | compliance, "refusals": begins, "of": len(begun_with)}
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return the conversation; the answer plays no part."""
@@ -182,8 +226,12 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         at = "a threshold fitted on gold" if self.threshold == CALIBRATED else f"the threshold {self.threshold:g}"
         refusals, others = (words.listed(list(map(words.quoted, own))) for own in (self._texts, self.compliance))
         if isinstance(self.refusal, FirstTokens):
-            named = words.label("gold_entries", self.refusal.gold)
-            refusals = f"the tokens that each begin at least {100 * self.refusal.share:g} % of the refusals in {named}"
+            own = self.refusal
+            whose = f"in {words.label('gold_entries', own.gold)}" if own.gold else "of its own"
+            refusals = f"the tokens that each begin at least {100 * own.share:g} % of the refusals {whose}"
+            if own.judge and own.split:
+                split, judge = words.label("split_entries", own.split), words.label("judge_entries", own.judge)
+                refusals += f" on {split}, as {judge} reads its answers"
         what = f"the probability of {refusals}"
         if self.compliance:
             what = f"the share of {refusals} in the probability of these and of {others}"

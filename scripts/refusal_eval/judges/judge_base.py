@@ -97,10 +97,25 @@ class EngineJudge(JudgeEntry):
         """Return the gold of the study that decides what the engine is asked."""
         return []
 
+    def refusals_read(self) -> tuple[str, str] | None:
+        """Return the judge and the split whose refusals decide what the engine is asked, if any do."""
+        return None
+
     def checked_with(
-        self, renderer: Renderer, tokenizer_folder: str, gold: Sequence[Mapping[str, Any]]
+        self,
+        renderer: Renderer,
+        tokenizer_folder: str,
+        gold: Sequence[Mapping[str, Any]],
+        first_tokens: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Return what `checked` returns, with the rows of the gold that `gold_asked` names."""
+        """Return what `checked` returns, with the rows of the gold that `gold_asked` names.
+
+        Args:
+            renderer: of the engine's tokenizer.
+            tokenizer_folder: folder of the tokenizer.
+            gold: rows of that gold.
+            first_tokens: of each response that `refusals_read` asks for, its first token.
+        """
         return self.checked(renderer, tokenizer_folder)
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
