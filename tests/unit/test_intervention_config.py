@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
 from refusal_eval.study.study import Study
@@ -360,6 +361,27 @@ def test_overlap_is_allowed_where_the_model_says_so_and_then_marked(project: Pro
     assert "fitted_prompts" not in scoring.cell(config, "words", "plain", "hub-rows")
     assert generation.request_params(config, "steered", "hub-rows")["allow_overlap"] is True
     assert "allow_overlap" not in generation.request_params(config, "plain", "hub-rows")
+
+
+def test_the_arrangement_of_a_paper_that_evaluates_its_own_prompts_is_accepted_as_docs_show_it(
+    project: Project, repository: Path
+) -> None:
+    page = (repository / "docs" / "interventions.md").read_text().split("**The paper's own arrangement**")[1]
+    entries, study = map(yaml.safe_load, page.split("```yaml\n")[1].split("```")[0].split("# the study\n"))
+    tasks = {
+        "source": {"kind": "file", "path": "../../rows.csv"},
+        "columns": {"prompt": "question", "category": "task"},
+    }
+    catalogue = changed(CATALOGUE, ("datasets", "tasks"), {"splits": {"tasks": tasks | {"expectation": "comply"}}})
+    catalogue = changed(catalogue, ("judges", "wildguard"), CATALOGUE["judges"]["guard"])
+    for section, own in entries.items():
+        catalogue = changed(catalogue, (section,), catalogue[section] | own)
+    project.write(BASE, catalogue)
+    study = STUDY | study | {"judges": ["wildguard"]}
+    config = Study(project.load(study))
+    for model in ("constellation", "constellation-chance"):
+        assert scoring.cell(config, "wildguard", model, "tasks")["fitted_prompts"] is True
+        assert generation.request_params(config, model, "tasks")["allow_overlap"] is True
 
 
 def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project) -> None:
