@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for one in asked(models, splits):
             before, at_before = time.perf_counter(), time.process_time()
             make_figure.main(one, files, Path(folder, "figures"))
-            told(one["figure"]["kind"], before, at_before)
-        told("together", started, at_start)
+            reported(one["figure"]["kind"], before, at_before)
+        reported("together", started, at_start)
     print(f"peak memory    {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:6.2f} GB")
 
 
-def told(what: str, since: float, processor_since: float) -> None:
+def reported(what: str, since: float, processor_since: float) -> None:
     """Print how long something took."""
     took, alone = time.perf_counter() - since, time.process_time() - processor_since
     print(f"{what:14} {took:6.1f} s, processor {alone:.1f} s", flush=True)

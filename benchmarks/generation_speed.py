@@ -80,10 +80,12 @@ class Comparison:
         (receipt,) = (project / "results" / "speed" / "receipts" / "generate").rglob("*.json")
         parts = read_json(receipt)["engine"]["seconds"]
         offline, theirs = self._plain(project, determinism, self.splits)
-        told = compared(ours, theirs)
+        reported = compared(ours, theirs)
         around = workflow - parts["start"] - parts["work"]
         where = f"engine start {parts['start']} s, at work {parts['work']} s, all else {around:.1f} s"
-        print(f"  pair {number}: workflow {workflow:.1f} s ({where}), plain vLLM {offline:.1f} s; {told}", flush=True)
+        print(
+            f"  pair {number}: workflow {workflow:.1f} s ({where}), plain vLLM {offline:.1f} s; {reported}", flush=True
+        )
         return workflow, offline
 
     def _plain(
@@ -239,8 +241,8 @@ def compared(ours: Answers, theirs: Answers) -> str:
         raise SystemExit(f"the arms were asked different things: {[side.total() for side in difference]}; {firsts}")
     other = sum(sum(1 for a, b in zip(ours[r], theirs[r], strict=True) if a != b) for r in ours)
     tokens = [sum(len(answer) for answers in arm.values() for answer in answers) for arm in (ours, theirs)]
-    told = f"{counts[0].total()} requests each, difference of the lists 0; {other} answers differ"
-    return f"{told}; {tokens[0]} and {tokens[1]} tokens"
+    reported = f"{counts[0].total()} requests each, difference of the lists 0; {other} answers differ"
+    return f"{reported}; {tokens[0]} and {tokens[1]} tokens"
 
 
 def recorded(file: Path | None, settings: Mapping[str, Any], pairs: list[tuple[float, float]]) -> list[Any]:

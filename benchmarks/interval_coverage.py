@@ -230,9 +230,11 @@ def table(cases: Sequence[Case], covered: dict[Case, float], studies: int) -> st
         lines.append(f"| {n} | {cluster} | {rho:g} | {groups} | {k} | {shown} |")
     enough = [value for case, value in covered.items() if case.clusters >= ENOUGH]
     kept = sum(LOWEST <= value <= HIGHEST for value in enough)
-    told = f"{studies} studies a cell, standard error {100 * error:.1f} points. "
-    told += f"{kept} of {len(enough)} cells with at least {ENOUGH} clusters are within {LOWEST:.0%} to {HIGHEST:.0%}."
-    lines += ["", told]
+    reported = f"{studies} studies a cell, standard error {100 * error:.1f} points. "
+    reported += (
+        f"{kept} of {len(enough)} cells with at least {ENOUGH} clusters are within {LOWEST:.0%} to {HIGHEST:.0%}."
+    )
+    lines += ["", reported]
     return "\n".join(lines)
 
 
@@ -323,9 +325,11 @@ def unequal_table(studies: int) -> str:
             lines.append(f"| {name} | {effective:.1f} | {rho:g} | {' | '.join(shown)} |")
     enough = [held for case, (held, _, _) in found.items() if effective_number(DESIGNS[case.name]) >= 30]
     kept = sum(value >= LOWEST for value in enough)
-    told = f"{studies} studies a cell, standard error {100 * math.sqrt(0.95 * 0.05 / studies):.1f} points. "
-    told += f"{kept} of {len(enough)} cells with G* of 30 or more are at least {LOWEST:.0%}, {max(enough):.1%} at most."
-    return "\n".join([*lines, "", told])
+    reported = f"{studies} studies a cell, standard error {100 * math.sqrt(0.95 * 0.05 / studies):.1f} points. "
+    reported += (
+        f"{kept} of {len(enough)} cells with G* of 30 or more are at least {LOWEST:.0%}, {max(enough):.1%} at most."
+    )
+    return "\n".join([*lines, "", reported])
 
 
 POOLS = (
@@ -345,7 +349,7 @@ def pooled_table(studies: int, few: int) -> str:
     with ProcessPoolExecutor(parsed().processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         ours = list(pool.map(pooled, *zip(*POOLS, strict=True), [studies] * len(POOLS), [False] * len(POOLS)))
         boots = list(pool.map(pooled, *zip(*POOLS, strict=True), [few] * len(POOLS), [True] * len(POOLS)))
-    told = f"{studies} studies a cell, {few} of the bootstrap."
+    reported = f"{studies} studies a cell, {few} of the bootstrap."
     lines = [
         "| prompts of the splits | their rates | Wilson, recovered | bootstrap within splits |",
         "| --- | --- | ---: | ---: |",
@@ -354,7 +358,7 @@ def pooled_table(studies: int, few: int) -> str:
         lines.append(
             f"| {', '.join(map(str, sizes))} | {', '.join(f'{r:g}' for r in rates)} | {cell(our)} | {cell(boot)} |"
         )
-    return "\n".join([*lines, "", told])
+    return "\n".join([*lines, "", reported])
 
 
 def entropy_table() -> str:

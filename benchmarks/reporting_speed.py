@@ -24,7 +24,7 @@ def main() -> None:
     """Measure and print."""
     arguments = parser((__doc__ or "").split("\n")[0]).parse_args()
     size = size_of(arguments)
-    print_head(f"{size.answers} judged answers to scores, estimates, tables and figures: {told(arguments)}")
+    print_head(f"{size.answers} judged answers to scores, estimates, tables and figures: {reported(arguments)}")
     with tempfile.TemporaryDirectory(prefix="refusal-eval-reporting-") as temporary:
         folder = Path(arguments.keep or temporary)
         study = make_study(folder, size, arguments.processes)
@@ -55,7 +55,7 @@ def size_of(arguments: argparse.Namespace) -> Size:
     return Size(arguments.models, arguments.splits, arguments.prompts, arguments.samples, arguments.judges)
 
 
-def told(arguments: argparse.Namespace) -> str:
+def reported(arguments: argparse.Namespace) -> str:
     """Return the size of the study in words."""
     return (
         f"{arguments.models} models x {arguments.splits} splits x {arguments.prompts} prompts x K {arguments.samples}, "

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from made_up_study import make_study
 from measuring import print_head, print_limit, print_values
-from reporting_speed import parser, peak_of, size_of, told
+from reporting_speed import parser, peak_of, reported, size_of
 from rule_jobs import planned, run
 
 SECONDS_LIMIT, GIB_LIMIT = 20.0, 4.0
@@ -24,7 +24,7 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=3)
     arguments = options.parse_args()
     size = size_of(arguments)
-    print_head(f"Scoring {size.answers} judged answers: {told(arguments)}")
+    print_head(f"Scoring {size.answers} judged answers: {reported(arguments)}")
     walls, processor, peaks = [], [], []
     with tempfile.TemporaryDirectory(prefix="refusal-eval-scoring-") as temporary:
         folder = Path(arguments.keep or temporary)

@@ -38,8 +38,8 @@ def main(
         answers: its answers, if their tokens are averaged.
         engine: identity file of the model's engine.
         layers: the layers; None for all.
-        highest: the highest layer that any direction of the model names: one that does not exist is told here, before
-            the model is loaded.
+        highest: the highest layer that any direction of the model names: one that does not exist is reported here,
+            before the model is loaded.
         names: `model`, `split` and `positions`.
         plan: how the engine is loaded.
         gpus: the GPUs that this job got.

@@ -11,7 +11,7 @@ from refusal_eval.ask.store import StoreReader, not_in_store, rejections
 from refusal_eval.ask.turns import Chain, Turns, walk
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
+from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, state_counts
 
 
 def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
     if reasoning is not None:
         refuse_no_answers(Path(files.requests).parent.name, rows)
     write_jsonl(output, rows)
-    LOG.info("%d answers: %s", len(rows), told_states(rows, ANSWER_STATES))
+    LOG.info("%d answers: %s", len(rows), state_counts(rows, ANSWER_STATES))
 
 
 if snakemake := globals().get("snakemake"):

@@ -35,8 +35,8 @@ def main(
     for direction in directions:
         refuse_other_model(direction, config, f"the engine of `{model}`")
     card = write_intervention(output, model, directions, asked)
-    for told, n in zip(card["directions"], counts, strict=True):
-        told["n"] = dict(n)
+    for card_of_one, n in zip(card["directions"], counts, strict=True):
+        card_of_one["n"] = dict(n)
     write_json(card_path, card)
     return card
 

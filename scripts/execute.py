@@ -68,8 +68,8 @@ async def run_engine(
             counters, gate = await last_counters(engine), await last_gate_counts(engine)
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
-    told = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
-    return outcome, told | ({"gate": gate} if gate else {})
+    of_engine = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
+    return outcome, of_engine | ({"gate": gate} if gate else {})
 
 
 def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:

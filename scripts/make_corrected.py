@@ -60,8 +60,8 @@ def _labels(
         by_cell = list(itertools.product(study["models"], [split["name"] for split in study["splits"]]))
         people, frame, elsewhere = read_labels(read_jsonl(path), path, by_cell)
         if elsewhere:
-            told = ", ".join(f"{model} on {split}: {n}" for (model, split), n in elsewhere.items())
-            LOG.warning("labels of models or splits that this study does not have, left out: %s", told)
+            counts_text = ", ".join(f"{model} on {split}: {n}" for (model, split), n in elsewhere.items())
+            LOG.warning("labels of models or splits that this study does not have, left out: %s", counts_text)
         models = {model for model, _ in people}
         for (model, split), file in zip(by_cell, paths["answers"], strict=True):
             # Also of splits that people labelled nothing of, as these may be in a pool with others.

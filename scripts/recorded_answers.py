@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.recorded_files import BATTLES
-from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, told_states
+from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, state_counts
 from refusal_eval.data.gold import battle_answers
 
 
@@ -38,7 +38,7 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     refuse_unread(reading["model"], answers, marks is not None)
     write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
     write_jsonl(output, answers)
-    LOG.info("%d answers: %s", len(answers), told_states(answers, ANSWER_STATES))
+    LOG.info("%d answers: %s", len(answers), state_counts(answers, ANSWER_STATES))
 
 
 def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: bool) -> None:

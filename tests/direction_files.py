@@ -24,7 +24,7 @@ def random_direction(
         size: of the numbers of both means.
         card: what its metadata says, in place of what is true of SmolLM2-135M.
     """
-    told = {
+    reported = {
         "version": 1,
         "direction": path.stem,
         "method": "md",
@@ -38,19 +38,21 @@ def random_direction(
         **card,
     }
     random = np.random.default_rng(seed)
-    means = random.normal(0, size, (2, len(layers), told["width"])).astype(np.float32)
+    means = random.normal(0, size, (2, len(layers), reported["width"])).astype(np.float32)
     tensors = {"mean_positive": means[0], "mean_negative": means[1], "direction": means[0] - means[1]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, str(path), metadata={"refusal_eval": json.dumps(told, sort_keys=True, separators=(",", ":"))})
+    save_file(
+        tensors, str(path), metadata={"refusal_eval": json.dumps(reported, sort_keys=True, separators=(",", ":"))}
+    )
     return tensors
 
 
 def control_of(path: Path, control: Path) -> Path:
     """Write the control of a direction: other vectors of the same lengths, and those that it controls; return it."""
     with safe_open(str(path), "numpy") as file:
-        told = json.loads(file.metadata()["refusal_eval"]) | {"method": "random", "direction": control.stem}
+        reported = json.loads(file.metadata()["refusal_eval"]) | {"method": "random", "direction": control.stem}
     tensors = load_file(path)
     turned = np.ascontiguousarray(np.roll(tensors["direction"], 1, axis=1))
     tensors |= {"direction": turned, "controlled": tensors["direction"]}
-    save_file(tensors, str(control), metadata={"refusal_eval": json.dumps(told)})
+    save_file(tensors, str(control), metadata={"refusal_eval": json.dumps(reported)})
     return control

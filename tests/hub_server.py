@@ -37,7 +37,7 @@ class HubServer:
     `faults[name]` counts down answers of 503 for a repository; `cuts[file]` lists after how many bytes the connection
     breaks, answer by answer; `range_faults` counts down answers of 503 to requests from a byte on; `served` replaces
     what files hold (`org/name/file`) in answers, not in listings. With `elsewhere` large files come from another host,
-    as the hub's do, which notes in `told_tokens` what it was told. Gated repositories open to the tokens in `tokens`.
+    as the hub's do, which notes in `told_tokens` what they sent. Gated repositories open to the tokens in `tokens`.
     Files of 1,000 bytes and more are listed as large files, with their SHA-256; those in `mislisted` with a wrong one,
     the one that it names.
     """
@@ -52,7 +52,7 @@ class HubServer:
         self.cuts: dict[str, list[int]] = {}
         self.range_faults = 0
         self.elsewhere = False
-        self.told_tokens: list[str] = []
+        self.reported_tokens: list[str] = []
         self.served: dict[str, bytes] = {}
         self.mislisted: dict[str, str] = {}
         self.tokens: set[str] = set()
@@ -122,7 +122,7 @@ class HubServer:
                 elif path.removeprefix("/moved") in hub.files:
                     path = path.removeprefix("/moved")
                     if path.startswith("/elsewhere/") and "Authorization" in self.headers:
-                        hub.told_tokens.append(self.headers["Authorization"])
+                        hub.reported_tokens.append(self.headers["Authorization"])
                     self.answer(hub.files[path], {}, parts[-1])
                 elif parts[0] == "api" and len(parts) >= 4:
                     self.api(parts[1], "/".join(parts[2:4]), parts[4:])

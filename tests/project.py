@@ -116,9 +116,9 @@ class Project:
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """Return how many jobs of each rule a dry run plans."""
-        return self.planned_and_told(*arguments)[0]
+        return self.planned_and_said(*arguments)[0]
 
-    def planned_and_told(self, *arguments: str) -> tuple[dict[str, int], list[str]]:
+    def planned_and_said(self, *arguments: str) -> tuple[dict[str, int], list[str]]:
         """Return the same, and the messages of these jobs, which name the cells."""
         output = self.snakemake("-n", *arguments)
         text = output.stdout + output.stderr

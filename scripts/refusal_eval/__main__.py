@@ -49,8 +49,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(usage())
         return 0
     if verb not in VERBS:
-        told = f"there is no verb `{verb}`{nearest(verb, VERBS)}\n\n" if verb else ""
-        print(told + usage(), file=sys.stderr)
+        unknown = f"there is no verb `{verb}`{nearest(verb, VERBS)}\n\n" if verb else ""
+        print(unknown + usage(), file=sys.stderr)
         return 2
     return _run(verb, rest)
 

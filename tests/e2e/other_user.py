@@ -18,16 +18,16 @@ def as_other_user(action: Callable[[], object]) -> str:
             os.setgid(OTHER_USER)
             os.setuid(OTHER_USER)
             action()
-            told = "done"
+            reported = "done"
         except BaseException as error:
-            told = type(error).__name__
-        os.write(writer, told.encode())
+            reported = type(error).__name__
+        os.write(writer, reported.encode())
         os._exit(0)
     os.close(writer)
     with open(reader, "rb") as pipe:
-        told = pipe.read().decode()
+        reported = pipe.read().decode()
     os.waitpid(child, 0)
-    return told
+    return reported
 
 
 def attempts_on(path: Path, folder: Path) -> dict[str, str]:

@@ -92,7 +92,7 @@ def model_of(*layers: torch.nn.Module, **more: Any) -> Any:
     return model
 
 
-def told(model: Any, config: Any = CONFIG, spec: dict[str, Any] = SPEC) -> Any:
+def reported(model: Any, config: Any = CONFIG, spec: dict[str, Any] = SPEC) -> Any:
     """Return the output of the middle layer, or what is refused."""
     try:
         worker.install(model, spec, ADD, config)
@@ -123,22 +123,22 @@ wrapped.text, wrapped.vision = plain((X, R)), plain()
 wrapped.layers = wrapped.text.layers  # for the test's own call
 wrapped.get_language_model = lambda: wrapped.text
 found = {
-    "sum and residual": told(plain((X, R))),
-    "no residual yet": told(plain((X, None))),
-    "one tensor": told(plain(X)),
-    "bfloat16": told(plain((X.bfloat16(), R.bfloat16()))),
-    "an unread class": told(model_of(*(Layer((X, R)) for _ in range(LAYERS)))),
-    "an unread class, no residual": told(model_of(*(Layer((X, None)) for _ in range(LAYERS)))),
-    "an unread class, one tensor": told(model_of(*(Layer(X) for _ in range(LAYERS)))),
-    "three outputs": told(plain((X, R, R))),
-    "another second output": told(plain((X, R[:, :2]))),
-    "as many experts as layers": told(plain(X, inner=LAYERS)),
-    "the text part of several": told(wrapped),
-    "two lists of that length": told(model_of(*plain().layers, more=plain().layers)),
-    "no list of that length": told(model_of(Layer(), Layer())),
-    "layers elsewhere": told(model_of(Layer(), Layer(), PPMissingLayer())),
-    "another width": told(plain(), SimpleNamespace(num_hidden_layers=LAYERS, hidden_size=5)),
-    "another depth": told(plain(), SimpleNamespace(num_hidden_layers=4, hidden_size=WIDTH)),
+    "sum and residual": reported(plain((X, R))),
+    "no residual yet": reported(plain((X, None))),
+    "one tensor": reported(plain(X)),
+    "bfloat16": reported(plain((X.bfloat16(), R.bfloat16()))),
+    "an unread class": reported(model_of(*(Layer((X, R)) for _ in range(LAYERS)))),
+    "an unread class, no residual": reported(model_of(*(Layer((X, None)) for _ in range(LAYERS)))),
+    "an unread class, one tensor": reported(model_of(*(Layer(X) for _ in range(LAYERS)))),
+    "three outputs": reported(plain((X, R, R))),
+    "another second output": reported(plain((X, R[:, :2]))),
+    "as many experts as layers": reported(plain(X, inner=LAYERS)),
+    "the text part of several": reported(wrapped),
+    "two lists of that length": reported(model_of(*plain().layers, more=plain().layers)),
+    "no list of that length": reported(model_of(Layer(), Layer())),
+    "layers elsewhere": reported(model_of(Layer(), Layer(), PPMissingLayer())),
+    "another width": reported(plain(), SimpleNamespace(num_hidden_layers=LAYERS, hidden_size=5)),
+    "another depth": reported(plain(), SimpleNamespace(num_hidden_layers=4, hidden_size=WIDTH)),
 }
 stream = torch.randn(5, WIDTH), torch.randn(5, WIDTH)
 found["scale 0"] = {
@@ -199,7 +199,7 @@ def counts_of_a_worker() -> Any:
     return written
 
 
-def told_by_the_compiler(layer: Any) -> Any:
+def reported_by_the_compiler(layer: Any) -> Any:
     """Return what is refused where the compiler meets a hook that raises."""
     layers = [layer((X, R)) for _ in range(LAYERS)]
     worker.install(model_of(*layers), SPEC, ADD, CONFIG)
@@ -234,7 +234,7 @@ found["classes that are not there"] = [
     for name in sorted(worker.SUMMED)
     if f"\nclass {name.split('.')[1]}(" not in (models / f"{name.split('.')[0]}.py").read_text()
 ]
-found["compiled"] = [told_by_the_compiler(Layer), told_by_the_compiler(LlamaDecoderLayer)]
+found["compiled"] = [reported_by_the_compiler(Layer), reported_by_the_compiler(LlamaDecoderLayer)]
 found["counts"] = counts_of_a_worker()
 found["records"] = records(plain((X, R)))
 found["records without hooks in decoding"] = records(plain((X, R)), decodes=False)

@@ -87,13 +87,13 @@ def main() -> None:
         for case in given["cases"]:
             found = changes(case["asked"], given["directions"])
             handles = [model.model.layers[at].register_forward_hook(hook(change)) for at, change in found.items()]
-            told = []
+            reported = []
             for prompt, answer in zip(case["prompts"], case["answers"], strict=True):
                 logits = model(input_ids=torch.tensor([prompt + answer]), use_cache=False).logits[0]
-                told.append(logits[len(prompt) - 1 : len(prompt) + len(answer) - 1].argmax(-1).tolist())
+                reported.append(logits[len(prompt) - 1 : len(prompt) + len(answer) - 1].argmax(-1).tolist())
             for handle in handles:
                 handle.remove()
-            results.append(told)
+            results.append(reported)
     print(json.dumps(results))
 
 

@@ -252,7 +252,7 @@ def test_the_workflow_captures_a_steered_model_under_its_intervention(tmp_path: 
     for name in added:
         change = {"direction": added[name], "mode": "add", "layers": [1], "scale": 1.0}
         project.catalogue("models", name, intervention=change)
-    planned, said = project.planned_and_told("results/small/separation/apart.csv")
+    planned, said = project.planned_and_said("results/small/separation/apart.csv")
     assert planned["activations"] == 2 and not [text for text in said if "of plain" in text]
 
 
@@ -406,7 +406,7 @@ def test_layers_are_those_of_the_text_model_and_a_model_without_them_is_refused(
         ({"hold_out": 0.9}, "prompts to fit on, and needs 2"),
     ],
 )
-def test_what_cannot_be_a_direction_is_told_in_one_sentence(fitted: Project, change: dict, message: str) -> None:
+def test_what_cannot_be_a_direction_is_reported_in_one_sentence(fitted: Project, change: dict, message: str) -> None:
     fitted.catalogue("directions", "refusal", **change)
     run = fitted.snakemake(TARGETS[0], check=False)
     assert run.returncode != 0 and message in run.stdout + run.stderr

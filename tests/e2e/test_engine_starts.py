@@ -90,14 +90,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def complete(project: Project, compiled: Path, capsys: pytest.CaptureFixture[str] | None = None) -> float:
     """Run the study to its scores; return the seconds it took. Print progress: twelve engine starts take long."""
-    told = 0
+    reported = 0
     with Place(project, compiled) as place:
         run = place.start(*TO_SCORES)
         while run.process.poll() is None:
             time.sleep(1)
             done = len(receipts(project))
-            if capsys is not None and done >= told + 4:
-                told = done
+            if capsys is not None and done >= reported + 4:
+                reported = done
                 with capsys.disabled():
                     print(f"\n{done} engine loads after {run.seconds():.0f} s", end="", flush=True)
         assert run.process.returncode == 0, run.said()[-8000:]

@@ -429,8 +429,8 @@ def test_sigkill_of_everything(place: Place, reference: Reference, seen: list[Se
         assert orphans, "without an orphan this test shows nothing"
         assert place.locked() and place.run("--unlock").process.returncode == 0
         row = plain_rerun(place, reference, f"SIGKILL of all; {len(orphans)} processes lived on")
-        told = next(line for line in log_of(place.project).splitlines() if "orphan" in line)
-        assert all(str(process.pid) in told for process in orphans)
+        reported = next(line for line in log_of(place.project).splitlines() if "orphan" in line)
+        assert all(str(process.pid) in reported for process in orphans)
         assert not any(alive(process) for process in orphans)
         assert [process.poll() for process in looks_like] == [None, None], "nothing else was removed"
         seen.append(row)

@@ -244,8 +244,8 @@ def test_steered_answers_differ_and_the_record_says_which_hooks_fired(steering: 
     assert differ > PROMPTS / 2
     record = steering.records[mode, True]
     asked, layers = steering.asked[mode], steering.asked[mode]["layers"]
-    told = {"sha256": steering.intervention(mode).sha256, "mode": asked["mode"], "layers": layers, "fired": layers}
-    assert record["intervention"] == told
+    reported = {"sha256": steering.intervention(mode).sha256, "mode": asked["mode"], "layers": layers, "fired": layers}
+    assert record["intervention"] == reported
     assert str(steering.folder) not in " ".join(record["arguments"])
     assert "intervention" not in steering.records["none", True]
 
@@ -294,7 +294,7 @@ def test_each_token_is_moved_to_the_mean_of_the_task_that_it_is_like_compiled_or
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "reported"),
     [
         (
             "an unread class",
@@ -310,8 +310,10 @@ def test_each_token_is_moved_to_the_mean_of_the_task_that_it_is_like_compiled_or
         ("another depth", "the model's num_hidden_layers is 4, and the direction is of a model with 3"),
     ],
 )
-def test_a_model_that_the_worker_does_not_understand_is_refused(toys: dict[str, Any], model: str, told: str) -> None:
-    assert toys[model] == told
+def test_a_model_that_the_worker_does_not_understand_is_refused(
+    toys: dict[str, Any], model: str, reported: str
+) -> None:
+    assert toys[model] == reported
 
 
 def test_layers_count_as_fired_after_a_prefill_and_a_decode_step_that_come_after_warm_up(toys: dict[str, Any]) -> None:
@@ -330,8 +332,8 @@ def test_a_worker_that_is_asked_writes_what_passed_since_it_was_last_asked(toys:
 
 
 def test_what_a_hook_refuses_is_recorded(toys: dict[str, Any]) -> None:
-    _, told, stopped = toys["records of an unread class"]
-    assert "decoder layers of class `__main__.Layer`" in told and stopped == "stopped"
+    _, reported, stopped = toys["records of an unread class"]
+    assert "decoder layers of class `__main__.Layer`" in reported and stopped == "stopped"
     never = "what decoder layers of class `__main__.Layer` return was never checked; the engine's log has more"
     assert toys["compiled"] == [never, None]
 

@@ -78,7 +78,7 @@ def test_the_models_own_answers_are_those_of_an_engine_without_lora(together: Pr
 
 
 def test_an_adapter_of_another_model_is_refused_before_an_engine_starts(tmp_path: Path) -> None:
-    for name, shape, told in (
+    for name, shape, reported in (
         ("deeper", {**SMOLLM2, "layers": 32}, "has no layers.30.self_attn.q_proj"),
         ("narrower", {**SMOLLM2, "width": 320}, "has 576 x 576 weights, but the adapter is for 576 x 320"),
     ):
@@ -86,4 +86,4 @@ def test_an_adapter_of_another_model_is_refused_before_an_engine_starts(tmp_path
         random_adapter(project.folder / "first", shape=shape)
         run = project.snakemake("--until", "check_adapter", check=False)
         assert run.returncode != 0
-        assert told in run.stdout + run.stderr
+        assert reported in run.stdout + run.stderr

@@ -147,7 +147,7 @@ def test_no_secret_is_in_any_file_nor_on_the_console(planted: tuple[Project, str
     assert TOKEN not in said
 
 
-def test_no_secret_is_told_when_the_hub_refuses(open_folder: Path) -> None:
+def test_no_secret_is_reported_when_the_hub_refuses(open_folder: Path) -> None:
     project = make_project(open_folder / "gated")
     with HubServer() as hub, pytest.MonkeyPatch.context() as patch:
         rows = hub.add("dataset", "org/rows", {"data/test.jsonl": b"{}\n"}, gated=True)

@@ -1,4 +1,4 @@
-"""Snakemake ends while its jobs run, and is started again: nothing is lost or doubled, and the old jobs are told of."""
+"""Snakemake ends while its jobs run, and is started again: nothing is lost or doubled, old jobs are reported."""
 
 import os
 from dataclasses import replace

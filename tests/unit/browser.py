@@ -35,13 +35,13 @@ class Browser:
 
     Attributes:
         requested: addresses that the page asked for.
-        told: errors that the page's console showed.
+        reported: errors that the page's console showed.
     """
 
     def __init__(self, folder: Path, timeout: float = 60) -> None:
         self.folder, self._timeout = folder, timeout
         self.requested: list[str] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._events: list[dict[str, Any]] = []
         self._number, self._buffer = 0, b""
         to_read, self._write = os.pipe()
@@ -202,6 +202,6 @@ class Browser:
         if method == "Network.requestWillBeSent":
             self.requested.append(message["params"]["request"]["url"])
         if method == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
-            self.told.append(message["params"]["entry"]["text"])
+            self.reported.append(message["params"]["entry"]["text"])
         if method == "Runtime.exceptionThrown":
-            self.told.append(json.dumps(message["params"]))
+            self.reported.append(json.dumps(message["params"]))

@@ -182,8 +182,8 @@ async def run(loads: int, seed: int, seconds: float) -> dict[str, Any]:
                 await asyncio.wait({task}, timeout=seconds)
             elif error := task.exception():
                 failed[f"{type(error).__name__}: {error}"] += 1
-    told = {"python": platform.python_version(), "loads": loads, "hung": hung}
-    return told | {"failed": dict(failed), "slowest": round(slowest, 2)}
+    reported = {"python": platform.python_version(), "loads": loads, "hung": hung}
+    return reported | {"failed": dict(failed), "slowest": round(slowest, 2)}
 
 
 def main() -> int:
@@ -195,9 +195,9 @@ def main() -> int:
     options = parser.parse_args()
     module.SECONDS_BETWEEN_CHECKS, module.CHECKS_BETWEEN_HEALTH, module.CHECKS_BETWEEN_COUNTERS = BEAT / 2, 2, 1
     script.METRICS_SECONDS = 0.2
-    told = asyncio.run(run(options.loads, options.seed, options.seconds))
-    print(json.dumps(told))
-    return 1 if told["hung"] or told["failed"] else 0
+    reported = asyncio.run(run(options.loads, options.seed, options.seconds))
+    print(json.dumps(reported))
+    return 1 if reported["hung"] or reported["failed"] else 0
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def test_bfloat16_is_widened_exactly(tmp_path):
     assert (read_states(tmp_path / "a").floats() == values).all()
 
 
-def test_a_damaged_file_is_told(tmp_path):
+def test_a_damaged_file_is_reported(tmp_path):
     write_states(tmp_path / "a", states(1.0), "F32", {})
     whole = (tmp_path / "a").read_bytes()
     for damaged in (whole[:-1], whole[:9], b"", b"\xff" * 40, whole + b"x"):
@@ -97,7 +97,7 @@ def test_a_store_of_many_files_keeps_none_of_them_open(tmp_path):
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
 
 
-def test_a_file_that_vanished_or_may_not_be_read_is_told_in_a_sentence(tmp_path, monkeypatch, caplog):
+def test_a_file_that_vanished_or_may_not_be_read_is_reported_in_a_sentence(tmp_path, monkeypatch, caplog):
     put(tmp_path, "20260101", states(1.0), ["a"], [0, 1])
     store = ActivationStore(tmp_path, "e")
     (path,) = store.folder.iterdir()

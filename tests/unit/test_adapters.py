@@ -81,7 +81,7 @@ def test_the_scaling_counts_too(adapter: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"peft_type": "IA3"}, "peft_type IA3 is not LORA"),
         ({"use_dora": True}, "uses DoRA"),
@@ -96,8 +96,10 @@ def test_the_scaling_counts_too(adapter: Path, tmp_path: Path) -> None:
         ({"r": 2}, "has rank 4, but adapter_config.json says at most 2"),
     ],
 )
-def test_what_cannot_be_served_is_refused_without_an_engine(adapter: Path, change: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_cannot_be_served_is_refused_without_an_engine(
+    adapter: Path, change: dict[str, Any], reported: str
+) -> None:
+    with pytest.raises(UserError, match=reported):
         checked_rank(with_config(adapter, **change))
 
 
@@ -106,7 +108,7 @@ def test_what_only_looks_unusual_is_served(adapter: Path) -> None:
     assert checked_rank(with_config(adapter, **usual, rank_pattern={"v_proj": 32})) == 32
 
 
-def test_a_config_that_is_not_pefts_is_told(adapter: Path) -> None:
+def test_a_config_that_is_not_pefts_is_reported(adapter: Path) -> None:
     (adapter / "adapter_config.json").write_text('{"r": 8}')
     with pytest.raises(UserError, match="has no `lora_alpha`"):
         checked_rank(adapter)
@@ -116,7 +118,7 @@ def test_a_config_that_is_not_pefts_is_told(adapter: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensors", "told"),
+    ("tensors", "reported"),
     [
         ({}, "holds no tensors"),
         ({"model.layers.0.q_proj.weight": (4, 4)}, "is no part of a LoRA module"),
@@ -124,13 +126,13 @@ def test_a_config_that_is_not_pefts_is_told(adapter: Path) -> None:
         ({"x.lora_A.weight": (4, 16), "x.lora_B.weight": (16, 3)}, "the matrices of x do not fit"),
     ],
 )
-def test_tensors_that_are_no_adapter_are_told(adapter: Path, tensors: dict[str, Any], told: str) -> None:
+def test_tensors_that_are_no_adapter_are_reported(adapter: Path, tensors: dict[str, Any], reported: str) -> None:
     save_file(tensors_of(**tensors), str(adapter / "adapter_model.safetensors"))
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reported):
         checked_rank(adapter)
 
 
-def test_a_damaged_file_and_pickles_are_told(adapter: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_and_pickles_are_reported(adapter: Path, tmp_path: Path) -> None:
     (adapter / "adapter_model.safetensors").write_bytes(b"no safetensors")
     with pytest.raises(UserError, match="cannot be read as safetensors"):
         checked_rank(adapter)
@@ -173,7 +175,7 @@ def test_an_adapter_of_these_weights_fits_whatever_stands_before_the_layers(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"layers": 1}, r"which has no layers\.1\.self_attn\.q_proj: it was made for another model"),
         ({"width": 32}, r"has 16 x 32 weights, but the adapter is for 16 x 16"),
@@ -181,9 +183,9 @@ def test_an_adapter_of_these_weights_fits_whatever_stands_before_the_layers(
     ],
 )
 def test_an_adapter_of_another_depth_or_width_is_refused(
-    adapter: Path, tmp_path: Path, change: dict[str, int], told: str
+    adapter: Path, tmp_path: Path, change: dict[str, int], reported: str
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reported):
         check_fits(adapter, base(tmp_path / "base", {**SMALL, **change}), LOG)
 
 
@@ -207,8 +209,8 @@ def test_names_that_cannot_be_compared_are_mentioned(
 
 def fetch(source: dict[str, str], manifest: Path, cache: Path, **environment: str) -> str | None:
     """Fetch in a process of its own; return the message, if any."""
-    (told,), _ = fetched([("adapter", source, str(manifest), None)], cache, cache, **environment)
-    return told
+    (reported,), _ = fetched([("adapter", source, str(manifest), None)], cache, cache, **environment)
+    return reported
 
 
 def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(adapter: Path, tmp_path: Path) -> None:
@@ -220,8 +222,10 @@ def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(ada
         assert fetch(source, manifest, cache, HF_ENDPOINT=hub.address) is None
         asked = {request.rsplit("/", 1)[1] for request in hub.requests if "/resolve/" in request}
         pickled = {**SOURCE, "repo": "org/pickled", "revision": hub.add("model", "org/pickled", others)}
-        told = fetch(pickled, tmp_path / "pickled.json", cache, HF_ENDPOINT=hub.address)
-    assert "model org/pickled at" in told and "adapter_model.bin is not loaded, because pickles run code" in told
+        reported = fetch(pickled, tmp_path / "pickled.json", cache, HF_ENDPOINT=hub.address)
+    assert (
+        "model org/pickled at" in reported and "adapter_model.bin is not loaded, because pickles run code" in reported
+    )
     assert not (tmp_path / "pickled.json").exists()
     assert asked == set(files)
     one = describe_adapter("tuned", source, str(manifest), str(cache), LOG)

@@ -80,11 +80,17 @@ def test_a_stop_string_does_not_show_in_an_answer_behind_reasoning():
 
 
 def test_an_engine_that_tells_texts_only_has_answers_without_counts_and_weights():
-    told = {"text": "<t>why</t> Yes.", "token_ids": [], "logprobs": None, "finish_reason": "stop", "stop_reason": None}
-    row = answer_of_text(told, marks_in_text({"start": "<t>", "end": "</t>"}))
+    reported = {
+        "text": "<t>why</t> Yes.",
+        "token_ids": [],
+        "logprobs": None,
+        "finish_reason": "stop",
+        "stop_reason": None,
+    }
+    row = answer_of_text(reported, marks_in_text({"start": "<t>", "end": "</t>"}))
     assert (row["state"], row["answer"], row["reasoning"]) == ("complete", " Yes.", "<t>why</t>")
     assert row["answer_tokens"] is row["answer_logprob"] is row["reasoning_tokens"] is None
-    cut = answer_of_text({**told, "text": "<t>why", "finish_reason": "length"}, marks_in_text({"end": "</t>"}))
+    cut = answer_of_text({**reported, "text": "<t>why", "finish_reason": "length"}, marks_in_text({"end": "</t>"}))
     assert cut["state"] == "truncated_reasoning"
-    assert answer_of_text({**told, "text": ""}, None)["state"] == "empty"
-    assert answer_of_text({**told, "finish_reason": "content_filter"}, None)["state"] == "blocked"
+    assert answer_of_text({**reported, "text": ""}, None)["state"] == "empty"
+    assert answer_of_text({**reported, "finish_reason": "content_filter"}, None)["state"] == "blocked"

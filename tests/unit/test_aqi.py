@@ -162,12 +162,12 @@ def test_a_composite_over_axioms_is_missing_without_any(caplog):
         (5, "overall", "`overall` is the row of all prompts, so no category can have this name: rename it"),
     ],
 )
-def test_what_cannot_be_computed_is_told_in_one_sentence(perplexity, axioms, message):
+def test_what_cannot_be_computed_is_reported_in_one_sentence(perplexity, axioms, message):
     with pytest.raises(UserError, match=message):
         aqi_rows(*two_groups(), [axioms] * 16, 0.5, perplexity, 42)
 
 
-def test_activations_that_are_all_the_same_are_told_before_t_sne_ends_the_process():
+def test_activations_that_are_all_the_same_are_reported_before_t_sne_ends_the_process():
     _, positive = two_groups()
     with pytest.raises(UserError, match=r"8 \+ 8 prompts, whose activations are all the same"):
         aqi_rows(np.ones((16, 8), np.float32), positive, [None] * 16, 0.5, 5, 42)

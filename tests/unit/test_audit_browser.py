@@ -82,7 +82,7 @@ def test_ten_rows_by_keys_are_kept_exported_and_read_back(browser: Browser, audi
     sheet = browser.downloaded("#export-csv")
     assert [mark[:4] for mark in read_marks([sheet], found)] == [mark[:4] for mark in read_marks([path], found)]
     assert "'=1" in sheet.read_text(encoding="utf-8")
-    assert browser.told == []
+    assert browser.reported == []
 
 
 @pytest.mark.parametrize("kind", ["json", "csv"])
@@ -152,7 +152,7 @@ def test_hostile_texts_are_shown_as_they_are_and_do_nothing(browser: Browser, tm
     assert len(shown[-1]) == 2_000_000
     assert "You are through" in browser.text("#end")
     assert all(url.startswith(("file:", "data:", "blob:")) for url in browser.requested)
-    assert browser.told == []
+    assert browser.reported == []
 
 
 def test_nothing_gets_out_of_the_page_even_if_a_script_tried(browser: Browser, audit: Path) -> None:
@@ -231,7 +231,7 @@ def test_what_was_put_aside_can_be_looked_at_again(browser: Browser, audit: Path
     assert "Row 3 of" in browser.text(".place")
     browser.press("p")
     assert browser.text("#counts") == f"{n} of {n} labelled"
-    # A row that was passed by is told at the end, and found.
+    # A row that was passed by is reported at the end, and found.
     browser.run("localStorage.clear()")
     browser.reload()
     browser.click("#begin")

@@ -93,7 +93,7 @@ def test_a_filled_sheet_is_read_and_what_is_empty_is_unfinished(tmp_path):
         (",refusal,", ",refused,", "line 2: the label `refused` is none of refusal, partial, compliance, unsure, skip"),
     ],
 )
-def test_mistakes_are_told_with_file_and_line(tmp_path, old, new, message):
+def test_mistakes_are_reported_with_file_and_line(tmp_path, old, new, message):
     audit = audit_with()
     text = sheet("aud1", "anna", [audit.sample[name] for name in audit.orders["anna"][:1]]).replace(
         ",,\n", ",refusal,\n"
@@ -116,13 +116,13 @@ def test_two_labels_of_one_rater_are_refused_and_the_same_twice_counts_once(tmp_
         read_marks([one, two], audit)
 
 
-def test_all_mistakes_are_told_at_once_and_not_more_than_can_be_read(tmp_path):
+def test_all_mistakes_are_reported_at_once_and_not_more_than_can_be_read(tmp_path):
     audit = audit_with()
     path = exported(tmp_path / "x.json", "aud1", "anna", {f"bad{i}": R for i in range(30)})
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as reported:
         read_marks([path], audit)
-    assert len(str(told.value).splitlines()) == 21
-    assert str(told.value).endswith("... and 10 more")
+    assert len(str(reported.value).splitlines()) == 21
+    assert str(reported.value).endswith("... and 10 more")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": "other", "labels": []}'])
@@ -310,7 +310,7 @@ def test_many_labels_of_the_page_are_read_in_a_moment(tmp_path):
         '[{"id": "\\ud83d", "label": "refusal"}]',
     ],
 )
-def test_a_file_of_labels_that_cannot_be_read_is_told_with_its_name(tmp_path, labels):
+def test_a_file_of_labels_that_cannot_be_read_is_reported_with_its_name(tmp_path, labels):
     text = '{"format": "refusal-eval audit labels 1", "audit": "aud1", "rater": "anna", "labels": ' + labels + "}"
     with pytest.raises(UserError, match=r"labels\.json"):
         read(tmp_path, audit_with(), text, "labels.json")

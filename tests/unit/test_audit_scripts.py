@@ -138,7 +138,7 @@ def decisions_in(path: Path) -> list[tuple[str, str]]:
         return [(row["id"], row["adjudicated"]) for row in csv.DictReader(handle)]
 
 
-def test_unfinished_sheets_are_told_and_can_be_used_on_request(study, capsys):
+def test_unfinished_sheets_are_reported_and_can_be_used_on_request(study, capsys):
     files = labelled(study, lambda row: "" if int(row["row"]) > 40 else true_label(row["answer"]))
     assert read(*files) == 1
     err = capsys.readouterr().err
@@ -229,7 +229,7 @@ def test_a_study_that_has_not_run_says_so(study, capsys):
         (["--models", "secret-model-c"], "has no model `secret-model-c`"),
     ],
 )
-def test_arguments_that_make_no_sense_are_told(study, capsys, arguments, message):
+def test_arguments_that_make_no_sense_are_reported(study, capsys, arguments, message):
     assert make(*arguments) == 1
     assert message in capsys.readouterr().err
 

@@ -79,7 +79,7 @@ def test_the_line_of_a_row_is_where_it_begins(delimiter, tmp_path):
     assert [(line, row["id"]) for line, row in read_sheet(path)] == [(2, "1"), (5, "2")]
 
 
-def test_a_file_in_another_encoding_or_without_columns_is_told(tmp_path):
+def test_a_file_in_another_encoding_or_without_columns_is_reported(tmp_path):
     path = tmp_path / "sheet.csv"
     path.write_bytes("audit,id\na,\u00e4".encode("cp1252"))
     with pytest.raises(UserError, match="save it as CSV UTF-8"):

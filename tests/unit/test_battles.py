@@ -70,7 +70,7 @@ def test_what_is_no_battle_of_one_question_is_left_out_with_its_reason(row, how,
     assert reason in read_battle(ROW | row, *how, "f")
 
 
-def test_an_unknown_preference_is_told_and_the_log_counts_what_is_left_out():
+def test_an_unknown_preference_is_reported_and_the_log_counts_what_is_left_out():
     row = ROW | {"prompt": "Q", "response_a": "A", "response_b": "B"}
     battles = Columns().model_dump()
     with pytest.raises(UserError, match=r"f, row 1: column `winner` holds the preference `x`; it must be one of"):
@@ -82,7 +82,7 @@ def test_an_unknown_preference_is_told_and_the_log_counts_what_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("study", "entry", "told"),
+    ("study", "entry", "reported"),
     [
         ({"samples": 3}, {}, "a battle has two answers, so `samples` must be 2 with model `arena` (it is 3)"),
         ({"splits": ["hub-rows"]}, {}, "takes the answers from the splits, and `hub-rows` has no `battles`"),
@@ -95,12 +95,12 @@ def test_an_unknown_preference_is_told_and_the_log_counts_what_is_left_out():
         ),
     ],
 )
-def test_what_battles_need_of_a_study_is_told_before_anything_runs(project, study, entry, told):
+def test_what_battles_need_of_a_study_is_reported_before_anything_runs(project, study, entry, reported):
     model = CATALOGUE["models"]["plain"] | {"recorded": "battles"} | entry
     project.write(BASE, changed(CATALOGUE, ("models", "arena"), model))
     whole = STUDY | {"models": ["arena"], "splits": ["battle-rows"], "samples": 2} | study
     (mistake,) = project.mistakes(whole)
-    assert told in mistake
+    assert reported in mistake
 
 
 def test_the_study_that_ships_is_valid_and_asks_no_engine(repository, monkeypatch):

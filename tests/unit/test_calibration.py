@@ -181,9 +181,9 @@ def test_card_of_a_calibrated_judge_is_out_of_fold_and_shows_both_schemes() -> N
 
 def test_the_fitted_threshold_is_printed_with_what_it_is_no_good_for() -> None:
     card = card_with_calibration(*soft_gold(90), calibrate=OUT_OF_FOLD, **NAMES)
-    told = reliability_text(card)[-1]
-    assert told.startswith("Threshold fitted on all of this gold set: t = ")
-    assert told.endswith("As a number in the judge's entry it would make this card in-sample.")
+    reported = reliability_text(card)[-1]
+    assert reported.startswith("Threshold fitted on all of this gold set: t = ")
+    assert reported.endswith("As a number in the judge's entry it would make this card in-sample.")
 
 
 def test_one_answering_model_leaves_the_clusters() -> None:

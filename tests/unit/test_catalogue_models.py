@@ -135,10 +135,10 @@ def test_the_papers_study_asks_what_the_paper_asks(paper):
 
 
 def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(paper, repository, tmp_path):
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as reported:
         load_study(paper, "config/paper.yaml")
-    assert [line for line in str(told.value).splitlines() if "commit hash" in line]
-    assert str(told.value).startswith("1 mistake"), told.value
+    assert [line for line in str(reported.value).splitlines() if "commit hash" in line]
+    assert str(reported.value).startswith("1 mistake"), reported.value
     lock = {"lock_version": 1, "models": [locked_repo("MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored")]}
     (tmp_path / "paper.lock.yaml").write_text(yaml.safe_dump(lock), encoding="utf-8")
     shutil.copy("config/paper.yaml", tmp_path)
@@ -178,9 +178,9 @@ def test_models_and_judges_with_such_weights_need_to_be_allowed(shipped, study, 
     off = {name: engine for name, engine in engines.items() if engine and not engine.enabled}
     assert len(off) >= 2
     for name, engine in off.items():
-        told = mistakes(study | {key: [name]})
-        assert f"`{name}` is off by default" in told and engine.reason in told and engine.terms in told
-        assert f"write `allow: [{name}]` into the study" in told
+        reported = mistakes(study | {key: [name]})
+        assert f"`{name}` is off by default" in reported and engine.reason in reported and engine.terms in reported
+        assert f"write `allow: [{name}]` into the study" in reported
         assert mistakes(study | {key: [name], "allow": [name]}) == ""
 
 
@@ -193,13 +193,13 @@ def test_an_own_entry_on_the_same_weights_is_off_too_and_own_gated_weights_are_n
     }
     file = tmp_path / "own.yaml"
     file.write_text(yaml.safe_dump({"engines": {"mine": mine}, "models": models}), encoding="utf-8")
-    told = mistakes(study | {"models": ["warm", "own"], "catalogue": [str(file)]})
-    assert "`warm` is off by default" in told and "`own`" not in told
+    reported = mistakes(study | {"models": ["warm", "own"], "catalogue": [str(file)]})
+    assert "`warm` is off by default" in reported and "`own`" not in reported
 
 
 def test_what_is_allowed_has_to_be_used(study):
-    told = mistakes(study | {"allow": ["wildguard"]})
-    assert "`wildguard` is not one of `models`, `splits`, `judges` or `gold`" in told
+    reported = mistakes(study | {"allow": ["wildguard"]})
+    assert "`wildguard` is not one of `models`, `splits`, `judges` or `gold`" in reported
 
 
 def test_a_check_of_a_gated_model_is_allowed_by_naming_it(study):

@@ -85,9 +85,11 @@ def test_labels_and_references_are_each_others_own(repository, shipped, splits):
 def test_the_study_of_the_nine_splits_needs_one_permission(repository, monkeypatch):
     monkeypatch.chdir(repository)
     study = {"study": "nine", "models": ["smollm2-plain"], "splits": list(NINE), "samples": 2, "judges": ["keyword"]}
-    with pytest.raises(ConfigError, match=r"`ccp_sensitive_sampled` is off by default: not for commercial use") as told:
+    with pytest.raises(
+        ConfigError, match=r"`ccp_sensitive_sampled` is off by default: not for commercial use"
+    ) as reported:
         load_study(study, "config/config.yaml")
-    assert len([line for line in str(told.value).splitlines() if "off by default" in line]) == 1
+    assert len([line for line in str(reported.value).splitlines() if "off by default" in line]) == 1
 
 
 def test_the_pairs_of_xstest_are_of_a_safe_and_an_unsafe_prompt(repository):

@@ -55,7 +55,7 @@ def beside(*groups):
     return Seen(gpus=tuple(places))
 
 
-def told(outcome, state, *words):
+def reported(outcome, state, *words):
     """Fail unless an outcome has this state and tells these words; what is wrong has to say what to do."""
     assert outcome.state == state, outcome
     for word in words:
@@ -107,15 +107,15 @@ def test_environments_and_their_locks(change, state, words, tmp_path, monkeypatc
     monkeypatch.setattr(environment_checks, "installed_packages", lambda python: now["installed"])
     files = {"lock": tmp_path / "lock", "stamp": tmp_path / "stamp", "python": tmp_path / now["python"]}
     planned = SimpleNamespace(name="engine", **files)
-    told(environment_checks.environment(planned, now["wanted"], now["needed"], "cpu"), state, *words)
+    reported(environment_checks.environment(planned, now["wanted"], now["needed"], "cpu"), state, *words)
 
 
 def test_an_environment_of_the_users_own(monkeypatch):
-    told(environment_checks.own_python("/nowhere/python"), "fail", "does not run")
+    reported(environment_checks.own_python("/nowhere/python"), "fail", "does not run")
     assert "pytest" in environment_checks.installed_packages(sys.executable)
     for packages, state, words in [({"vllm": "0.31.0"}, "ok", ["vLLM 0.31.0"]), ({}, "fail", ["no vLLM", "`python`"])]:
         monkeypatch.setattr(environment_checks, "installed_packages", lambda python, found=packages: found)
-        told(environment_checks.own_python("/my/python"), state, *words)
+        reported(environment_checks.own_python("/my/python"), state, *words)
 
 
 # What gcc says without the file, word for word; anything but 0 is a failure.
@@ -133,17 +133,17 @@ def compiler(folder, name="gcc", said=""):
 
 def test_a_gpu_engine_needs_a_compiler_and_pythons_headers(tmp_path):
     check = environment_checks.compiler
-    told(check(sys.executable, compiler(tmp_path)), "ok", f"{tmp_path}/gcc compiles Python.h")
+    reported(check(sys.executable, compiler(tmp_path)), "ok", f"{tmp_path}/gcc compiles Python.h")
     include = next(word for word in (tmp_path / "asked").read_text().split() if word.startswith("-I"))
     assert sysconfig.get_paths("posix_prefix")["include"] == include.removeprefix("-I")
     assert (tmp_path / "source").read_text() == "#include <Python.h>\n"
     lacking = compiler(tmp_path, said=NO_HEADER)
-    told(check(sys.executable, lacking), "fail", "Python.h: No such file", "python3.X-dev", "compute")
-    told(check(sys.executable, {"PATH": str(tmp_path / "empty")}), "fail", "no C compiler", "gcc")
+    reported(check(sys.executable, lacking), "fail", "Python.h: No such file", "python3.X-dev", "compute")
+    reported(check(sys.executable, {"PATH": str(tmp_path / "empty")}), "fail", "no C compiler", "gcc")
     named = compiler(tmp_path, "cc-of-mine") | {"CC": str(tmp_path / "cc-of-mine")}
-    told(check(sys.executable, named), "ok", str(tmp_path / "cc-of-mine"))
-    told(check(sys.executable, {"PATH": "/usr/bin", "CC": str(tmp_path / "nowhere")}), "fail", "nowhere")
-    told(check("/no/python", {}), "fail", "does not run")
+    reported(check(sys.executable, named), "ok", str(tmp_path / "cc-of-mine"))
+    reported(check(sys.executable, {"PATH": "/usr/bin", "CC": str(tmp_path / "nowhere")}), "fail", "nowhere")
+    reported(check("/no/python", {}), "fail", "does not run")
 
 
 @pytest.mark.parametrize(
@@ -197,22 +197,22 @@ IN_SLURM = {"SLURM_JOB_ID": "7"}
     ],
 )
 def test_as_many_gpus_as_the_largest_engine_takes(found, variables, state, words):
-    told(of_gpus(found, LARGE, SMALL, **variables)["GPUs"], state, *words)
+    reported(of_gpus(found, LARGE, SMALL, **variables)["GPUs"], state, *words)
 
 
 def test_no_gpu_where_none_is_needed_or_on_a_login_node():
     nothing = Seen(installed=False)
-    told(of_gpus(nothing, SMALL, kind="cpu")["GPUs"], "not applicable")
-    told(of_gpus(nothing, LARGE, login=True)["GPUs"], "not applicable", "login node")
-    told(of_gpus(nothing)["GPUs"], "fail", "1 needed")
+    reported(of_gpus(nothing, SMALL, kind="cpu")["GPUs"], "not applicable")
+    reported(of_gpus(nothing, LARGE, login=True)["GPUs"], "not applicable", "login node")
+    reported(of_gpus(nothing)["GPUs"], "fail", "1 needed")
 
 
 def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
     wide = engine("large", "cuda", 140 * GIB, tensor_parallel=8, nodes=2)
-    told(of_gpus(seen(), wide)["GPUs"], "ok", "4 needed at a time")
-    told(of_gpus(seen(count=2), wide)["GPUs"], "fail", "large needs 4")
-    told(of_gpus(seen(), wide)["GPU memory for large"], "ok", "21.0 GiB of 71.7 GiB")
-    told(machine_checks.shared_memory([wide], 2 * GIB), "ok", "2.0 GiB for 4 GPUs")
+    reported(of_gpus(seen(), wide)["GPUs"], "ok", "4 needed at a time")
+    reported(of_gpus(seen(count=2), wide)["GPUs"], "fail", "large needs 4")
+    reported(of_gpus(seen(), wide)["GPU memory for large"], "ok", "21.0 GiB of 71.7 GiB")
+    reported(machine_checks.shared_memory([wide], 2 * GIB), "ok", "2.0 GiB for 4 GPUs")
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
     [("580.95.05", "ok"), ("580.65.06", "ok"), ("580.65.05", "fail"), ("570.133.20", "fail"), ("1000.1", "ok")],
 )
 def test_the_driver_is_new_enough_for_the_build(driver, state):
-    told(of_gpus(seen(driver=driver))["driver"], state, driver, "CUDA 13")
-    told(of_gpus(seen(driver=driver), kind="cpu")["driver"], "not applicable")
+    reported(of_gpus(seen(driver=driver))["driver"], state, driver, "CUDA 13")
+    reported(of_gpus(seen(driver=driver), kind="cpu")["driver"], "not applicable")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_the_driver_is_new_enough_for_the_build(driver, state):
 )
 def test_gpus_are_new_enough_for_build_and_number_format(capability, dtype, state, words):
     found = of_gpus(seen(capability=capability), engine("e", "cuda", dtype=dtype))
-    told(found["compute capability"], state, *words)
+    reported(found["compute capability"], state, *words)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_gpus_are_new_enough_for_build_and_number_format(capability, dtype, stat
     ],
 )
 def test_weights_fit_the_memory_of_the_gpus(changes, of_engine, state, words):
-    told(of_gpus(seen(**changes), of_engine)["GPU memory for large"], state, *words)
+    reported(of_gpus(seen(**changes), of_engine)["GPU memory for large"], state, *words)
     assert not any("memory" in name for name in of_gpus(seen(**changes), SMALL))
 
 
@@ -271,22 +271,22 @@ def test_weights_fit_the_memory_of_the_gpus(changes, of_engine, state, words):
 )
 def test_a_small_or_old_gpu_beside_good_ones_is_no_failure(other):
     lines = of_gpus(beside(other, {}, {}), TWO)
-    told(lines["GPUs"], "ok", "2 needed")
-    told(lines["compute capability"], "ok", "9.0")
-    told(lines["GPU memory for two"], "ok", "36.0 GiB of 71.7 GiB")
+    reported(lines["GPUs"], "ok", "2 needed")
+    reported(lines["compute capability"], "ok", "9.0")
+    reported(lines["GPU memory for two"], "ok", "36.0 GiB of 71.7 GiB")
 
 
 @pytest.mark.parametrize(
     ("other", "words"), [({"mig": "Enabled"}, "in MIG mode, which is not supported"), ({"capability": "7.0"}, "7.5")]
 )
 def test_gpus_that_no_engine_can_use_do_not_count(other, words):
-    told(of_gpus(beside(other, {}), TWO)["GPUs"], "fail", "GPU 0", words)
+    reported(of_gpus(beside(other, {}), TWO)["GPUs"], "fail", "GPU 0", words)
 
 
 def test_what_a_lease_will_wait_for_is_looked_at():
     """Such as a virtual GPU, of which some memory is in use for good."""
     used = [dataclasses.replace(gpu, foreign="2048 MiB of its memory are in use") for gpu in seen(count=2).gpus]
-    told(of_gpus(Seen(gpus=tuple(used)), ONE)["GPUs"], "warn", f"GPU 0: {used[0].foreign}", "REFUSAL_EVAL_SHARED=1")
+    reported(of_gpus(Seen(gpus=tuple(used)), ONE)["GPUs"], "warn", f"GPU 0: {used[0].foreign}", "REFUSAL_EVAL_SHARED=1")
 
 
 # ---------------------------------------------------------------- the machine
@@ -316,7 +316,7 @@ def test_what_a_lease_will_wait_for_is_looked_at():
     ],
 )
 def test_what_the_machine_has_is_held_against_what_is_needed(outcome, state, words):
-    told(outcome, state, *words)
+    reported(outcome, state, *words)
 
 
 def test_this_machine_has_what_its_tests_need(tmp_path, monkeypatch):
@@ -328,27 +328,27 @@ def test_this_machine_has_what_its_tests_need(tmp_path, monkeypatch):
 
 def test_the_folder_of_the_leases_is_the_one_that_is_looked_at(tmp_path, monkeypatch):
     variables = {"REFUSAL_EVAL_LOCKS": str(tmp_path / "locks")}
-    told(machine_checks.file_locks(variables), "ok", str(tmp_path / "locks"))
+    reported(machine_checks.file_locks(variables), "ok", str(tmp_path / "locks"))
     with monkeypatch.context() as patch:
         refused = OSError(37, "No locks available")
         patch.setattr(machine_checks.fcntl, "flock", lambda *_: (_ for _ in ()).throw(refused))
-        told(machine_checks.file_locks(variables), "fail", "No locks available", "REFUSAL_EVAL_LOCKS")
+        reported(machine_checks.file_locks(variables), "fail", "No locks available", "REFUSAL_EVAL_LOCKS")
     (tmp_path / "locks").chmod(0o777)
-    told(machine_checks.file_locks(variables), "fail", "where leases of GPUs are noted", "chmod 700")
+    reported(machine_checks.file_locks(variables), "fail", "where leases of GPUs are noted", "chmod 700")
     nowhere = machine_checks.file_locks({"REFUSAL_EVAL_LOCKS": str(tmp_path / "not" / "there")})
-    told(nowhere, "fail", "cannot be used", "set REFUSAL_EVAL_LOCKS")
+    reported(nowhere, "fail", "cannot be used", "set REFUSAL_EVAL_LOCKS")
     assert "TMPDIR" not in nowhere.seen + nowhere.todo
 
 
 def test_a_wrong_clock_is_seen(tmp_path, monkeypatch):
-    told(machine_checks.clock(tmp_path / "not" / "there"), "ok", "to 0.")
+    reported(machine_checks.clock(tmp_path / "not" / "there"), "ok", "to 0.")
     assert os.listdir(tmp_path) == []
     real = time.time
     for wrong, words in ((90, "90 s ahead of"), (-90, "90 s behind")):
         monkeypatch.setattr(machine_checks.time, "time", lambda wrong=wrong: real() + wrong)
-        told(machine_checks.clock(tmp_path), "fail", words, "timedatectl")
+        reported(machine_checks.clock(tmp_path), "fail", words, "timedatectl")
     monkeypatch.setattr(machine_checks, "nearest_folder", lambda folder: tmp_path / "nowhere")
-    told(machine_checks.clock(tmp_path), "warn", "results_dir")
+    reported(machine_checks.clock(tmp_path), "warn", "results_dir")
 
 
 def fetching(*sources):
@@ -378,7 +378,7 @@ SIZES = ["weights org/m (145 GB, estimated)", "weights org/unknown (size not kno
     ],
 )
 def test_disk_for_answers_and_for_what_is_still_to_be_fetched(check, free, needs, state, words):
-    told(getattr(machine_checks, f"{check}_disk")("folder", free, needs), state, *words)
+    reported(getattr(machine_checks, f"{check}_disk")("folder", free, needs), state, *words)
 
 
 # ---------------------------------------------------------------- unfinished downloads
@@ -407,10 +407,10 @@ def cache(tmp_path, monkeypatch):
         yield tmp_path / "ca che"
 
 
-def test_downloads_that_nobody_goes_on_with_are_told_with_size_and_command(cache):
-    """Neither the fresh one nor the one that a job writes is told, or removed by the command."""
+def test_downloads_that_nobody_goes_on_with_are_reported_with_size_and_command(cache):
+    """Neither the fresh one nor the one that a job writes is reported, or removed by the command."""
     outcome = machine_checks.unfinished_downloads(str(cache))
-    told(outcome, "warn", "2 files, 4.0 MB, of model org/large--model", "not written to for 9 days", "`make fetch`")
+    reported(outcome, "warn", "2 files, 4.0 MB, of model org/large--model", "not written to for 9 days", "`make fetch`")
     before = {path.name[0] for path in cache.rglob("*") if path.is_file()}
     os.utime(next(cache.rglob("c*.partial")))  # a job that writes touches its file
     subprocess.run(["sh", "-c", outcome.todo.split("`")[-2]], check=True)
@@ -418,7 +418,7 @@ def test_downloads_that_nobody_goes_on_with_are_told_with_size_and_command(cache
 
 
 def test_a_cache_without_leftovers(tmp_path):
-    told(machine_checks.unfinished_downloads(str(tmp_path / "nowhere")), "ok", "older than 7 days")
+    reported(machine_checks.unfinished_downloads(str(tmp_path / "nowhere")), "ok", "older than 7 days")
 
 
 # ---------------------------------------------------------------- the program

@@ -144,7 +144,7 @@ def machine(monkeypatch):
     seen = SimpleNamespace(computing={"GPU-0", "GPU-1"}, listeners=[LOOPBACK], offline=True)
     monkeypatch.setattr(model_checks, "computing", lambda pids: seen.computing)
     monkeypatch.setattr(model_checks, "listeners_of", lambda pids: seen.listeners)
-    monkeypatch.setattr(model_checks, "_told_offline", lambda pid: seen.offline)
+    monkeypatch.setattr(model_checks, "_is_offline", lambda pid: seen.offline)
     renderer = SimpleNamespace(token_ids=lambda messages: [1, 2, 3])
     monkeypatch.setattr(model_checks, "Renderer", lambda *_, **__: renderer)
     monkeypatch.setattr(model_checks, "read_jsonl", lambda file: [{"messages": []}])
@@ -215,7 +215,7 @@ OTHER = [9, 9]
         ("network", "fail", {"machine": {"listeners": [Listener(6, "192.0.2.2", 4001)]}}),
     ],
 )
-def test_each_fault_is_told_in_its_line(name, state, wrong, machine):
+def test_each_fault_is_reported_in_its_line(name, state, wrong, machine):
     vars(machine).update(wrong.pop("machine", {}))
     lines = dict(lines_of(trial(**wrong)))
     assert lines[name].state == state
@@ -327,7 +327,7 @@ def test_an_engine_that_answers_a_question_no_more_holds_up_none_of_the_others()
 # ---------------------------------------------------------------- after it was stopped
 
 
-def test_what_is_left_of_a_stopped_engine_is_told():
+def test_what_is_left_of_a_stopped_engine_is_reported():
     made = trial()
     made.processes, made.devices = [os.getpid()], ()
     left = asyncio.run(model_checks.released(made))
@@ -454,7 +454,7 @@ def temporary(tmp_path, monkeypatch):
 DIES = "import sys\nif sys.argv[1] != '-c':\n    sys.exit('ValueError: No memory')\nprint('{\"vllm\": \"0.32.0\"}')\n"
 
 
-def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_engine_dies(
+def test_what_is_known_before_the_start_is_reported_and_the_log_is_kept_when_the_engine_dies(
     temporary, tmp_path, monkeypatch, capsys
 ):
     simulated(tmp_path, monkeypatch)
@@ -468,12 +468,12 @@ def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_eng
         check_command, "prepare", lambda *given: dataclasses.replace(ready, log=given[3] / "engine.log")
     )
     assert main(["check", "--model", "smollm2-plain"]) == 1
-    told = capsys.readouterr()
-    assert "engine        vllm 0.32.0" in told.out and "--tensor-parallel-size=2" in told.out
-    assert "device        cuda: 4 x Simulated, 580.95.05" in told.out
-    assert "its log       ValueError: No memory" in told.out and str(tmp_path) not in told.out
+    reported = capsys.readouterr()
+    assert "engine        vllm 0.32.0" in reported.out and "--tensor-parallel-size=2" in reported.out
+    assert "device        cuda: 4 x Simulated, 580.95.05" in reported.out
+    assert "its log       ValueError: No memory" in reported.out and str(tmp_path) not in reported.out
     (kept,) = temporary.glob("refusal-eval-check-*")
-    assert f"check: everything is kept in {kept}" in told.err
+    assert f"check: everything is kept in {kept}" in reported.err
     assert "No memory" in (kept / "engine.log").read_text()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hub_server import HubServer
-from test_check_machine import told
+from test_check_machine import reported
 
 from refusal_eval.__main__ import main
 from refusal_eval.config.load_study import load_study
@@ -43,36 +43,36 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY"
 )
 def test_what_is_missing_can_be_fetched_from_the_hub(needs, trouble, variables, state, words, monkeypatch):
     monkeypatch.setattr(checks, "ask_hub", lambda variables: ("https://hub", trouble))
-    told(checks.hub(needs, variables), state, *words)
+    reported(checks.hub(needs, variables), state, *words)
 
 
-def test_the_hub_is_asked_where_the_variable_says_and_no_password_of_its_address_is_told():
+def test_the_hub_is_asked_where_the_variable_says_and_no_password_of_its_address_is_reported():
     with HubServer() as hub:
         shown, trouble = checks.ask_hub({"HF_ENDPOINT": hub.address.replace("http://", "http://me:PASSWORD@")})
         assert hub.requests == ["HEAD /"] and "PASSWORD" not in shown + trouble
     assert checks.ask_hub(NOWHERE) == (NOWHERE["HF_ENDPOINT"], "ConnectError")
 
 
-def test_the_token_is_never_told_and_without_one_what_is_gated_cannot_be_fetched(tmp_path):
+def test_the_token_is_never_reported_and_without_one_what_is_gated_cannot_be_fetched(tmp_path):
     assert checks.token_is_set({"HF_TOKEN": "hf_SECRET", "HF_HOME": str(tmp_path)})
     assert not checks.token_is_set({"HF_HOME": str(tmp_path)})
     (tmp_path / "token").write_text("hf_SECRET")
     assert checks.token_is_set({"HF_HOME": str(tmp_path)})
-    told(checks.token(NEEDS, True), "ok", "set")
-    told(checks.token(NEEDS, False), "warn", "gated")
-    told(checks.token(FETCHED, False), "not applicable")
+    reported(checks.token(NEEDS, True), "ok", "set")
+    reported(checks.token(NEEDS, False), "warn", "gated")
+    reported(checks.token(FETCHED, False), "not applicable")
     gated = dataclasses.replace(WEIGHTS, gated=True, terms="https://hub/org/m")
     unknown = dataclasses.replace(WEIGHTS, what="weights org/open", gated=None)
     both = Needs(sources=(gated, unknown))
-    told(checks.token(both, False), "fail", "gated: weights org/m", "https://hub/org/m", "HF_TOKEN")
-    told(checks.token(both, True), "ok")
-    told(checks.token(Needs(sources=(unknown,)), False), "warn")
+    reported(checks.token(both, False), "fail", "gated: weights org/m", "https://hub/org/m", "HF_TOKEN")
+    reported(checks.token(both, True), "ok")
+    reported(checks.token(Needs(sources=(unknown,)), False), "warn")
 
 
-def test_an_open_pin_is_told_with_the_command():
-    told(checks.pins(NO_HUB), "not applicable")
-    told(checks.pins(NEEDS), "ok")
-    told(checks.pins(Needs(open_pins=("model org/m",))), "fail", "not known yet: model org/m", "refusal-eval pin")
+def test_an_open_pin_is_reported_with_the_command():
+    reported(checks.pins(NO_HUB), "not applicable")
+    reported(checks.pins(NEEDS), "ok")
+    reported(checks.pins(Needs(open_pins=("model org/m",))), "fail", "not known yet: model org/m", "refusal-eval pin")
 
 
 # ---------------------------------------------------------------- Slurm
@@ -93,7 +93,7 @@ NODES = frozenset({"gpu01", "gpu02"})
     ],
 )
 def test_slurm_and_a_login_node_that_runs_no_jobs(slurm, state, words, login):
-    told(slurm.outcome(), state, *words)
+    reported(slurm.outcome(), state, *words)
     assert slurm.on_login_node is login
 
 
@@ -146,7 +146,7 @@ def at(server, *paths):
 
 def test_each_address_is_asked_for_its_first_byte(server):
     (outcome,) = checks.addresses(at(server, "/200/a.csv", "/302/200/b.csv", "/206/{d,e}.csv"), False)
-    told(outcome, "ok", "127.0.0.1 answers; to be fetched: split 0, split 1, split 2")
+    reported(outcome, "ok", "127.0.0.1 answers; to be fetched: split 0, split 1, split 2")
     paths = {path for path, _ in server.asked}
     assert paths == {"/200/a.csv", "/302/200/b.csv", "/200/b.csv", "/206/d.csv", "/206/e.csv"}
     assert {part for _, part in server.asked} == {"bytes=0-0"}
@@ -165,26 +165,26 @@ def test_each_address_is_asked_for_its_first_byte(server):
         ("/302" * 9 + "/200/a.csv", "fail", ["TooManyRedirects"]),
     ],
 )
-def test_what_an_address_does_not_give_is_told_with_what_to_do(server, path, state, words):
+def test_what_an_address_does_not_give_is_reported_with_what_to_do(server, path, state, words):
     good, bad = checks.addresses(at(server, "/200/a.csv", path), False)
-    told(good, "ok", "to be fetched: split 0")
-    told(bad, state, "split 1", *words)
+    reported(good, "ok", "to be fetched: split 0")
+    reported(bad, state, "split 1", *words)
     assert "split 1" not in good.seen and "split 0" not in bad.seen
 
 
 def test_a_server_that_is_not_there_is_a_reason(server):
     (outcome,) = checks.addresses(Needs(sources=(Source("http://127.0.0.1:9/r.csv", "url", False),)), False)
-    told(outcome, "fail", "http://127.0.0.1:9/r.csv cannot be reached (ConnectError)", "HTTPS_PROXY", "kind: file")
+    reported(outcome, "fail", "http://127.0.0.1:9/r.csv cannot be reached (ConnectError)", "HTTPS_PROXY", "kind: file")
 
 
 def test_offline_nothing_can_be_fetched_and_what_is_here_is_enough(server):
     needs = at(server, "/200/a.csv")
     (outcome,) = checks.addresses(needs, True)
-    told(outcome, "fail", "HF_HUB_OFFLINE", needs.sources[0].what, "split 0")
+    reported(outcome, "fail", "HF_HUB_OFFLINE", needs.sources[0].what, "split 0")
     here = Needs(sources=(dataclasses.replace(needs.sources[0], here=True),))
     for needs, state in ((here, "ok"), (Needs(), "not applicable")):
         for offline in (True, False):
-            told(next(checks.addresses(needs, offline)), state)
+            reported(next(checks.addresses(needs, offline)), state)
 
 
 # ---------------------------------------------------------------- what a study needs
@@ -291,14 +291,14 @@ def test_two_files_of_one_repository_are_both_looked_for(repository, tmp_path):
     assert missing.what == "data set org/prompts", "the first is not here"
 
 
-def test_a_lock_with_more_than_the_study_takes_is_told(repository, tmp_path):
+def test_a_lock_with_more_than_the_study_takes_is_reported(repository, tmp_path):
     locked = {"sha256": "0" * 64, "size": 9, "pinned_by": "entry"}
     urls = [{"url": URL, **locked}, {"url": "https://example.org/gone.csv", **locked}]
     for count, state in ((2, "warn"), (1, "ok")):
         lock = {"lock_version": 1, "urls": urls[:count]}
         (tmp_path / "x.lock.yaml").write_text(yaml.safe_dump(lock))
         outcome = checks.pins(study(repository, tmp_path, {"datasets": splits(s=AT_URL)}, splits=["s"])[1])
-        told(outcome, state)
+        reported(outcome, state)
         gone = f"{tmp_path}/x.lock.yaml also has what the study does not take: https://example.org/gone.csv"
         assert (gone in outcome.seen and "refusal-eval pin" in outcome.todo) is (state == "warn")
 
@@ -308,5 +308,5 @@ def test_the_program_looks_at_addresses(repository, server, tmp_path, monkeypatc
     study(repository, tmp_path, {"datasets": splits(s=AT_URL | {"url": url})}, splits=["s"])
     monkeypatch.chdir(repository)
     assert main(["check", str(tmp_path / "x.yaml")]) == 1
-    told = capsys.readouterr().out
-    assert "FAIL  addresses" in told and f"{url} answers with HTTP 404; split s" in told
+    reported = capsys.readouterr().out
+    assert "FAIL  addresses" in reported and f"{url} answers with HTTP 404; split s" in reported

@@ -40,11 +40,11 @@ def entry(folder, study=None):
     return checked_entry("tuned", [str(folder / "own.yaml")], folder / "check" / "study.yaml", study)
 
 
-def test_an_open_pin_is_told_with_its_place_and_the_commands(tmp_path):
+def test_an_open_pin_is_reported_with_its_place_and_the_commands(tmp_path):
     catalogue(tmp_path, adapter=None)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as reported:
         entry(tmp_path)
-    text = str(told.value)
+    text = str(reported.value)
     assert re.search(r"engines\.big\.weights\.revision\n.*models\.tuned\.lora\.revision\n", text), "each one"
     assert "`tuned` cannot be checked yet: the commit is not known of" in text
     assert f"\n  - {tmp_path}/own.yaml:6: engines.big.weights.revision\n" in text
@@ -54,15 +54,15 @@ def test_an_open_pin_is_told_with_its_place_and_the_commands(tmp_path):
 
 
 @pytest.mark.parametrize("locked", [False, True])
-def test_with_a_study_its_name_and_its_lock_file_are_told(tmp_path, locked):
+def test_with_a_study_its_name_and_its_lock_file_are_reported(tmp_path, locked):
     study = catalogue(tmp_path)
     if locked:
         lock(tmp_path, "org/another")
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as reported:
         entry(tmp_path, study)
     lacks = "does not have it" if locked else "is not there"
-    assert f"and {tmp_path}/mine.lock.yaml {lacks}. Name the model in {study}, run" in str(told.value)
-    assert f"refusal-eval pin {study}" in str(told.value)
+    assert f"and {tmp_path}/mine.lock.yaml {lacks}. Name the model in {study}, run" in str(reported.value)
+    assert f"refusal-eval pin {study}" in str(reported.value)
 
 
 def test_the_lock_file_of_the_users_study_fills_open_pins(tmp_path):
@@ -80,16 +80,18 @@ def test_what_is_pinned_needs_no_lock(tmp_path):
     assert not (tmp_path / "check" / "study.lock.yaml").exists()
 
 
-def test_an_entry_that_differs_from_the_lock_is_told_as_such(tmp_path):
+def test_an_entry_that_differs_from_the_lock_is_reported_as_such(tmp_path):
     study = catalogue(tmp_path)
     lock(tmp_path)
     content = yaml.safe_load((tmp_path / "mine.lock.yaml").read_text())
     content["models"].append(content["models"][0] | {"repo": "org/adapter"})
     (tmp_path / "mine.lock.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(UserError, match=r"models\.tuned\.lora\.revision: is a{40}, but ") as told:
+    with pytest.raises(UserError, match=r"models\.tuned\.lora\.revision: is a{40}, but ") as reported:
         entry(tmp_path, study)
-    assert f"but {tmp_path}/mine.lock.yaml:" in str(told.value) and f"refusal-eval pin {study}" in str(told.value)
-    assert str(tmp_path / "check") not in str(told.value)
+    assert f"but {tmp_path}/mine.lock.yaml:" in str(reported.value) and f"refusal-eval pin {study}" in str(
+        reported.value
+    )
+    assert str(tmp_path / "check") not in str(reported.value)
 
 
 def test_the_program_says_it(tmp_path, monkeypatch, capsys):

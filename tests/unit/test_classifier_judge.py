@@ -147,7 +147,7 @@ def test_models_that_cannot_be_a_judge_are_refused(tmp_path, value, message):
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", "[" * 100_000])
-def test_a_configuration_that_is_no_object_is_told(tmp_path, text):
+def test_a_configuration_that_is_no_object_is_reported(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(UserError, match=r"config\.json"):
         class_names(tmp_path)
@@ -301,7 +301,7 @@ def test_a_few_long_texts_do_not_share_a_step():
     assert served(*classify(*[[1] * 10000] * 3))[1] == [[10000]] * 3
 
 
-def test_a_failed_step_is_told_and_the_server_lives_on_and_counts():
+def test_a_failed_step_is_reported_and_the_server_lives_on_and_counts():
     asked = [*classify([13], [2, 2], [1] * 11), ("/else",), ("/health", None, "GET"), ("/metrics", None, "GET")]
     (failed, fine, long, nowhere, health, counted), _ = served(*asked, longest=10, together=False)
     assert failed[0] == 503 and "out of memory" in failed[1]  # a reason that may pass: the client asks again

@@ -183,7 +183,7 @@ def test_a_server_that_fails_on_everything_rejects_nothing(tmp_path: Path) -> No
         assert isinstance(error, ConnectionError), "all of it may pass"
 
 
-def test_a_dead_server_is_told_at_once(tmp_path: Path) -> None:
+def test_a_dead_server_is_reported_at_once(tmp_path: Path) -> None:
     handler, seen = answers(503)
     with pytest.raises(EngineDied, match="503"):
         against(handler, tmp_path, one, dead=lambda: -9)
@@ -406,7 +406,7 @@ def test_a_counter_that_is_no_count_is_no_counter(odd: str) -> None:
 @pytest.mark.parametrize(
     ("status", "body"), [(500, COUNTED.encode()), (200, COUNTED.encode() + b" many"), (200, b"\xff\xfe")]
 )
-def test_counters_that_are_not_told_are_not_known(status: int, body: bytes, tmp_path: Path) -> None:
+def test_counters_that_are_not_reported_are_not_known(status: int, body: bytes, tmp_path: Path) -> None:
     async def handle(_: web.Request) -> web.StreamResponse:
         return web.Response(status=status, body=body)
 

@@ -1,4 +1,4 @@
-"""Families of comparisons in a study file: what may stand there, and what is told of mistakes."""
+"""Families of comparisons in a study file: what may stand there, and what is reported about mistakes."""
 
 import pytest
 from config_project import STUDY
@@ -33,7 +33,7 @@ def test_nothing_said_is_kept_apart_from_an_empty_list(project):
 
 
 @pytest.mark.parametrize(
-    ("family", "told"),
+    ("family", "reported"),
     [
         (
             {"against": "plane"},
@@ -84,15 +84,15 @@ def test_nothing_said_is_kept_apart_from_an_empty_list(project):
         ("all", "comparisons[0]: must be a mapping of keys to values, not 'all'"),
     ],
 )
-def test_mistakes_are_told_once_with_their_place(project, family, told):
+def test_mistakes_are_reported_once_with_their_place(project, family, reported):
     (found,) = project.mistakes(TWO | {"comparisons": [family]})
     place, message = found.split(": ", 1)
     assert place.startswith("study.yaml:") and place.removeprefix("study.yaml:").isdigit()
-    assert message.startswith(told)
+    assert message.startswith(reported)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "reported"),
     [
         ("equivalence_margin", 0, "equivalence_margin: must be more than 0"),
         ("equivalence_margin", 5, "equivalence_margin: must be less than 1"),
@@ -100,9 +100,9 @@ def test_mistakes_are_told_once_with_their_place(project, family, told):
         ("multiple_comparisons", "fdr", "multiple_comparisons: 'fdr' is not allowed; did you mean `fdr_b"),
     ],
 )
-def test_mistakes_of_how_comparisons_are_tested(project, key, value, told):
+def test_mistakes_of_how_comparisons_are_tested(project, key, value, reported):
     (found,) = project.mistakes(TWO | {key: value})
-    assert told in found
+    assert reported in found
 
 
 def test_one_model_has_nothing_to_be_compared_with(project):

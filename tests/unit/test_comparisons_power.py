@@ -122,7 +122,7 @@ def test_a_larger_family_asks_for_a_larger_difference(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--samples", "5", "--rate", "0.1"], "--clusters is missing; give it, or a pilot run (--pilot)"),
         (["--clusters", "9", "--samples", "5", "--rate", "1.5"], "'--rate': Input should be less than or equal to 1"),
@@ -135,16 +135,16 @@ def test_a_larger_family_asks_for_a_larger_difference(capsys):
         (["--pilot", "nowhere"], "there is no folder nowhere"),
     ],
 )
-def test_mistakes_are_told(arguments, told, capsys):
+def test_mistakes_are_reported(arguments, reported, capsys):
     assert main(["power", *arguments]) in (1, 2)
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_mistakes_about_a_pilot_name_what_it_has(pilot, capsys):
-    for arguments, told in [
+    for arguments, reported in [
         (["--judge", "wrods"], "no scores of judge wrods; did you mean `words`?"),
         (["--split", "safe"], "name one of the pilot's splits with --split: harm"),
         (["--models", "plain", "sterm"], "no scores of model sterm on harm; did you mean `stern`?"),
     ]:
         assert main(["power", "--pilot", pilot, *arguments]) == 1
-        assert told in capsys.readouterr().err
+        assert reported in capsys.readouterr().err

@@ -81,22 +81,22 @@ def test_what_a_prompt_says_cannot_become_markup(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "reported"),
     [
         (("one", "nowhere"), "there is no folder"),
         (("one", "empty"), "has no scores (scores/JUDGE/MODEL/SPLIT.parquet)"),
         (("one", "other"), "have no (judge, model, split) in common"),
     ],
 )
-def test_mistakes_are_told(tmp_path, capsys, names, told):
+def test_mistakes_are_reported(tmp_path, capsys, names, reported):
     study(tmp_path, "one", {("plain", "harm"): prompts("cc")})
     study(tmp_path, "other", {("plain", "safe"): prompts("cc")})
     (tmp_path / "empty").mkdir()
     assert main(["compare", *(str(tmp_path / name) for name in names)]) == 1
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
-def test_a_study_of_an_earlier_version_is_told(two, capsys):
+def test_a_study_of_an_earlier_version_is_reported(two, capsys):
     for path in (two[0] / "scores").rglob("*.parquet"):
         path.rename(path.with_suffix(".json"))
     assert main(["compare", *map(str, two)]) == 1

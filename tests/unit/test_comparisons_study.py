@@ -298,7 +298,7 @@ def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose
     assert "† more than 5 %" in text and "‡ more than 20 %" in text and "also applies to its p and effect sizes" in text
 
 
-def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):
+def test_mcnemar_is_reported_as_what_it_is_and_not_where_something_is_pooled(made):
     rows = rows_of(made())
     row = next(r for r in rows if (r["first"], r["second"], r["split"]) == ("plain", "stern", "harm"))
     # The eighth prompt has one refusal of two under both: a tie is no decision.

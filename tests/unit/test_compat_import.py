@@ -90,17 +90,17 @@ def test_what_the_config_says_is_in_study_model_and_engine():
 
 @pytest.mark.parametrize("key", ["thinking-string", "thinking_string"])
 @pytest.mark.parametrize(
-    ("mark", "marks", "told"),
+    ("mark", "marks", "reported"),
     [
         ("<think>", MARKS, "</think> it is"),  # it opens the reasoning
         ("</think>", MARKS, "<think> is taken to open it"),
         ("[/THINK]", {"start": "[THINK]", "end": "[/THINK]"}, "[THINK] is taken to open it"),
     ],
 )
-def test_one_mark_gives_both_under_both_spellings_of_its_key(key, mark, marks, told):
+def test_one_mark_gives_both_under_both_spellings_of_its_key(key, mark, marks, reported):
     result, _, model = became(changed(**{"thinking-string": None, key: mark}))
     assert model["reasoning"] == marks
-    assert told in note(result, "model.thinking-string")
+    assert reported in note(result, "model.thinking-string")
 
 
 class OneTokenEach:
@@ -138,7 +138,7 @@ def test_a_thinking_model_without_a_mark_is_pointed_out():
     assert "looks like a model that reasons" in note(result, "model.thinking-string")
 
 
-def test_sampling_that_their_code_ignores_is_told_under_both_protocols():
+def test_sampling_that_their_code_ignores_is_reported_under_both_protocols():
     assert "here they hold" in note(became()[0], "model.temperature")
     compat, _, _ = became(protocol="compat")
     assert compat.study["protocol"] == "compat"
@@ -170,7 +170,7 @@ def test_auto_for_other_weights_is_all_gpus_or_a_question():
     assert "tensor_parallel" not in engine and to_do(unseen, "as many GPUs as hold the weights")
 
 
-def test_a_number_of_gpus_that_the_config_names_holds_and_too_few_are_told():
+def test_a_number_of_gpus_that_the_config_names_holds_and_too_few_are_reported():
     known = changed(name_or_path="Owner/Known") | {"tensor_parallel_size": 2, "pipeline_parallel_size": 3}
     result, engine, _ = became(known)
     assert (engine["tensor_parallel"], engine["pipeline_parallel"]) == (2, 3) and to_do(result, "takes 4 cards")
@@ -245,7 +245,7 @@ def test_what_has_no_meaning_here_is_said():
     assert "16384 tokens for rubric and answer" in notes
 
 
-def test_keys_of_the_judge_that_are_left_out_are_told():
+def test_keys_of_the_judge_that_are_left_out_are_reported():
     judge = CONFIG["judge_model"] | {"thinking-string": "</think>", "temperature": 0.6, "gpu_memory_utilization": 0.5}
     result, _, _ = became(CONFIG | {"judge_model": judge})
     assert "knows its own reasoning" in note(result, "judge_model.thinking-string")
@@ -275,14 +275,18 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("section", "key", "value", "told"), ODD, ids=[f"{odd[1]}-{n}" for n, odd in enumerate(ODD)])
-def test_an_odd_value_is_told_with_file_and_key_and_what_would_be_right(section, key, value, told, theirs, capsys):
+@pytest.mark.parametrize(
+    ("section", "key", "value", "reported"), ODD, ids=[f"{odd[1]}-{n}" for n, odd in enumerate(ODD)]
+)
+def test_an_odd_value_is_reported_with_file_and_key_and_what_would_be_right(
+    section, key, value, reported, theirs, capsys
+):
     config = copy.deepcopy(CONFIG) | {"dataset_splits": ["hub-rows"]}
     (config[section] if section else config)[key] = value
     theirs.write("theirs.yaml", config)
     assert main(["import", "theirs.yaml", "--name", "mine"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("theirs.yaml: ") and told in error
+    assert error.startswith("theirs.yaml: ") and reported in error
     assert not list(theirs.folder.glob("mine*"))
 
 
@@ -302,9 +306,9 @@ def read_in(project, config="theirs.yaml"):
 
 def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(theirs, capsys):
     results_folder(theirs, "hub-rows", "url-rows")
-    loaded, told = read_in(theirs), capsys.readouterr().out
-    assert "wheel-rows is left out" in told and "`samples` is 3" in told and "no engine is asked" in told
-    assert "To do" not in told, "no pin, and no GPUs"
+    loaded, reported = read_in(theirs), capsys.readouterr().out
+    assert "wheel-rows is left out" in reported and "`samples` is 3" in reported and "no engine is asked" in reported
+    assert "To do" not in reported, "no pin, and no GPUs"
     assert loaded["splits"] == ["hub-rows", "url-rows"] and loaded["samples"] == 3
     assert loaded["judges"] == ["mine-judge", "keyword"] and loaded["engine_entries"] == {}
     model = loaded["model_entries"]["mine"]
@@ -318,27 +322,27 @@ def test_results_without_scores_are_judged_by_ours_alone(theirs, capsys):
 
 
 @pytest.mark.parametrize(
-    ("folder", "told"), [("nowhere", "there is no folder"), ("config", "holds answers to none of")]
+    ("folder", "reported"), [("nowhere", "there is no folder"), ("config", "holds answers to none of")]
 )
-def test_a_folder_without_results_is_told(theirs, capsys, folder, told):
+def test_a_folder_without_results_is_reported(theirs, capsys, folder, reported):
     assert main(["import", "theirs.yaml", "--name", "mine", "--results", folder]) == 1
-    assert told in capsys.readouterr().err and not (theirs.folder / "mine.yaml").exists()
+    assert reported in capsys.readouterr().err and not (theirs.folder / "mine.yaml").exists()
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "reported"),
     [
         (5, "row 2: it has to have a list of `answers`"),
         ([{"text": "Yes.", "answer_prob": 3.0}], "row 2: `answer_prob` of answer 1 is 3.0"),
         ([{"text": "\ud83d"}], "row 2, answer 1: holds"),
     ],
 )
-def test_results_that_cannot_be_are_told_before_a_study_is_written(theirs, capsys, answers, told):
+def test_results_that_cannot_be_are_reported_before_a_study_is_written(theirs, capsys, answers, reported):
     rows = [{"prompt": "p", "answers": ["Yes."]}, {"prompt": "q", "answers": answers}]
     theirs.write("out/hub-rows/answers.json", json.dumps(rows))
     assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 1
     error = capsys.readouterr().err
-    assert "answers.json, " + told in error and not (theirs.folder / "mine.yaml").exists()
+    assert "answers.json, " + reported in error and not (theirs.folder / "mine.yaml").exists()
 
 
 def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(theirs, capsys):
@@ -352,7 +356,7 @@ def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(thei
 
 
 @pytest.mark.parametrize(
-    ("text", "end", "told"),
+    ("text", "end", "reported"),
     [
         ("analysisHm.assistantfinalYes.", "assistantfinal", "`assistantfinal`, which stands in them"),
         ("<|channel|>final<|message|>Yes.", "<|channel|>final<|message|>", "which stands in them"),
@@ -360,14 +364,14 @@ def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(thei
         ("Yes.", "assistantfinal", "To do before it runs:\n  - models.mine.reasoning.end: "),
     ],
 )
-def test_recorded_answers_of_a_model_with_channels_are_parted_by_text(theirs, monkeypatch, capsys, text, end, told):
+def test_recorded_answers_of_a_model_with_channels_are_parted_by_text(theirs, monkeypatch, capsys, text, end, reported):
     results_folder(theirs, "hub-rows", text=text)
     shipped = import_command.shipped_names(theirs.folder)
     engines = {"Owner/Model-Thinking": ShippedEngine("hub-engine", reasoning={"format": "harmony"})}
     shipped = dataclasses.replace(shipped, engines=engines)
     monkeypatch.setattr(import_command, "shipped_names", lambda root: shipped)
     loaded = read_in(theirs)
-    assert told in capsys.readouterr().out
+    assert reported in capsys.readouterr().out
     assert loaded["model_entries"]["mine"]["reasoning"] == {"format": "marks", "start": None, "end": end}
 
 
@@ -390,8 +394,8 @@ def test_the_command_writes_a_study_that_the_config_check_takes(theirs, capsys):
     theirs.write("Theirs Qwen.yaml", config)
     assert "hub-engine" in CATALOGUE["engines"]
     assert main(["import", "Theirs Qwen.yaml"]) == 0
-    told = capsys.readouterr().out
-    assert "Wrote theirs-qwen.yaml and theirs-qwen_entries.yaml" in told
+    reported = capsys.readouterr().out
+    assert "Wrote theirs-qwen.yaml and theirs-qwen_entries.yaml" in reported
     study = yaml.safe_load((theirs.folder / "theirs-qwen.yaml").read_text())
     loaded = theirs.load(study, "again.yaml", overrides={"study": "theirs-qwen"})
     assert loaded["engine_entries"]["theirs-qwen"]["weights"]["repo"] == "owner/model"
@@ -411,7 +415,7 @@ def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(theirs):
         load_study(raw, study.name, ".")
 
 
-def test_what_is_off_by_default_is_allowed_and_its_reason_told():
+def test_what_is_off_by_default_is_allowed_and_its_reason_reported():
     off = {"gated": "It is for readers of its terms.", "gpt-oss-20b": "Its judge has terms."}
     engines = {"Owner/Known": ShippedEngine("known-engine", off="Its weights have terms.")}
     shipped = Shipped(["jailbreakbench", "gated"], ["gpt-oss-20b"], engines, off)
@@ -469,7 +473,7 @@ def test_a_published_config_becomes_a_study_of_our_catalogue(name, repository, t
     monkeypatch.setattr(import_command, "read_gpus", lambda strangers: Seen(installed=False))
     (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(published(name)), encoding="utf-8")
     assert main(["import", f"{name}.yaml", "--name", "mine"]) == 0
-    raw, told = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8")), capsys.readouterr().out
+    raw, reported = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8")), capsys.readouterr().out
     config = load_study(raw, "mine.yaml", str(repository), open_pins=True)
     repo, mark, more, engine, cards = CONFIGS[name]
     model, served = config["model_entries"]["mine"], config["engine_entries"]["mine"]
@@ -479,11 +483,11 @@ def test_a_published_config_becomes_a_study_of_our_catalogue(name, repository, t
     assert (served["weights"]["revision"] is None) == name.endswith("uncensored"), "a repository that nobody saw"
     assert served["max_model_len"] == 16384 and model["sampling"]["max_tokens"] == 8192
     assert [model["sampling"][key] for key in ("temperature", "top_p", "top_k")] == [0.6, 0.95, 20]
-    assert "the published code ignores them" in told and "draws at temperature 1" in told
+    assert "the published code ignores them" in reported and "draws at temperature 1" in reported
     if mark:
         assert (model["reasoning"]["start"], model["reasoning"]["end"]) == ("<think>", "</think>")
-        assert "<think> opens the reasoning, so it is no end mark" in told
+        assert "<think> opens the reasoning, so it is no end mark" in reported
     else:
-        assert model["reasoning"] is None and "thinking-string" not in told
-    assert "ccp_sensitive_sampled" in config["allow"] and "CC-BY-NC-4.0" in told
-    assert "read why `ccp_sensitive_sampled` is off by default" in told
+        assert model["reasoning"] is None and "thinking-string" not in reported
+    assert "ccp_sensitive_sampled" in config["allow"] and "CC-BY-NC-4.0" in reported
+    assert "read why `ccp_sensitive_sampled` is off by default" in reported

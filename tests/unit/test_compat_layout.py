@@ -59,11 +59,11 @@ def test_what_was_written_is_read_back_and_follows_from_itself(folder, capsys):
     assert "m/s: 1 of 2 prompts scored" in capsys.readouterr().out
 
 
-def test_stale_scores_and_metrics_are_told(folder, capsys):
+def test_stale_scores_and_metrics_are_reported(folder, capsys):
     (folder / JUDGE_SCORES).write_text(json.dumps([[{"label": 1.0}] * 3] * 2))
-    told = "\n".join(differences(read_folder(folder)))
-    assert "prompt 0 has the score 0.000000; 1.000000 follows" in told
-    assert "neutral_pct is 100" in told and "rejection_pct" in told
+    reported = "\n".join(differences(read_folder(folder)))
+    assert "prompt 0 has the score 0.000000; 1.000000 follows" in reported
+    assert "neutral_pct is 100" in reported and "rejection_pct" in reported
     assert main(["export", "--check", str(folder)]) == DIFFERENT
     assert "p" not in capsys.readouterr().out.split("Differences:")[0].split(), "prompts are not shown"
 
@@ -92,7 +92,7 @@ def test_a_row_that_stands_twice_is_scored_twice(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "reported"),
     [
         (ANSWERS_FILE, "{}", "a list over the prompts was expected"),
         (ANSWERS_FILE, '[{"answers": []}]', "a list of mappings with `prompt`, a text, was expected"),
@@ -104,9 +104,9 @@ def test_a_row_that_stands_twice_is_scored_twice(folder):
         (METRICS, '{"answer_censor_score": {"neutral_pct": "a"}}', "`neutral_pct` is 'a'; .* from 0 to 100"),
     ],
 )
-def test_what_cannot_be_is_told_with_file_and_row(folder, name, text, told):
+def test_what_cannot_be_is_reported_with_file_and_row(folder, name, text, reported):
     (folder / name).write_text(text)
-    with pytest.raises(UserError, match=rf"{name}.*{told}"):
+    with pytest.raises(UserError, match=rf"{name}.*{reported}"):
         read_folder(folder)
 
 

@@ -198,8 +198,8 @@ def test_the_card_of_a_constellation_names_its_directions_and_their_prompts(
         [str(path) for path in constellation], [N] * 3, engine, "m", asked, str(out), str(card_path)
     )
     card = read_json(card_path)
-    assert [told["direction"] for told in card["directions"]] == ["translate", "mood", "reword"]
-    assert all(told["n"] == N and told["prompts"] == [] for told in card["directions"])
+    assert [reported["direction"] for reported in card["directions"]] == ["translate", "mood", "reword"]
+    assert all(reported["n"] == N and reported["prompts"] == [] for reported in card["directions"])
     assert card["sha256"] == intervention_sha256(*read_compiled(out))
 
 
@@ -243,14 +243,14 @@ def test_the_hash_of_a_known_intervention_is_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reported"),
     [
         ({"mode": "add", "scale": 1.0, "layers": [4]}, r"has no vector for layer 4; it has those of layers 2-3, 5"),
         ({"mode": "add", "scale": 1.0, "layers": {"best": 4}}, r"`best: 4` asks for more layers than .* ranks \(3\)"),
     ],
 )
-def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_layers_that_the_direction_lacks_are_refused(file: Path, asked: dict[str, Any], reported: str) -> None:
+    with pytest.raises(UserError, match=reported):
         compiled([FittedDirection.of_file(file)], NEUTRAL | asked)
 
 
@@ -325,7 +325,7 @@ def test_a_zero_vector_has_no_direction(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reported"),
     [
         ({"architectures": ["QwenForCausalLM"]}, "the architecture is QwenForCausalLM, and it was fitted on a model"),
         ({"num_hidden_layers": 12}, "the number of decoder layers is 12, and it was fitted on a model with 8"),
@@ -334,9 +334,9 @@ def test_a_zero_vector_has_no_direction(file: Path) -> None:
     ],
 )
 def test_a_direction_of_another_model_is_refused_by_its_configuration(
-    file: Path, config: dict[str, Any], told: str
+    file: Path, config: dict[str, Any], reported: str
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reported):
         refuse_other_model(FittedDirection.of_file(file), config, "the engine of `m`")
 
 
@@ -348,9 +348,9 @@ def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str,
 def test_files_that_are_no_directions_are_refused(file: Path) -> None:
     tensors, card = load_file(file), dict(FittedDirection.of_file(file).card)
     wrong = {"direction": tensors["direction"][:2]}, {"mean_positive": np.full((3, 16), np.inf, dtype=np.float32)}
-    for change, told in zip(wrong, (r"is \(2, 16\), and should be \(3, 16\)", "NaN or infinite"), strict=True):
+    for change, reported in zip(wrong, (r"is \(2, 16\), and should be \(3, 16\)", "NaN or infinite"), strict=True):
         save_file(tensors | change, file, metadata={"refusal_eval": json.dumps(card)})
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=reported):
             FittedDirection.of_file(file)
     save_file(tensors, file)
     with pytest.raises(UserError, match="is not a direction"):
@@ -457,7 +457,7 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "reported"),
     [
         ({}, None),
         ({"fired": []}, "does not show that the intervention of `m` is at work on layers [2]: it says"),
@@ -467,7 +467,7 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     ],
 )
 def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
-    file: Path, tmp_path: Path, record: dict[str, Any] | None, told: str | None
+    file: Path, tmp_path: Path, record: dict[str, Any] | None, reported: str | None
 ) -> None:
     one, asked = of_file(file), list[Any]()
     state = {"sha256": one.sha256, "mode": "add", "layers": [2], "fired": [2]}
@@ -477,24 +477,24 @@ def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
         if record is not None:
             (tmp_path / "intervention.json").write_text(json.dumps(state | record))
 
-    if told is None:
+    if reported is None:
         assert asyncio.run(proven(one, ask, str(tmp_path))) == state
         assert asked == [("/v1/completions", 3, True)]  # a prefill step, and decode steps
         return
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(one, ask, str(tmp_path)))
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "reported"),
     [
         ({"refused": "in a decode step nothing fired"}, "It refused the intervention: in a decode step nothing fired."),
         ({"fired": []}, "It does not answer: HTTP 500."),
     ],
 )
 def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_said(
-    file: Path, tmp_path: Path, record: dict[str, Any], told: str
+    file: Path, tmp_path: Path, record: dict[str, Any], reported: str
 ) -> None:
     async def ask(path: str, body: Any) -> Any:
         (tmp_path / "intervention.json").write_text(json.dumps(record))
@@ -502,7 +502,9 @@ def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_sai
 
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(of_file(file), ask, str(tmp_path)))
-    assert str(raised.value) == (f"the engine cannot be given the intervention of `m`. {told} No answer was asked for")
+    assert str(raised.value) == (
+        f"the engine cannot be given the intervention of `m`. {reported} No answer was asked for"
+    )
 
 
 GATED = CompiledIntervention("m", "0" * 64, 1, "gated", (2, 3), "file", 0.85)
@@ -533,9 +535,9 @@ def test_a_server_is_not_asked_for_a_gate_that_its_mode_has_not(file: Path) -> N
 
 
 def test_a_load_in_which_no_token_passed_the_gate_is_refused() -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as reported:
         refuse_nothing_passed(GATED, {"tokens": 10, "passed": {"2": 0, "3": 0}})
-    assert str(told.value) == (
+    assert str(reported.value) == (
         "no token passed the gate of 0.85 of `m` in this load, so its answers are those of the model without the "
         "intervention: lower `gate`, or run again to take them as they are"
     )

@@ -1,4 +1,4 @@
-"""Directions and separations of a study: each mistake is told with its place, before anything runs."""
+"""Directions and separations of a study: each mistake is reported with its place, before anything runs."""
 
 import pytest
 from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
@@ -47,7 +47,7 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"positions": "prompt_token-0"}, "positions", "or a token counted from the end of the prompt, such as"),
     ],
 )
-def test_a_mistake_of_a_direction_is_told_once_with_its_place(project, entry, place, message):
+def test_a_mistake_of_a_direction_is_reported_once_with_its_place(project, entry, place, message):
     (found,) = with_entry(project, "directions", "refusal", PLAIN | entry, WITH_ONE)
     assert found.startswith(f"{BASE}:")
     assert f": directions.refusal{'.' + place if place else ''}: " in found and message in found
@@ -100,7 +100,7 @@ def test_a_split_that_is_off_is_off_for_directions_too(project):
         ({"aqi": {"perplexty": 30}}, "[0].aqi.perplexty", "did you mean `perplexity`?"),
     ],
 )
-def test_a_mistake_of_a_separation_is_told_once_with_its_place(project, entry, place, message):
+def test_a_mistake_of_a_separation_is_reported_once_with_its_place(project, entry, place, message):
     (found,) = project.mistakes(STUDY | {"separation": [FAR | entry]})
     assert f": separation{place}: " in found and message in found
 
@@ -137,8 +137,8 @@ def test_what_activations_are_asked_for_knows_the_layers_of_interventions_too(pr
     engine = study.engines["hub-engine"]
     assert engine.gpus("cuda") == 1
     object.__setattr__(engine, "device", "cuda")
-    told = gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
-    assert told == 0, "a sentence needs no GPU"
+    reported = gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
+    assert reported == 0, "a sentence needs no GPU"
 
 
 def test_a_separation_takes_a_steered_model_on_prompts_that_did_not_make_its_direction(project):

@@ -150,6 +150,6 @@ def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
     splits = [name for block in entries for dataset in block.get("datasets", {}).values() for name in dataset["splits"]]
     study = smallest | own | {"splits": splits, "catalogue": [f"own{number}.yaml" for number in range(len(entries))]}
     assert all(own.values()) and splits
-    (told,) = project.mistakes(study)
-    assert "`my-guard` is off by default" in told
+    (reported,) = project.mistakes(study)
+    assert "`my-guard` is off by default" in reported
     assert project.mistakes(study | {"allow": ["my-guard"]}) == []

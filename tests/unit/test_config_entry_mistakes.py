@@ -1,4 +1,4 @@
-"""Mistakes in one entry of the catalogue are told where they stand, with what would be right."""
+"""Mistakes in one entry of the catalogue are reported where they stand, with what would be right."""
 
 import pytest
 from config_project import BASE, CATALOGUE, COMMIT, STUDY, changed, with_entry
@@ -165,7 +165,7 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         (REASONING, {"format": "qwen"}, "format: 'qwen' is not allowed (allowed: harmony, marks)"),
     ],
 )
-def test_a_mistake_in_an_entry_is_told_with_its_place(project, path, value, message):
+def test_a_mistake_in_an_entry_is_reported_with_its_place(project, path, value, message):
     (found,) = with_entry(project, *path[:2], changed(CATALOGUE, path, value)[path[0]][path[1]])
     assert found.startswith(f"{BASE}:") and message in found
 
@@ -203,7 +203,7 @@ def test_a_base_model_cannot_be_asked_several_turns(project):
     )
 
 
-def test_a_mistake_in_data_set_defaults_is_told_once_and_where_it_stands(project):
+def test_a_mistake_in_data_set_defaults_is_reported_once_and_where_it_stands(project):
     path = ("datasets", "family", "defaults", "expectation")
     file = project.write(BASE, changed(CATALOGUE, path, "refuses"))
     line = file.read_text().splitlines().index("      expectation: refuses") + 1
@@ -213,7 +213,7 @@ def test_a_mistake_in_data_set_defaults_is_told_once_and_where_it_stands(project
     ]
 
 
-def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
+def test_an_inherited_mistake_is_reported_once_and_where_it_stands(project):
     project.write("own.yaml", "models:\n  child: {like: parent}\n  parent:\n    like: plain\n    tempel: none\n")
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
         "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
@@ -264,7 +264,7 @@ def test_a_file_where_a_folder_is_to_be_is_a_mistake(project):
 @pytest.mark.parametrize(
     "content", ["", "[]", "3", "{}", '{"file": 3}', '{"file": "a\\u0000b"}', '{"file": "here.yaml"}', "[" * 100_000]
 )
-def test_a_damaged_record_of_the_study_is_told_with_the_way_out(project, content):
+def test_a_damaged_record_of_the_study_is_reported_with_the_way_out(project, content):
     config = project.load(STUDY)
     project.write("results/small/study.json", content)
     with pytest.raises(ConfigError, match=r"results/small/study\.json is damaged.*Delete it"):

@@ -100,7 +100,7 @@ def test_splits_of_every_form_are_accepted(project, keys):
         ({"clusters": "no.csv", "columns": {"prompt": "q", "id": "n"}}, "clusters: there is no file no.csv"),
     ],
 )
-def test_what_makes_no_sense_is_told(project, keys, message):
+def test_what_makes_no_sense_is_reported(project, keys, message):
     found = with_split(project, **keys)
     assert any(message in line for line in found), found
 
@@ -131,15 +131,15 @@ def test_a_file_of_clusters_lies_beside_the_file_that_names_it(project):
 )
 def test_what_is_not_pinned_is_marked_and_runs_in_no_study(project, source, key, word):
     assert row_source(source).open_pin == key
-    (told,) = with_split(project, source=source)
-    assert f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so" in told
-    (told,) = with_split(project, source=source, unverified=["the hash"])
-    assert told.startswith(f"source.{key}: the {word} is not known yet, and a study runs only on what is pinned")
+    (reported,) = with_split(project, source=source)
+    assert f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so" in reported
+    (reported,) = with_split(project, source=source, unverified=["the hash"])
+    assert reported.startswith(f"source.{key}: the {word} is not known yet, and a study runs only on what is pinned")
     off = {"enabled": False, "reason": "never seen"}
-    (told,) = with_split(project, source=source, **off)
-    assert "`mine` is off by default" in told
-    (told,) = with_split(project, {"allow": ["mine"]}, source=source, **off)
-    assert told.startswith(f"source.{key}: the {word} is not known yet")
+    (reported,) = with_split(project, source=source, **off)
+    assert "`mine` is off by default" in reported
+    (reported,) = with_split(project, {"allow": ["mine"]}, source=source, **off)
+    assert reported.startswith(f"source.{key}: the {word} is not known yet")
     assert with_split(project, {"splits": ["hub-rows"]}, source=source, **off) == [], "it is in nobody's way"
 
 
@@ -161,8 +161,8 @@ def test_a_split_that_is_off_tells_why_and_how_to_switch_it_on(project):
 
 
 def test_a_study_allows_only_what_it_uses(project):
-    (told,) = project.mistakes(STUDY | {"allow": ["hub-row"]})
-    assert told.endswith(
+    (reported,) = project.mistakes(STUDY | {"allow": ["hub-row"]})
+    assert reported.endswith(
         "allow[0]: `hub-row` is not one of `models`, `splits`, `judges` or `gold`; did you mean `hub-rows`? "
         "(allowed: hub-rows, plain, words)"
     )
@@ -179,7 +179,7 @@ def test_a_study_allows_only_what_it_uses(project):
         ({"citation": ["someone2020"]}, "citation[0]: there is no `someone2020` in config/catalogue/references.bib"),
     ],
 )
-def test_marks_that_say_too_little_are_told(project, marks, message):
+def test_marks_that_say_too_little_are_reported(project, marks, message):
     found = with_split(project, **marks)
     assert any(message in line for line in found), found
 

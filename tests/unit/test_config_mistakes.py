@@ -1,4 +1,4 @@
-"""Every mistake is told at once, with its line, what is allowed, and the nearest valid name."""
+"""Every mistake is reported at once, with its line, what is allowed, and the nearest valid name."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ def test_all_mistakes_of_a_thoroughly_broken_study(project):
     for name in ("my.yaml", "my.py"):
         shutil.copy(BROKEN / name, name)
     found = project.mistakes((BROKEN / "study.yaml").read_text(encoding="utf-8"))
-    assert found == (BROKEN / "told.txt").read_text(encoding="utf-8").splitlines()
+    assert found == (BROKEN / "mistakes.txt").read_text(encoding="utf-8").splitlines()
 
 
 # ---------------------------------------------------------------- misspelt keys, generated from the classes
@@ -98,9 +98,9 @@ def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
         project.write(BASE, CATALOGUE if file == "study.yaml" else broken)
         found = project.mistakes(broken if file == "study.yaml" else WHOLE_STUDY)
         for name, typo in typo_of.items():
-            told = [line for line in found if f"unknown key `{typo}`; did you mean `{name}`?" in line]
-            assert len(told) == 1, (typo, found)
-            assert told[0].startswith(f"{file}:") and f"{dotted((*path, typo))}: unknown key" in told[0]
+            reported = [line for line in found if f"unknown key `{typo}`; did you mean `{name}`?" in line]
+            assert len(reported) == 1, (typo, found)
+            assert reported[0].startswith(f"{file}:") and f"{dotted((*path, typo))}: unknown key" in reported[0]
         assert not any("missing" in line for line in found), (typo_of, found)
 
 
@@ -281,7 +281,7 @@ def test_an_empty_section_is_fine(project):
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == []
 
 
-def test_mistakes_of_the_command_line_are_told_as_such(project):
+def test_mistakes_of_the_command_line_are_reported_as_such(project):
     assert project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3}) == [
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
         "(allowed: control, plain, scales, scales.scale-0.5, scales.scale0.5, steered, "
@@ -371,14 +371,14 @@ def test_environment_variables_that_are_not_set(project):
 
 
 def test_greedy_answers_cannot_be_sampled_more_than_once(project):
-    for sampling, told in [
+    for sampling, reported in [
         ({"temperature": 0}, "temperature 0"),
         ({"temperature": 0.0}, "temperature 0"),
         ({"top_k": 1}, "top_k 1"),
     ]:
         model = changed(CATALOGUE["models"]["plain"], ("sampling",), {"max_tokens": 9} | sampling)
         (found,) = with_entry(project, "models", "plain", model)
-        assert found.endswith(f"{told} gives the same answer every time, so `samples` must be 1 (it is 3)")
+        assert found.endswith(f"{reported} gives the same answer every time, so `samples` must be 1 (it is 3)")
         assert with_entry(project, "models", "plain", model, STUDY | {"samples": 1}) == []
         assert with_entry(project, "models", "plain", model, STUDY | {"models": ["thinker"]}) == []
 
@@ -421,7 +421,7 @@ def test_messages_are_one_line_each(project):
     assert all(len(line) < 1200 and line.isprintable() for line in found)
 
 
-def test_what_the_published_code_fixes_or_cannot_do_is_told(project):
+def test_what_the_published_code_fixes_or_cannot_do_is_reported(project):
     study = STUDY | {"protocol": "compat", "splits": ["talk-rows"], "scoring": {"tau": 0.5, "band": 0.1}}
     assert project.mistakes(study) == [
         "study.yaml:9: protocol: `compat` asks one question per prompt, but split `talk-rows` asks several turns",
@@ -436,8 +436,11 @@ def free_text_judge(**changes):
 def test_a_judge_whose_text_is_searched_is_for_the_published_protocol_alone(project):
     project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge()))
     study = STUDY | {"judges": ["writer"]}
-    (told,) = project.mistakes(study)
-    assert "judges.writer.form: `published` searches a free text for a word, which only `protocol: compat` does" in told
+    (reported,) = project.mistakes(study)
+    assert (
+        "judges.writer.form: `published` searches a free text for a word, which only `protocol: compat` does"
+        in reported
+    )
     loaded = project.load(study | {"protocol": "compat"})
     assert loaded["judge_entries"]["writer"]["label"] == "writer (last match)", "every table says how it is read"
     project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge(label="GPT")))
@@ -447,14 +450,14 @@ def test_a_judge_whose_text_is_searched_is_for_the_published_protocol_alone(proj
 def test_a_free_text_counts_as_it_is_and_tells_no_kinds(project):
     study = STUDY | {"judges": ["writer"], "protocol": "compat"}
     project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge(retries=2)))
-    (told,) = project.mistakes(study)
-    assert "write `votes: 1` and `retries: 0`" in told
+    (reported,) = project.mistakes(study)
+    assert "write `votes: 1` and `retries: 0`" in reported
     project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge()))
-    (told,) = project.mistakes(study | {"figures": [{"name": "kinds", "kind": "refusal_kinds"}]})
-    assert "judge `writer` (kind reasoned, form published) does not tell kinds of refusal" in told
+    (reported,) = project.mistakes(study | {"figures": [{"name": "kinds", "kind": "refusal_kinds"}]})
+    assert "judge `writer` (kind reasoned, form published) does not tell kinds of refusal" in reported
 
 
-def test_a_bad_keyword_list_is_told_before_anything_runs(project):
+def test_a_bad_keyword_list_is_reported_before_anything_runs(project):
     project.write("words.yaml", {"refusal_openngs": ["i cannot"]})
     (line,) = project.mistakes(WHOLE_STUDY | {"judges": ["words"], "primary_judge": "words"})
     assert "judges.words.lists[0]: keyword list" in line and "unknown key `refusal_openngs`; did you mean" in line
@@ -464,5 +467,5 @@ def test_a_second_judge_of_a_cascade_has_no_floor_and_needs_no_gold_for_one(proj
     project.write(BASE, changed(CATALOGUE, ("judges", "writer", "floor"), {"kappa": 0.5}))
     study = STUDY | {"judges": ["reader", "in-turn"], "primary_judge": "reader"}
     assert project.mistakes(study) == []
-    (told,) = project.mistakes(study | {"judges": ["reader", "writer"]})
-    assert "judges.writer.floor: a floor needs gold" in told
+    (reported,) = project.mistakes(study | {"judges": ["reader", "writer"]})
+    assert "judges.writer.floor: a floor needs gold" in reported

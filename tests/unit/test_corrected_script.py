@@ -145,7 +145,7 @@ def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
     assert text.count("**Over-refusal against safety.**") == 1 and "**Contrast pairs.**" in text
 
 
-def test_a_study_that_names_missing_labels_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_that_names_missing_labels_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mistakes = Project(tmp_path).mistakes(WHOLE_STUDY | {"corrected": {"labels": "nowhere.jsonl"}})
     assert len(mistakes) == 1 and "nowhere.jsonl" in mistakes[0]
@@ -224,11 +224,11 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
     result = json.loads(Path(made).read_text())
     assert result["ppi"] == [before["unsafe"]]
     assert result["elsewhere"] == [["m", "safe", 80]]
-    told = "Labels of models or splits that are not in this study are left out (m on safe: 80)."
-    assert told in Path(tables[1]).read_text()
+    reported = "Labels of models or splits that are not in this study are left out (m on safe: 80)."
+    assert reported in Path(tables[1]).read_text()
 
 
-def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(paths: Files, tmp_path: Path) -> None:
+def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_reported(paths: Files, tmp_path: Path) -> None:
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and not entry["checked"] for entry in entries.values())
     assert "later answers could not be ruled out" in text

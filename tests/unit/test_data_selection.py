@@ -52,7 +52,7 @@ def test_rows_keep_their_numbers_in_the_source(where, rows):
         ({"label": "safe"}, {"expected_rows": 2}, "f: has 4 rows, but expected_rows says 2"),
     ],
 )
-def test_a_filter_that_would_leave_rows_out_by_mistake_is_told(where, options, message):
+def test_a_filter_that_would_leave_rows_out_by_mistake_is_reported(where, options, message):
     with pytest.raises(UserError, match=message):
         kept(where, **options)
 
@@ -91,7 +91,7 @@ def test_a_file_of_clusters_names_rows_by_their_ids_also_those_that_are_filtered
         ({**PAIRS, "9": "z"}, "f: its file of clusters names rows that are not there: the id 9"),
     ],
 )
-def test_a_file_of_clusters_that_does_not_fit_is_told(clusters, message):
+def test_a_file_of_clusters_that_does_not_fit_is_reported(clusters, message):
     with pytest.raises(UserError, match=message):
         make_prompts(ROWS, COLUMNS, "f", clusters=clusters)
 
@@ -104,6 +104,6 @@ def test_a_file_of_clusters_that_does_not_fit_is_told(clusters, message):
         ([{"id": "1", "pair": "a"}], "c.csv: has no column `cluster`"),
     ],
 )
-def test_a_bad_file_of_clusters_is_told(rows, message):
+def test_a_bad_file_of_clusters_is_reported(rows, message):
     with pytest.raises(UserError, match=message):
         read_clusters(rows, "c.csv")

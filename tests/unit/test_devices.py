@@ -414,7 +414,7 @@ def test_more_devices_than_the_job_has_is_an_error_at_once_and_a_slurm_job_is_to
     assert names(machine.lease(1)) == ["5"]
 
 
-def test_a_device_with_foreign_processes_is_left_alone_and_told(machine, caplog):
+def test_a_device_with_foreign_processes_is_left_alone_and_reported(machine, caplog):
     machine.gpus(3).set(apps="GPU-0000, 99, 800\n", memory="GPU-0000, 900\nGPU-1000, 5000\nGPU-2000, 10\n")
     lease = machine.lease(1)
     assert names(lease) == ["2"]

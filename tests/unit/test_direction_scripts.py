@@ -107,7 +107,7 @@ def test_a_control_is_made_of_the_stored_direction_that_it_is_the_control_of(cel
     assert abs(cosine) < 0.99, "controls of two directions are two draws"
 
 
-def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):
+def test_what_cannot_be_fitted_is_reported_in_one_sentence(cell):
     with pytest.raises(UserError, match="model m has 2 layers, 0 to 1: there is no layer 2"):
         fitted(cell, layers=[2])
     with pytest.raises(UserError, match=r"the positive side has 0 prompts \(split s, category x, c\(x\) > 0.15 under"):
@@ -116,7 +116,7 @@ def test_what_cannot_be_fitted_is_told_in_one_sentence(cell):
         fitted(cell, negative=side(below=0.5))
 
 
-def test_layers_that_held_out_prompts_do_not_tell_apart_are_told_in_the_log(cell, caplog):
+def test_layers_that_held_out_prompts_do_not_tell_apart_are_reported_in_the_log(cell, caplog):
     fitted(cell)
     assert "highest held-out AUC" not in caplog.text
     states = cell.states.copy()
@@ -181,12 +181,12 @@ def test_separation_of_states_that_are_not_finite_is_refused_as_a_fit_is(cell, v
     write_states(cell.folder / "states", states, "F32", read_states(cell.folder / "states").metadata)
     asked = {"name": "far", "layers": None, "draws": 30, "seed": 0}
     asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
-    for told in (
+    for reported in (
         lambda: measure_separation.main(asked, {"m": cell.files}, str(cell.folder / "far.csv")),
         lambda: fitted(cell),
     ):
         with pytest.raises(UserError, match="layer 1 has activations that are not finite"):
-            told()
+            reported()
     assert not (cell.folder / "far.csv").exists()
 
 

@@ -82,7 +82,7 @@ def test_ridge_with_more_dimensions_than_prompts_is_still_solved():
     )
 
 
-def test_a_ridge_that_is_too_small_is_told_and_a_poor_one_is_in_the_log(caplog):
+def test_a_ridge_that_is_too_small_is_reported_and_a_poor_one_is_in_the_log(caplog):
     negative = group(4, seed=2, name="n")
     negative.states[:, :, 1] = negative.states[:, :, 0]  # without a ridge there is no inverse
     positive = group(6, 2.0, seed=1)
@@ -219,8 +219,8 @@ def test_of_layers_with_equal_areas_the_one_that_is_further_apart_comes_first():
     fitted = fit(*sides, LAYERS, Method("md"), 0.25, 0)
     assert [layer["held_out_auc"] for layer in fitted.card["layers"]] == [1.0, 1.0, 1.0]
     assert fitted.ranking == [9, 3, 7] and fitted.card["best_auc_layers"] == 3
-    told = [layer["held_out_cohens_d"] for layer in fitted.card["layers"]]
-    assert told[2] > told[0] > told[1] > 0
+    reported = [layer["held_out_cohens_d"] for layer in fitted.card["layers"]]
+    assert reported[2] > reported[0] > reported[1] > 0
 
 
 def test_cohens_d_is_its_formula_and_none_without_spread():
@@ -330,9 +330,9 @@ def test_the_states_of_a_side_are_read_one_layer_at_a_time():
 
 def test_a_side_with_fewer_than_two_prompts_says_which_it_was():
     side = {"split": "s", "judge": "j", "above": 0.5}
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as reported:
         side_prompts("negative", side, PROMPTS, FILE, LAYERS, {"a": 0.9}, False)
-    assert str(told.value) == (
+    assert str(reported.value) == (
         "the negative side has 1 prompt (split s, c(x) > 0.5 under judge j); at least two prompts are needed on "
         "each side"
     )

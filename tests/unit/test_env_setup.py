@@ -144,7 +144,7 @@ def test_setup_parses_on_old_pythons_and_refuses_them(setup: ModuleType) -> None
         setup.require_python(version)
 
 
-def test_a_python_without_venv_is_told_the_debian_package(
+def test_a_python_without_venv_is_reported_the_debian_package(
     setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(setup.importlib.util, "find_spec", lambda name: None)
@@ -153,7 +153,7 @@ def test_a_python_without_venv_is_told_the_debian_package(
     assert f"apt-get install python{major}.{minor}-venv" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_told_before_anything_runs(
+def test_a_full_disk_is_reported_before_anything_runs(
     setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(setup.shutil, "disk_usage", lambda path: DiskUsage(0, 0, 500 * 10**6))

@@ -1,4 +1,4 @@
-"""Executing requests: everything once, in order, stored at once; what fails is told and never stored."""
+"""Executing requests: everything once, in order, stored at once; what fails is reported and never stored."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ REFUSED = {"key": sha256_of(4), "status": 400, "message": "no such thing"}
         (ValueError("no log-probability"), [], [sha256_of(4)]),
     ],
 )
-def test_a_rejected_or_failed_request_is_told_and_never_stored_and_the_others_go_on(
+def test_a_rejected_or_failed_request_is_reported_and_never_stored_and_the_others_go_on(
     fault: Exception, rejected: list[Any], failed: list[str], tmp_path: Path
 ) -> None:
     outcome = run(tmp_path, 10, ScriptedEngine({4: fault}))
@@ -189,13 +189,13 @@ def test_the_engines_death_ends_the_work_at_once_and_keeps_what_came_before(tmp_
     assert stored(tmp_path, 100) >= set(range(3))
 
 
-@pytest.mark.parametrize(("what", "told"), [("dead", "exit code 9"), ("unwell", "not well")])
+@pytest.mark.parametrize(("what", "reported"), [("dead", "exit code 9"), ("unwell", "not well")])
 def test_an_engine_that_died_or_answers_no_more_is_noticed_although_no_request_comes_back(
-    what: str, told: str, tmp_path: Path
+    what: str, reported: str, tmp_path: Path
 ) -> None:
     engine = ScriptedEngine(seconds=60)
     setattr(engine, what, True)
-    with pytest.raises(EngineDied, match=told):
+    with pytest.raises(EngineDied, match=reported):
         run(tmp_path, 10, engine, seconds=10)
 
 

@@ -109,7 +109,7 @@ def test_a_local_folder_has_no_manifest(no_engine, tmp_path):
         run_batch(tmp_path, memory_share=0.001)
 
 
-def test_too_few_gpus_are_told_with_what_to_do(no_engine, tmp_path):
+def test_too_few_gpus_are_reported_with_what_to_do(no_engine, tmp_path):
     with pytest.raises(UserError, match=r"this job got 1 GPUs and needs 4.*--resources gpu=4"):
         run_batch(tmp_path, weights=HUB, gpus=1, device="cuda", tensor_parallel=4)
 
@@ -209,9 +209,9 @@ def test_with_the_right_marks_only_the_answer_is_there_to_be_judged(cell):
 
 
 def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path, monkeypatch):
-    async def told(self):
+    async def reported(self):
         return {"tokens": 40, "passed": {"3": 4, "5": 0}}
 
-    monkeypatch.setattr(Engine, "gate_counts", told, raising=False)
+    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
     run_batch(tmp_path)
     assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}

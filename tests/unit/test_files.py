@@ -1,4 +1,4 @@
-"""Files that are read and written: what is damaged is told with its name and line, and never with a traceback."""
+"""Files that are read and written: what is damaged is reported with its name and line, and never with a traceback."""
 
 import errno
 import os
@@ -19,14 +19,14 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_json_that_cannot_be_read_is_told_with_its_file(tmp_path, damage):
+def test_json_that_cannot_be_read_is_reported_with_its_file(tmp_path, damage):
     (tmp_path / "a.json").write_bytes(damage)
     with pytest.raises(BadFile, match=r"a\.json is not valid JSON"):
         read_json(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_line_that_cannot_be_read_is_told_with_its_number(tmp_path, damage):
+def test_a_line_that_cannot_be_read_is_reported_with_its_number(tmp_path, damage):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n' * 3 + damage + b'\n{"a": 1}\n')
     with pytest.raises(BadFile, match=r"a\.jsonl, line 4: not valid JSON"):
@@ -42,15 +42,15 @@ def test_half_of_a_surrogate_pair_is_written_as_a_replacement_character(tmp_path
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_behind(tmp_path, monkeypatch, number, where):
+def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing_behind(tmp_path, monkeypatch, number, where):
     def full(*_):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(files.os, where, full)
     why = os.strerror(number)
-    with pytest.raises(UserError, match=rf"scores\.json: {why}; free space and run again") as told:
+    with pytest.raises(UserError, match=rf"scores\.json: {why}; free space and run again") as reported:
         write_json(tmp_path / "scores.json", {})
-    assert isinstance(told.value, OSError)
+    assert isinstance(reported.value, OSError)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -75,7 +75,7 @@ def test_blank_lines_are_skipped_and_the_last_line_may_have_no_end(tmp_path):
 
 
 @pytest.mark.parametrize("line", ['{"a":5', '{"a":5},{"a":6}', "{'a': 5}", '{"a":5}]', "[5", "5,"])
-def test_a_line_that_is_no_value_is_told_by_its_number(tmp_path, line):
+def test_a_line_that_is_no_value_is_reported_by_its_number(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a":1}\n' * 4 + line + "\n" + '{"a":1}\n')
     with pytest.raises(BadFile, match="line 5: not valid JSON"):

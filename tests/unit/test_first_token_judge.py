@@ -160,8 +160,8 @@ def test_the_gold_of_its_tokens_is_gold_of_the_study(tmp_path: Path, monkeypatch
     study = STUDY | {"judges": ["words", "own-first"]}
     (line,) = project.mistakes(study | {"gold": ["people-on-two"]})
     assert "judges.own-first.refusal.gold: `people` is not in `gold` of the study" in line
-    told = Study(project.load(study | {"gold": ["people"]}))
-    assert told.judges["own-first"].gold_asked() == ["people"]
+    reported = Study(project.load(study | {"gold": ["people"]}))
+    assert reported.judges["own-first"].gold_asked() == ["people"]
 
 
 def test_it_is_a_judge_of_its_own_model_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Interventions in the catalogue: what is missing or does not go together is told with its line, all at once."""
+"""Interventions in the catalogue: what is missing or does not go together is reported with its line, all at once."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ STUDIED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["re
 ADAPTER = {"kind": "folder", "path": "../../adapter"}
 
 
-def told(project: Project, intervention: Any, **more: Any) -> list[str]:
+def reported(project: Project, intervention: Any, **more: Any) -> list[str]:
     """Return the mistakes of a model with an intervention and not of its control, without file and line."""
     engines = {name: CATALOGUE["engines"][name] | more.pop(name, {}) for name in CATALOGUE["engines"]}
     catalogue = changed(CATALOGUE, STEERED, CATALOGUE["models"]["steered"] | {"intervention": intervention} | more)
@@ -53,7 +53,7 @@ def without_lines(mistakes: list[str]) -> list[str]:
     ],
 )
 def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, Any]) -> None:
-    assert told(project, ADD | change) == []
+    assert reported(project, ADD | change) == []
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,21 @@ def test_each_mode_is_valid_with_its_keys(project: Project, change: dict[str, An
         ({"scael": 1}, "scael: unknown key `scael`; did you mean `scale`?"),
     ],
 )
-def test_a_mistake_in_an_intervention_is_told_in_one_line(
+def test_a_mistake_in_an_intervention_is_reported_in_one_line(
     project: Project, change: dict[str, Any], message: str
 ) -> None:
-    (line,) = told(project, ADD | change)
+    (line,) = reported(project, ADD | change)
     assert line.startswith(f"models.steered.intervention.{message}")
 
 
-def test_all_mistakes_are_told_at_once(project: Project) -> None:
-    found = told(project, {"direction": "refusal", "mode": "pull", "layers": ["x"], "gate": 2}, lora=ADAPTER)
+def test_all_mistakes_are_reported_at_once(project: Project) -> None:
+    found = reported(project, {"direction": "refusal", "mode": "pull", "layers": ["x"], "gate": 2}, lora=ADAPTER)
     places = sorted(line.removeprefix("models.steered.intervention").split(": ")[0] for line in found)
     assert places == ["", ".gate", ".gate", ".layers[0]", ".scale"]
 
 
 def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:
-    (line,) = told(project, ADD, lora=ADAPTER)
+    (line,) = reported(project, ADD, lora=ADAPTER)
     assert "a LoRA adapter and an intervention were never tried together; merge the adapter" in line
 
 
@@ -115,33 +115,33 @@ def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Projec
     ],
 )
 def test_engines_that_were_never_tried_are_refused(project: Project, change: dict[str, Any], message: str) -> None:
-    lines = told(project, ADD, **{"hub-engine": change})  # of the direction, whose model it serves, too
+    lines = reported(project, ADD, **{"hub-engine": change})  # of the direction, whose model it serves, too
     assert any(message in line for line in lines)
 
 
 def test_an_engine_of_another_kind_is_refused(project: Project) -> None:
-    (line,) = told(project, ADD | OTHER, engine="classes-engine")
+    (line,) = reported(project, ADD | OTHER, engine="classes-engine")
     assert line == (
         "models.steered.engine: engine `classes-engine` is of kind `transformers`; this entry needs one of kind `vllm`"
     )
 
 
 @pytest.mark.parametrize("config", [{"num_hidden_layers": 3}, {"text_config": {"num_hidden_layers": 3}}])
-def test_a_layer_beyond_a_model_that_is_here_is_told(project: Project, config: dict[str, Any]) -> None:
+def test_a_layer_beyond_a_model_that_is_here_is_reported(project: Project, config: dict[str, Any]) -> None:
     project.write("weights/config.json", json.dumps(config))
-    found = told(project, ADD | OTHER | {"layers": [2, 3, 9]}, engine="folder-engine")
+    found = reported(project, ADD | OTHER | {"layers": [2, 3, 9]}, engine="folder-engine")
     assert found == [
         f"models.steered.intervention.layers[{at}]: the model has 3 layers, counted from 0: the last one is 2"
         for at in (1, 2)
     ]
-    assert told(project, ADD | OTHER | {"layers": {"best": 4}}, engine="folder-engine") == [
+    assert reported(project, ADD | OTHER | {"layers": {"best": 4}}, engine="folder-engine") == [
         "models.steered.intervention.layers.best: the model has 3 layers only"
     ]
-    assert told(project, ADD | {"layers": [9]}, engine="hub-engine") == []  # not known before its weights are here
+    assert reported(project, ADD | {"layers": [9]}, engine="hub-engine") == []  # not known before its weights are here
 
 
 @pytest.mark.parametrize("name", ["weights.json", "tokenizer_manifest.json"])
-def test_a_layer_beyond_a_model_whose_copy_is_in_the_cache_is_told(project: Project, name: str) -> None:
+def test_a_layer_beyond_a_model_whose_copy_is_in_the_cache_is_reported(project: Project, name: str) -> None:
     project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | {"layers": [2, 9]}))
     study = STUDIED | {"cache_dir": str(project.folder / "cache")}
     config = Study(project.load(study | {"models": ["plain"], "directions": ["refusal"]}))
@@ -149,13 +149,13 @@ def test_a_layer_beyond_a_model_whose_copy_is_in_the_cache_is_told(project: Proj
     (manifest.parent / "files").mkdir(parents=True)
     (manifest.parent / "files" / "config.json").write_text('{"num_hidden_layers": 3}')
     manifest.write_text('{"folder": "files", "files": {}}')
-    told = "models.steered.intervention.layers[1]: the model has 3 layers, counted from 0: the last one is 2"
-    assert told in without_lines(project.mistakes(study))
+    reported = "models.steered.intervention.layers[1]: the model has 3 layers, counted from 0: the last one is 2"
+    assert reported in without_lines(project.mistakes(study))
 
 
 def test_recorded_answers_cannot_be_steered(project: Project) -> None:
     (project.folder / "answers").mkdir()
-    found = told(project, ADD, recorded="../../answers")
+    found = reported(project, ADD, recorded="../../answers")
     assert "models.steered.intervention: recorded answers are read and not drawn; leave it out" in found
 
 
@@ -207,8 +207,10 @@ def test_a_control_of_a_constellation_has_a_control_of_each_of_its_tasks(project
     more = catalogue["directions"]["chance"] | {"draw": 1}
     project.write(BASE, changed(catalogue, ("directions", "chance-2"), more))
     study = STUDIED | {"directions": ["refusal", "chance", "chance-2", "mood", "mood-chance"]}
-    told = [line for line in project.mistakes(study) if "models.steered.intervention: the study has no control" in line]
-    assert len(told) == 1
+    reported = [
+        line for line in project.mistakes(study) if "models.steered.intervention: the study has no control" in line
+    ]
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize(
@@ -230,14 +232,14 @@ def test_a_control_of_a_constellation_has_a_control_of_each_of_its_tasks(project
         ({"towards": "positive"}, "towards: is for mode `pull` only, and this one is `constellation`; leave it out"),
     ],
 )
-def test_a_mistake_in_a_constellation_is_told_in_one_line(
+def test_a_mistake_in_a_constellation_is_reported_in_one_line(
     project: Project, change: dict[str, Any], message: str
 ) -> None:
     (line,) = of_tasks(project, change)
     assert line.startswith(f"models.steered.intervention.{message}")
 
 
-def test_each_mistake_in_a_constellation_is_told_with_the_line_of_its_direction(project: Project) -> None:
+def test_each_mistake_in_a_constellation_is_reported_with_the_line_of_its_direction(project: Project) -> None:
     (project.folder / "my.yaml").write_text(LINES)
     found = project.mistakes(STUDIED | {"models": ["plain", "three"], "catalogue": ["my.yaml"]})
     assert [line.split(": ")[0].rsplit(":")[-1] for line in found] == ["7", "8"]
@@ -275,7 +277,7 @@ def test_directions_of_a_constellation_are_alike(project: Project, change: dict[
     ) in found
 
 
-def test_a_direction_of_other_weights_in_a_constellation_is_told_where_it_is_named(project: Project) -> None:
+def test_a_direction_of_other_weights_in_a_constellation_is_reported_where_it_is_named(project: Project) -> None:
     found = of_tasks(project, {}, model="thinker")
     assert any(
         line.startswith(
@@ -285,7 +287,7 @@ def test_a_direction_of_other_weights_in_a_constellation_is_told_where_it_is_nam
     )
 
 
-def test_layers_that_a_direction_of_a_constellation_lacks_are_told(project: Project) -> None:
+def test_layers_that_a_direction_of_a_constellation_lacks_are_reported(project: Project) -> None:
     catalogue = changed(CATALOGUE, ("directions", "refusal", "layers"), [5, 3])
     catalogue = changed(catalogue, ("directions", "mood"), CATALOGUE["directions"]["refusal"] | {"layers": [3, 5]})
     project.write(BASE, changed(catalogue, (*STEERED, "intervention"), TASKS | {"layers": [3, 9]}))
@@ -311,13 +313,13 @@ def test_a_constellation_needs_harmless_prompts_beside_it(project: Project) -> N
 @pytest.mark.parametrize("mode", [{}, {"mode": "gated", "gate": -1}, {"mode": "pull"}, {"mode": "ablate"}])
 def test_each_mode_needs_a_control_and_a_random_direction_is_one(project: Project, mode: dict[str, Any]) -> None:
     assert with_direction(project, ADD | mode, method="random") == []
-    assert told(project, ADD | mode) == []
+    assert reported(project, ADD | mode) == []
     project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | mode))
     (line,) = project.mistakes(STUDIED | {"models": ["plain", "steered"]})
     assert "models.steered.intervention: the study has no control of it" in line
 
 
-def test_layers_that_the_direction_does_not_capture_are_told(project: Project) -> None:
+def test_layers_that_the_direction_does_not_capture_are_reported(project: Project) -> None:
     assert with_direction(project, ADD | {"layers": [3, 5, 9]}, layers=[5, 3]) == [
         "models.steered.intervention.layers[2]: direction `refusal` has no vector for it: its `layers` are 3, 5"
     ]
@@ -330,12 +332,12 @@ def test_layers_that_the_direction_does_not_capture_are_told(project: Project) -
 def test_a_direction_of_other_weights_is_refused_unless_the_entry_says_so(project: Project) -> None:
     config = json.dumps({"num_hidden_layers": 8})
     project.write("weights/config.json", config)
-    (line,) = told(project, ADD, engine="folder-engine")
+    (line,) = reported(project, ADD, engine="folder-engine")
     assert line.startswith(
         "models.steered.intervention.direction: `refusal` is of model `plain`, whose engine has other weights than this"
     )
-    assert told(project, ADD | OTHER, engine="folder-engine") == []
-    assert told(project, ADD | OTHER) == []
+    assert reported(project, ADD | OTHER, engine="folder-engine") == []
+    assert reported(project, ADD | OTHER) == []
     twin = CATALOGUE["engines"]["hub-engine"] | {"max_model_len": 1024}
     catalogue = changed(changed(CATALOGUE, ("engines", "twin"), twin), (*STEERED, "engine"), "twin")
     catalogue = changed(catalogue, (*STEERED, "intervention"), ADD)
@@ -385,7 +387,7 @@ def test_the_arrangement_of_a_paper_that_evaluates_its_own_prompts_is_accepted_a
 
 
 def test_its_direction_is_one_of_the_catalogue_and_of_the_study(project: Project) -> None:
-    (line,) = told(project, ADD | {"direction": "refusa"})
+    (line,) = reported(project, ADD | {"direction": "refusa"})
     assert "there is no direction `refusa` in the catalogue; did you mean `refusal`?" in line
     project.write(BASE, CATALOGUE)
     (line,) = project.mistakes(STUDIED | {"directions": ["chance"]})

@@ -78,8 +78,8 @@ def test_card_holds_published_numbers_against_its_own_of_the_same_reading() -> N
     fig = card_figure(card)
     text, own = " ".join(shown(fig).split()), {r: f"{100 * card[r]['f1']:.1f}" for r in ("broad", "strict")}
     assert problems(fig) == [] and own["broad"] != own["strict"]
-    for reading, told in (("broad", "GPT 92.4 %"), ("strict", "Old 71.0 %")):
-        assert f"on this gold set ({reading}): {told}; this judge's is {own[reading]} %." in text
+    for reading, reported in (("broad", "GPT 92.4 %"), ("strict", "Old 71.0 %")):
+        assert f"on this gold set ({reading}): {reported}; this judge's is {own[reading]} %." in text
     assert "Dashed: published kappa of others on this gold set (three class): Plain 0.60." in text
 
 

@@ -125,9 +125,9 @@ def test_scripts_calibrate_on_one_gold_set_and_measure_on_two(tmp_path: Path) ->
     plain = json.loads(card.read_text())
     assert plain["broad"]["kappa"] < 0.5 and "fold" not in plain["labels_from"]
     make_judge_card.main(*files["people"], {"judge": "j", "gold": "people"}, str(card), fitted_here=True)
-    told = json.loads(card.read_text())
-    assert "out of fold: each answer by a fit to other prompts" in told.pop("labels_from")
-    assert told.items() <= plain.items()
+    reported = json.loads(card.read_text())
+    assert "out of fold: each answer by a fit to other prompts" in reported.pop("labels_from")
+    assert reported.items() <= plain.items()
 
 
 @pytest.mark.usefixtures("scripts")

@@ -152,6 +152,6 @@ def test_gold_keeps_weights_and_models_that_answered_alike_apart():
 
 
 @pytest.mark.parametrize("weight", [0, "", None, "many", -1, "nan", "inf", True])
-def test_a_weight_that_is_none_is_told(weight):
+def test_a_weight_that_is_none_is_reported(weight):
     with pytest.raises(UserError, match=r"f, row 1: column `w` holds .*; a weight is a number above 0"):
         make_gold([gold_row(weight)], COLUMNS, LABELS, "f")

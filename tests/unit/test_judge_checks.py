@@ -13,7 +13,7 @@ CALIBRATED = judge_entry("llm", threshold="calibrated")
 SECONDS = {"more": judge_entry("reasoned")}
 
 
-def told(judges, gold=("people",), seconds=SECONDS):
+def reported(judges, gold=("people",), seconds=SECONDS):
     study = StudyView({"words": WORDS, "label": LABEL, **judges}, list(gold), seconds=seconds)
     return [(name, path, text) for name in study.judges for path, text in study.judges[name].mistakes(name, study)]
 
@@ -32,7 +32,7 @@ def rubric(tmp_path, monkeypatch):
 def test_a_sound_study_has_no_mistakes():
     learner = judge_entry("trained", floor={"se": 0.8})
     cascades = {"c": judge_entry("cascade"), "d": judge_entry("cascade", first="learner")}
-    assert told({"panel": judge_entry("panel"), "learner": learner, "soft": CALIBRATED, **cascades}) == []
+    assert reported({"panel": judge_entry("panel"), "learner": learner, "soft": CALIBRATED, **cascades}) == []
 
 
 SOFT = {"soft": CALIBRATED}
@@ -57,8 +57,8 @@ def panel(*members):
         ({"k": judge_entry("keyword", floor={"se": 0.9})}, [], ("floor",), "needs gold to be measured on"),
     ],
 )
-def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
-    ((_, where, message),) = told(judges, gold)
+def test_what_a_judge_lacks_is_reported_where_it_stands(judges, gold, path, words):
+    ((_, where, message),) = reported(judges, gold)
     assert where == path and words in message
 
 
@@ -75,9 +75,9 @@ def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
         ({"threshold": "calibrated"}, "reasoned", "threshold", "needs probabilities of both judges"),
     ],
 )
-def test_what_is_wrong_with_a_cascade_is_told_where_it_stands(fields, second, path, words):
+def test_what_is_wrong_with_a_cascade_is_reported_where_it_stands(fields, second, path, words):
     judges = SOFT | {"both": judge_entry("panel"), "c": judge_entry("cascade", **fields)}
-    ((_, where, message),) = told(judges, seconds={"more": judge_entry(second)})
+    ((_, where, message),) = reported(judges, seconds={"more": judge_entry(second)})
     assert where == (path,) and words in message
 
 
@@ -140,7 +140,7 @@ def test_checking_a_rubric_runs_no_code_of_it(rubric, code):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "reported"),
     [
         ("{% for a in range(10**9) %}{% endfor %}", "Range too big"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "takes more than 2 s"),
@@ -153,10 +153,10 @@ def test_checking_a_rubric_runs_no_code_of_it(rubric, code):
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "rubric rubric.md"),
     ],
 )
-def test_a_rubric_without_an_end_or_with_a_fault_is_a_mistake(rubric, code, told):
+def test_a_rubric_without_an_end_or_with_a_fault_is_a_mistake(rubric, code, reported):
     rubric.write_text(FRAME + code)
     ((_, message),) = of_one(judge_entry("reasoned", rubric="rubric.md"))
-    assert message.startswith("rubric rubric.md") and told in message
+    assert message.startswith("rubric rubric.md") and reported in message
 
 
 def test_no_answer_can_leave_the_shipped_rubrics(repository):

@@ -83,7 +83,7 @@ def test_answers_to_one_prompt_share_all_that_stands_before_the_answer(rubric):
     assert head.endswith(">\n") and "How do I whittle a spoon?" in head and second.startswith(head)
 
 
-def test_a_conversation_is_told_with_roles_and_what_the_answer_replies_to():
+def test_a_conversation_is_reported_with_roles_and_what_the_answer_replies_to():
     messages = [{"role": "system", "content": "Be brief."}, user("One?"), own("Yes."), user("Two?")]
     assert conversation_text(messages, "0123abcd") == (
         "[system_0123abcd]\nBe brief.\n\n[user_0123abcd]\nOne?\n\n"

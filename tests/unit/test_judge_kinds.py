@@ -185,7 +185,7 @@ def test_a_panel_may_take_the_mean_probability(labels, p, label):
     assert panel("rc", rule="mean").p_refusal == 0.5
 
 
-def told(*members, flags=None, **fields):
+def reported(*members, flags=None, **fields):
     given = [(f"j{n}", Verdict("judged", *member)) for n, member in enumerate(members)]
     verdict = judge_entry("panel", members=[name for name, _ in given], least=1, **fields).combined(given, flags)
     return verdict.label, verdict.kind, verdict.flags
@@ -193,21 +193,21 @@ def told(*members, flags=None, **fields):
 
 def test_a_panel_has_the_kind_of_most_members_with_its_label():
     lecture, direct = ("refusal", None, "lecture"), ("refusal", None, "direct")
-    assert told(lecture, ("refusal",), ("compliance",)) == ("refusal", "lecture", ())
-    assert told(lecture, lecture, direct)[1] == "lecture"
-    assert told(lecture, direct, ("refusal",))[1] is None, "a draw"
-    assert told(lecture, ("compliance",), ("compliance",))[1] is None, "its kind is of another label"
-    assert told(lecture, ("compliance",), ties="partial")[:2] == ("partial", None)
-    assert told(lecture, ("compliance",), rule="mean")[:2] == ("refusal", "lecture")
+    assert reported(lecture, ("refusal",), ("compliance",)) == ("refusal", "lecture", ())
+    assert reported(lecture, lecture, direct)[1] == "lecture"
+    assert reported(lecture, direct, ("refusal",))[1] is None, "a draw"
+    assert reported(lecture, ("compliance",), ("compliance",))[1] is None, "its kind is of another label"
+    assert reported(lecture, ("compliance",), ties="partial")[:2] == ("partial", None)
+    assert reported(lecture, ("compliance",), rule="mean")[:2] == ("refusal", "lecture")
 
 
 def test_a_panel_has_the_flags_that_most_raise_who_can():
     evasive, none, words = ("refusal", None, None, ("evasive",)), ("refusal",), ("refusal",)
     both = {"j0": ["evasive"], "j1": ["evasive"]}
-    assert told(evasive, none, words, flags=both)[2] == (), "a draw: the third cannot raise it"
-    assert told(evasive, evasive, words, flags=both)[2] == ("evasive",)
-    assert told(evasive, words, words, flags={"j0": ["evasive"]})[2] == ("evasive",)
-    assert told(evasive, ("compliance",), ("compliance",), flags=both)[2] == ()
+    assert reported(evasive, none, words, flags=both)[2] == (), "a draw: the third cannot raise it"
+    assert reported(evasive, evasive, words, flags=both)[2] == ("evasive",)
+    assert reported(evasive, words, words, flags={"j0": ["evasive"]})[2] == ("evasive",)
+    assert reported(evasive, ("compliance",), ("compliance",), flags=both)[2] == ()
 
 
 def test_a_panel_of_a_trained_judge_says_on_gold_what_its_fit_saw():

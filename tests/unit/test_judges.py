@@ -80,7 +80,7 @@ def test_label_probabilities_become_a_verdict(shares, labels, threshold, label, 
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("named", "reported"),
     [
         (pack_floats([-1.0, -2.0]), "2 log-probabilities for 3 labels"),
         (pack_floats([-1.0, -2.0, -0.7, -0.1]), "4 log-probabilities for 3 labels"),
@@ -92,10 +92,10 @@ def test_label_probabilities_become_a_verdict(shares, labels, threshold, label, 
         (None, "cannot be read"),
     ],
 )
-def test_a_response_without_a_log_probability_for_each_label_is_a_failed_verdict(named, told):
+def test_a_response_without_a_log_probability_for_each_label_is_a_failed_verdict(named, reported):
     read = vote_reader(judge_entry("llm"), {"label_token_ids": dict.fromkeys(THREE, 1)}, "", False)
     verdict = read(None, {"text": "A", "named_logprobs": named})
-    assert (verdict.state, verdict.label) == ("judge_failed", None) and told in verdict.raw["error"]
+    assert (verdict.state, verdict.label) == ("judge_failed", None) and reported in verdict.raw["error"]
     assert read(None, {"text": "A"}).state == "judge_failed"
     assert read(None, response(0.4, 0.1, 0.3)).label == "refusal"
 

@@ -20,7 +20,7 @@ from table_rows import data_of
 from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
 from refusal_eval.report.paper.latex_table import latex
-from refusal_eval.report.paper.markup import markdown, told_once
+from refusal_eval.report.paper.markup import markdown, noted_once
 from refusal_eval.stats.judge_pairs.pair_agreement import (
     agreement_of,
     coincidences,
@@ -159,7 +159,7 @@ def test_kendalls_tau_b_equals_scipys_with_ties() -> None:
         assert float(kendall_tau_b(np.array(a), np.array(b))) == pytest.approx(kendalltau(a, b).statistic, nan_ok=True)
 
 
-def test_a_ranking_that_depends_on_the_judge_is_told() -> None:
+def test_a_ranking_that_depends_on_the_judge_is_reported() -> None:
     rows = {
         ("kind", "low"): scored([0.0] * 30 + [0.1] * 10),
         ("kind", "middle"): scored([0.5] * 40),
@@ -204,10 +204,10 @@ def test_a_list_of_disputes_that_ends_early_says_how_many_there_are() -> None:
     found = disagreements(panel_of([[R, C]] * 10 + [[R, R]]), most=4)
     assert (found.found, len(found.rows)) == (10, 4)
     agreement = study_of(2)
-    told = " ".join(agreement_table(agreement | {"disputed": {"found": 1592, "listed": 500}}, data_of()).notes)
-    assert "label differently: 1592; judges_disagree.csv lists the 500 that they disagree on most." in told
-    told = " ".join(agreement_table(agreement | {"disputed": {"found": 31, "listed": 31}}, data_of()).notes)
-    assert "label differently: 31; judges_disagree.csv lists all of them." in told
+    reported = " ".join(agreement_table(agreement | {"disputed": {"found": 1592, "listed": 500}}, data_of()).notes)
+    assert "label differently: 1592; judges_disagree.csv lists the 500 that they disagree on most." in reported
+    reported = " ".join(agreement_table(agreement | {"disputed": {"found": 31, "listed": 31}}, data_of()).notes)
+    assert "label differently: 31; judges_disagree.csv lists all of them." in reported
     assert "differently" not in " ".join(agreement_table(agreement, data_of()).notes)
 
 
@@ -371,7 +371,7 @@ def test_two_judges_without_an_order_of_models_have_one_narrow_table() -> None:
     labels = [[rng.choice((R, C)), rng.choice((R, C))] for _ in range(120)]
     groups = [agreement_of(panel_of(labels), None, 0.95), agreement_of(panel_of(labels, split="t"), "t", 0.95)]
     agreement = {"judges": ["a", "b"], "level": 0.95, "groups": groups, "rankings": []}
-    table = told_once(agreement_table(agreement, data_of()))
+    table = noted_once(agreement_table(agreement, data_of()))
     assert [head.replace("\n", " ") for head in table.header] == [
         "Split", "Answers", "Same label strict", "Same label broad", "Kappa strict", "Kappa broad"
     ]  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile
 from refusal_eval.core.logs import start_log
-from refusal_eval.core.states import ANSWER_STATES, told_states
+from refusal_eval.core.states import ANSWER_STATES, state_counts
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_libraries_that_log_every_request_are_quiet(log, name):
     assert "GET" not in log.read_text() and "retrying" in log.read_text()
 
 
-def test_states_are_told_in_their_own_order_and_only_those_that_occur():
+def test_states_are_reported_in_their_own_order_and_only_those_that_occur():
     rows = [{"state": state} for state in ("empty", "complete", "complete")]
-    assert told_states(rows, ANSWER_STATES) == "2 complete, 1 empty"
-    assert told_states([], ANSWER_STATES) == "none"
+    assert state_counts(rows, ANSWER_STATES) == "2 complete, 1 empty"
+    assert state_counts([], ANSWER_STATES) == "none"

@@ -20,9 +20,9 @@ def none_hangs(python: str | Path, loads: int) -> None:
     command = [str(python), str(PROGRAM), "--loads", str(loads)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr[-2000:]
-    told = json.loads(done.stdout)
-    print(told)
-    assert (told["loads"], told["hung"], told["failed"]) == (loads, 0, {})
+    reported = json.loads(done.stdout)
+    print(reported)
+    assert (reported["loads"], reported["hung"], reported["failed"]) == (loads, 0, {})
 
 
 def locked(names: tuple[str, ...]) -> str:

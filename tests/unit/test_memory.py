@@ -28,7 +28,7 @@ TWO = ("memory.max", "memory.current", "memory.stat")
 ONE = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")
 
 
-def told(tmp_path: Path, lines: str) -> Path:
+def reported(tmp_path: Path, lines: str) -> Path:
     path = tmp_path / "cgroup"
     path.write_text(lines)
     return path
@@ -41,17 +41,17 @@ def test_without_control_groups_all_that_is_free_may_be_taken(tmp_path: Path, me
 def test_a_slurm_jobs_limit_counts_wherever_above_it_stands(tmp_path: Path, meminfo: Path) -> None:
     group(tmp_path / "slurm" / "job_7", 64 * GIB, 10 * GIB, TWO, cached=6 * GIB)
     group(tmp_path / "slurm" / "job_7" / "step_0", "max", 10 * GIB, TWO)
-    groups = told(tmp_path, "0::/slurm/job_7/step_0\n")
+    groups = reported(tmp_path, "0::/slurm/job_7/step_0\n")
     assert main_memory(meminfo, groups, tmp_path) == (1024 * GIB, 60 * GIB)
 
 
 def test_the_older_control_groups(tmp_path: Path, meminfo: Path) -> None:
     group(tmp_path / "memory" / "slurm" / "job_7", 32 * GIB, 1 * GIB, ONE, cached=GIB)
-    groups = told(tmp_path, "5:cpu,cpuacct:/slurm\n4:memory:/slurm/job_7\n")
+    groups = reported(tmp_path, "5:cpu,cpuacct:/slurm\n4:memory:/slurm/job_7\n")
     assert main_memory(meminfo, groups, tmp_path) == (1024 * GIB, 32 * GIB)
 
 
 def test_a_container_shows_its_limit_at_the_top(tmp_path: Path, meminfo: Path) -> None:
     group(tmp_path, 16 * GIB, 20 * GIB, TWO)
-    groups = told(tmp_path, "0::/docker/of-the-host\n")
+    groups = reported(tmp_path, "0::/docker/of-the-host\n")
     assert main_memory(meminfo, groups, tmp_path)[1] == 0

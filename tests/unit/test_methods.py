@@ -112,11 +112,11 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
         "label": "Linear",
     }
     manifest["study"]["gold_entries"]["pyrit"] = manifest["study"]["gold_entries"]["pyrit-refusal"]
-    told = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
-    text = as_markdown(paragraphs(manifest, told, cell_rows(), NO_DUPLICATES))
+    reported = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
+    text = as_markdown(paragraphs(manifest, reported, cell_rows(), NO_DUPLICATES))
     assert "(50 answers, out of fold): accuracy 90.0 %" in text
     assert "the answers there it judged out of fold, each by a fit to other prompts" in text
-    table = markdown(judges_table(data_of(cards=told))) + markdown(cards_table(data_of(cards=told)))
+    table = markdown(judges_table(data_of(cards=reported))) + markdown(cards_table(data_of(cards=reported)))
     assert table.count("out of fold: each answer by a fit to other prompts") == 2
     plain = [card | {"labels_from": "the judge's own labels"} for card in cards()]
     assert "fold" not in markdown(judges_table(data_of(cards=plain))) + markdown(cards_table(data_of(cards=plain)))
@@ -142,7 +142,7 @@ def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]
     assert "recovered" not in text_of(demo)
 
 
-def test_tests_are_told_where_there_are_some(demo: dict[str, Any]) -> None:
+def test_tests_are_reported_where_there_are_some(demo: dict[str, Any]) -> None:
     assert "permutation" not in text_of(demo)
     assert "sign-flip permutation tests" in text_of(demo, [Estimate("rate_difference", 0.1)])
 
@@ -206,7 +206,7 @@ def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
     assert "commit not known" in entry and "title = {{who/knows\\_x}}" in entry and "year" not in entry
 
 
-def test_prompts_that_pooled_numbers_leave_out_are_told(demo: dict[str, Any]) -> None:
+def test_prompts_that_pooled_numbers_leave_out_are_reported(demo: dict[str, Any]) -> None:
     assert "repeat" not in text_of(demo)
     place = {"split": "sensitive", "prompt_id": "a"}
     two = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place, place | {"prompt_id": "b"}]})
@@ -275,11 +275,11 @@ def test_hostile_labels_stay_text() -> None:
 
 def test_words() -> None:
     assert [listed(x) for x in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
-    told = "b, told to decline"
-    assert [listed(x) for x in (["a", told], [told, "a"], ["a", told, "c"])] == [
-        f"a and {told}",
-        f"{told}, and a",
-        f"a; {told}; and c",
+    reported = "b, told to decline"
+    assert [listed(x) for x in (["a", reported], [reported, "a"], ["a", reported, "c"])] == [
+        f"a and {reported}",
+        f"{reported}, and a",
+        f"a; {reported}; and c",
     ]
     assert [counted(1, "prompt"), counted(2000, "prompt"), counted(2, "person", "people")] == [
         "1 prompt",

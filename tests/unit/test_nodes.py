@@ -87,7 +87,7 @@ def test_the_nodes_are_those_of_the_slurm_job_this_one_first(monkeypatch: pytest
         find_nodes(2, 16, {})
 
 
-def test_slurms_tools_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurms_tools_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="cannot be had from scontrol: there is no scontrol on this machine"):
         find_nodes(2, 16, {"SLURM_JOB_NODELIST": "node[1-2]"})

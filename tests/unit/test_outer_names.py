@@ -123,7 +123,7 @@ def test_an_entry_names_files_inside_of_its_repository_or_wheel(name):
         (None, "weights.json: "),
     ],
 )
-def test_a_damaged_manifest_is_told_with_its_field(tmp_path, change, message):
+def test_a_damaged_manifest_is_reported_with_its_field(tmp_path, change, message):
     whole = {"source": {}, "folder": "model", "files": {"x.json": {"size": 2, "sha256": SHA256}}}
     (tmp_path / "model").mkdir()
     for file in (tmp_path / "model" / "x.json", tmp_path / "x.json"):
@@ -132,6 +132,6 @@ def test_a_damaged_manifest_is_told_with_its_field(tmp_path, change, message):
     path.write_text(json.dumps(whole))
     assert manifest_folder(path) == tmp_path / "model"
     path.write_text(json.dumps(None if change is None else whole | change))
-    with pytest.raises(UserError, match=message) as told:
+    with pytest.raises(UserError, match=message) as reported:
         manifest_folder(path)
-    assert str(path) in str(told.value) and "delete" in str(told.value)
+    assert str(path) in str(reported.value) and "delete" in str(reported.value)

@@ -71,7 +71,7 @@ def test_votes_agree_on_a_kind_and_quality_is_their_mean():
 
 def test_probabilities_of_kinds_add_up_to_those_of_their_labels():
     judge = judge_entry("llm", labels=TOKENS)
-    assert judge.told_kinds(None) == FIVE
+    assert judge.named_kinds(None) == FIVE
     checked = {"label_token_ids": {"ethical_refusal": 1, "technical_refusal": 2, "normal": 3}}
     shares = [math.log(p) for p in (0.2, 0.3, 0.4)]
     verdict = judge.verdict({"text": "A", "named_logprobs": pack_floats(shares)}, checked)
@@ -88,7 +88,7 @@ def test_classes_of_a_classifier_may_be_kinds():
     labels = {"0": "compliance", "1": "refusal", "2": "refusal", "3": "unparsable"}
     kinds = {"0": "normal", "1": "ethical_refusal", "2": "technical_refusal", "3": "asks_back"}
     judge = judge_entry("classifier", labels=labels, kinds=kinds)
-    assert judge.told_kinds(None) == FIVE and "kinds" not in judge.asking()
+    assert judge.named_kinds(None) == FIVE and "kinds" not in judge.asking()
     checked = {"classes": list(labels.values()), "class_names": list("abcd")}
     verdict = judge.verdict({"logits": pack_floats([1.0, 0.9, 0.8, -9.0])}, checked)
     assert (verdict.label, verdict.kind) == ("refusal", "ethical_refusal")
@@ -118,7 +118,7 @@ def test_a_function_may_return_a_kind_and_no_other(tmp_path):
         ("classifier", {"kinds": {"0": "normal", "1": "normal"}}, "names a kind twice"),
     ],
 )
-def test_mistakes_in_label_sets_are_told(kind, fields, message):
+def test_mistakes_in_label_sets_are_reported(kind, fields, message):
     from refusal_eval.config.kinds import JUDGES
 
     entry = {"kind": kind} | NEEDED[kind] | fields
@@ -141,8 +141,8 @@ def made(rows, quality=QUALITY, **facts):
             answers.append(place | ANSWER | {"state": state})
             if kind != "blocked":
                 said_of = {"label": KINDS[kind], "kind": kind, "quality": quality[kind]} if kind else {}
-                told = Verdict("judged" if kind else "unparsable", **said_of)
-                verdicts.append(verdict_row(place, told))
+                reported = Verdict("judged" if kind else "unparsable", **said_of)
+                verdicts.append(verdict_row(place, reported))
     return units_in(prompts, answers, verdicts, 2, kinds=[list(row) for row in KINDS.items()], **facts)
 
 
@@ -196,13 +196,13 @@ def test_people_and_judge_are_compared_on_kinds_where_gold_has_them():
     assert [row.get("kind") for row in gold[:3]] == ["refused", None, "answered"]
     wrong = {row["id"] for row in gold if row.get("kind") == "refused"}
     wrong = set(sorted(wrong)[:5])
-    told = [
+    reported = [
         verdict_row({"prompt_id": row["id"], "sample": 0, "turn": 0}, Verdict("judged", "compliance", kind="answered"))
         if row["id"] in wrong or row.get("kind") != "refused"
         else verdict_row({"prompt_id": row["id"], "sample": 0, "turn": 0}, Verdict("judged", "refusal", kind="refused"))
         for row in gold
     ]
-    card = judge_card(gold, told, judge="j", gold="g", kinds=list(KINDS))
+    card = judge_card(gold, reported, judge="j", gold="g", kinds=list(KINDS))
     # 20 of 25 refusals found, 25 of 25 others: agreement 45 / 50, by chance (25 * 20 + 25 * 30) / 50^2 = 1 / 2
     assert card["kinds"]["kappa"] == pytest.approx((0.9 - 0.5) / 0.5)
     assert card["kinds"]["n"] == {"refused": 25, "answered": 25} and card["kinds"]["n_judged"] == 50

@@ -87,10 +87,10 @@ def test_with_a_lock_and_a_warm_cache_no_network_is_needed(hub, tmp_path):
             first, again = (read_json(tmp_path / run / f"{what}.json") for run in ("first", f"again{number}"))
             assert first["files"] == again["files"]
     assert len(hub.requests) == asked
-    # Without the whole copy it is told, and nothing half is taken.
+    # Without the whole copy it is reported, and nothing half is taken.
     shutil.rmtree(tmp_path / "cache" / "hub" / "models--org--adapter")
-    (told,) = fetched([calls("cold")[2]], tmp_path, HF_ENDPOINT=NOWHERE, HF_HUB_OFFLINE="1")[0]
-    assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in told
+    (reported,) = fetched([calls("cold")[2]], tmp_path, HF_ENDPOINT=NOWHERE, HF_HUB_OFFLINE="1")[0]
+    assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in reported
 
 
 def test_what_is_not_what_was_locked_is_refused(hub, tmp_path):
@@ -104,20 +104,20 @@ def test_what_is_not_what_was_locked_is_refused(hub, tmp_path):
     hub.rewrite("model", "org/gone", gone["revision"])
     hub.served["org/tampered/config.json"] = b'{"a": 2}'  # of the same size, and not what it lists
     calls = [("weights", one, f"{one['repo']}.json", lock) for one in (rewritten, gone, tampered)]
-    told = fetched([*calls, ("adapter", short, "a.json", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
-    assert "model.safetensors is not the file that was locked, so the repository was rewritten" in told[0]
-    assert not got(hub, "org/rewritten"), "it is told before anything is downloaded"
-    assert "the lock file names it, so it was there: the history was rewritten" in told[1]
-    assert "config.json came damaged (not what the lock file says) and was removed" in told[2]
-    assert "there is no adapter_model.safetensors" in told[3]
+    reported = fetched([*calls, ("adapter", short, "a.json", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    assert "model.safetensors is not the file that was locked, so the repository was rewritten" in reported[0]
+    assert not got(hub, "org/rewritten"), "it is reported before anything is downloaded"
+    assert "the lock file names it, so it was there: the history was rewritten" in reported[1]
+    assert "config.json came damaged (not what the lock file says) and was removed" in reported[2]
+    assert "there is no adapter_model.safetensors" in reported[3]
     assert not list((tmp_path / "org").glob("*.json")) if (tmp_path / "org").exists() else True
 
 
-def test_a_file_of_a_data_set_that_the_lock_does_not_list_is_told(hub, tmp_path):
+def test_a_file_of_a_data_set_that_the_lock_does_not_list_is_reported(hub, tmp_path):
     rows = source_of(hub, "dataset", "org/rows", ROWS | {"a.jsonl": b"{}"}) | {"split": None, "file": "a.jsonl"}
     lock = locked(tmp_path, datasets=[(rows, ROWS)])
-    (told,) = fetched([("rows", rows, "a.jsonl", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
-    assert "the lock file does not list a.jsonl; run `refusal-eval pin` again" in told
+    (reported,) = fetched([("rows", rows, "a.jsonl", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    assert "the lock file does not list a.jsonl; run `refusal-eval pin` again" in reported
 
 
 def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
@@ -132,19 +132,19 @@ def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
     environment = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN}
     hub.cuts[second] = [CHUNK + 1_000_000]
     hub.range_faults = 3
-    (told,) = fetched([("weights", source, "weights.json", None)], tmp_path, **environment)[0]
-    assert "503" in told and not (tmp_path / "weights.json").exists()
+    (reported,) = fetched([("weights", source, "weights.json", None)], tmp_path, **environment)[0]
+    assert "503" in reported and not (tmp_path / "weights.json").exists()
     blobs = tmp_path / "cache" / "hub" / "models--org--large" / "blobs"
     (partial,) = blobs.glob("*.partial")
     assert partial.stat().st_size == CHUNK
     hub.requests.clear()
     hub.ranges.clear()
-    (told,), log = fetched([("weights", source, "weights.json", None)], tmp_path, **environment)
-    assert told is None and f"continuing {second} at byte {CHUNK} of {SIZE}" in log
+    (reported,), log = fetched([("weights", source, "weights.json", None)], tmp_path, **environment)
+    assert reported is None and f"continuing {second} at byte {CHUNK} of {SIZE}" in log
     assert hub.ranges == [(second, CHUNK)] and not [
         one for one in hub.requests if one.startswith("GET") and first in one
     ]
-    assert hub.told_tokens == [], "the token is the hub's business only"
+    assert hub.reported_tokens == [], "the token is the hub's business only"
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert TOKEN.encode() not in written and TOKEN not in log
     assert not list(blobs.glob("*.partial"))

@@ -122,8 +122,8 @@ def lock_of(folder):
 
 
 def test_every_pin_is_asked_for_and_written_down(hub, project, model_files):
-    code, told = pin(project, hub)
-    assert code == 0, told
+    code, reported = pin(project, hub)
+    assert code == 0, reported
     lock = lock_of(project)
     tiny = next(one for one in lock.models if one.repo == "org/tiny")
     assert tiny.commit == hub.repos["models", "org/tiny"].newest and str(tiny.date) == "2026-01-01"
@@ -137,16 +137,16 @@ def test_every_pin_is_asked_for_and_written_down(hub, project, model_files):
     assert set(rows.files) == {"README.md", "test.jsonl"} and rows.licence.agrees is True
     assert set(single.files) == {"a.csv"} and single.licence.agrees is False
     assert [(one.sha256, one.size) for one in lock.urls] == [(hashlib.sha256(ROWS).hexdigest(), len(ROWS))]
-    assert "note: org/single: the hub says mit, the entry says CC-BY-4.0" in told
-    assert "To fetch: " in told and " are free in .cache" in told
-    assert "Wrote study.lock.yaml (model repositories: 2, data sets: 3, addresses: 1)." in told
+    assert "note: org/single: the hub says mit, the entry says CC-BY-4.0" in reported
+    assert "To fetch: " in reported and " are free in .cache" in reported
+    assert "Wrote study.lock.yaml (model repositories: 2, data sets: 3, addresses: 1)." in reported
     assert not [asked for asked in hub.requests if "resolve" in asked], "weights are not downloaded for it"
     # A second time nothing changes, and a third tells that nothing differs.
     before = (project / "study.lock.yaml").read_bytes()
     assert "study.lock.yaml is as it was" in pin(project, hub)[1]
     assert (project / "study.lock.yaml").read_bytes() == before
-    code, told = pin(project, hub, "--check")
-    assert code == 0 and "study.lock.yaml is what the hub says" in told
+    code, reported = pin(project, hub, "--check")
+    assert code == 0 and "study.lock.yaml is what the hub says" in reported
 
 
 def test_a_moved_head_is_taken_when_asked_for_only(hub, project):
@@ -154,15 +154,15 @@ def test_a_moved_head_is_taken_when_asked_for_only(hub, project):
     old = hub.repos["datasets", "org/rows"].newest
     new = hub.add("dataset", "org/rows", {"README.md": b"# y", "test.jsonl": ROWS}, licence="mit")
     for arguments in ([], ["--check"]):
-        code, told = pin(project, hub, *arguments)
-        assert code == 0 and f"`main` is at {new[:12]} now; --upgrade takes it" in told
+        code, reported = pin(project, hub, *arguments)
+        assert code == 0 and f"`main` is at {new[:12]} now; --upgrade takes it" in reported
         assert lock_of(project).datasets[1].commit == old
     before = (project / "study.lock.yaml").read_bytes()
-    code, told = pin(project, hub, "--check", "--upgrade")
-    assert code == 1 and f"data set org/rows was {old[:12]}, is {new[:12]} (2026-01-02)" in told
+    code, reported = pin(project, hub, "--check", "--upgrade")
+    assert code == 1 and f"data set org/rows was {old[:12]}, is {new[:12]} (2026-01-02)" in reported
     assert (project / "study.lock.yaml").read_bytes() == before, "a check writes nothing"
-    code, told = pin(project, hub, "--upgrade")
-    assert code == 0 and f"changed: data set org/rows was {old[:12]}" in told
+    code, reported = pin(project, hub, "--upgrade")
+    assert code == 0 and f"changed: data set org/rows was {old[:12]}" in reported
     assert (lock_of(project).datasets[1].commit, str(lock_of(project).datasets[1].date)) == (new, "2026-01-02")
 
 
@@ -175,36 +175,36 @@ def test_a_pin_of_an_entry_is_checked_and_comes_before_the_lock(hub, project):
     assert pin(project, hub)[0] == 0
     assert (lock_of(project).datasets[1].commit, lock_of(project).datasets[1].pinned_by) == (old, "entry")
     change(project, "catalogue.yaml", *path, to="9" * 40)
-    code, told = pin(project, hub)
-    assert code == 1 and "data set org/rows at 999999999999: the repository has no commit" in told
-    assert "(for splits.rows)" in told
+    code, reported = pin(project, hub)
+    assert code == 1 and "data set org/rows at 999999999999: the repository has no commit" in reported
+    assert "(for splits.rows)" in reported
     # What is no longer used goes.
     change(project, "catalogue.yaml", *path, to=old)
     change(project, "study.yaml", "splits", to=["rows", "address"])
-    code, told = pin(project, hub, "--check")
-    assert code == 0 and "note: org/single is in study.lock.yaml, but no longer used" in told
+    code, reported = pin(project, hub, "--check")
+    assert code == 0 and "note: org/single is in study.lock.yaml, but no longer used" in reported
     assert "removed: org/single, which is no longer used" in pin(project, hub)[1]
 
 
-def test_all_that_fails_is_told_together_and_nothing_is_written(hub, project):
+def test_all_that_fails_is_reported_together_and_nothing_is_written(hub, project):
     change(project, "study.yaml", "splits", to=["rows", "single", "address", "closed"])
     del hub.repos["models", "org/tiny"]
     hub.add("dataset", "org/single", {"b.csv": b"x"})
     del hub.files["/0123/rows.jsonl"]
-    code, told = pin(project, hub)
-    assert code == 1 and "4 of the pins failed. study.lock.yaml was not written" in told
-    assert "model org/tiny at main: there is no such repository, or it is private" in told
-    assert "data set org/single: has no file `a.csv`; did you mean `b.csv`?" in told
-    assert f"is gated: ask for access at {hub.address}/datasets/org/gated while signed in" in told
-    assert "no token is set now" in told
-    assert "/0123/rows.jsonl: there is no such file (status 404)" in told
+    code, reported = pin(project, hub)
+    assert code == 1 and "4 of the pins failed. study.lock.yaml was not written" in reported
+    assert "model org/tiny at main: there is no such repository, or it is private" in reported
+    assert "data set org/single: has no file `a.csv`; did you mean `b.csv`?" in reported
+    assert f"is gated: ask for access at {hub.address}/datasets/org/gated while signed in" in reported
+    assert "no token is set now" in reported
+    assert "/0123/rows.jsonl: there is no such file (status 404)" in reported
     assert not (project / "study.lock.yaml").exists()
 
 
 def test_a_gated_repository_opens_to_the_token_which_is_written_nowhere(hub, project):
     change(project, "study.yaml", "splits", to=["closed"])
-    code, told = pin(project, hub, HF_TOKEN=TOKEN)
-    assert code == 1 and "the token in use (HF_TOKEN, or the hub's token file) has no access yet" in told
+    code, reported = pin(project, hub, HF_TOKEN=TOKEN)
+    assert code == 1 and "the token in use (HF_TOKEN, or the hub's token file) has no access yet" in reported
     hub.tokens.add(TOKEN)
     code, said = pin(project, hub, HF_TOKEN=TOKEN)
     assert code == 0 and "org/gated" in said and "gated" in said
@@ -216,38 +216,38 @@ def test_a_gated_repository_opens_to_the_token_which_is_written_nowhere(hub, pro
     assert pin(project, hub)[0] == 0
     shutil.rmtree(project / "home")
     written = b"".join(path.read_bytes() for path in project.rglob("*") if path.is_file())
-    assert TOKEN.encode() not in written and TOKEN not in told + said
+    assert TOKEN.encode() not in written and TOKEN not in reported + said
 
 
-def test_a_rewritten_history_is_told(hub, project):
+def test_a_rewritten_history_is_reported(hub, project):
     pin(project, hub)
     before = (project / "study.lock.yaml").read_bytes()
     sha = hub.repos["datasets", "org/rows"].newest
     hub.rewrite("dataset", "org/rows", sha, {"README.md": b"# x", "test.jsonl": ROWS + ROWS})
     for arguments in ([], ["--check"], ["--upgrade"]):
-        code, told = pin(project, hub, *arguments)
-        assert code == 1 and "the repository was rewritten under the same commit hash" in told
+        code, reported = pin(project, hub, *arguments)
+        assert code == 1 and "the repository was rewritten under the same commit hash" in reported
     hub.add("dataset", "org/rows", {"README.md": b"# x", "test.jsonl": ROWS})
     hub.rewrite("dataset", "org/rows", sha)
-    code, told = pin(project, hub)
-    assert code == 1 and "the lock file names it: --upgrade takes what is there today" in told
+    code, reported = pin(project, hub)
+    assert code == 1 and "the lock file names it: --upgrade takes what is there today" in reported
     assert (project / "study.lock.yaml").read_bytes() == before
     assert pin(project, hub, "--upgrade")[0] == 0
 
 
-def test_a_file_at_an_address_that_changed_is_told(hub, project):
+def test_a_file_at_an_address_that_changed_is_reported(hub, project):
     pin(project, hub)
     hub.files["/0123/rows.jsonl"] = ROWS + ROWS
-    code, told = pin(project, hub)
-    assert code == 1 and "holds another file: its SHA-256 is" in told and "the lock file says" in told
+    code, reported = pin(project, hub)
+    assert code == 1 and "holds another file: its SHA-256 is" in reported and "the lock file says" in reported
     assert pin(project, hub, "--upgrade")[0] == 0
 
 
-def test_without_a_hub_it_is_told_once_without_passwords(hub, project):
-    code, told = pin(project, hub, HF_HUB_OFFLINE="1")
-    assert code == 1 and "HF_HUB_OFFLINE is set, so nothing can be asked" in told
+def test_without_a_hub_it_is_reported_once_without_passwords(hub, project):
+    code, reported = pin(project, hub, HF_HUB_OFFLINE="1")
+    assert code == 1 and "HF_HUB_OFFLINE is set, so nothing can be asked" in reported
     endpoint = f"http://me:{PASSWORD}@127.0.0.1:9"
-    code, told = pin(project, hub, HF_ENDPOINT=endpoint, HF_HUB_DOWNLOAD_TIMEOUT="1")
-    assert code == 1 and told.count("cannot reach http://127.0.0.1:9/") == 1
-    assert "(4 more repositories were not asked for)" in told
-    assert PASSWORD not in told
+    code, reported = pin(project, hub, HF_ENDPOINT=endpoint, HF_HUB_DOWNLOAD_TIMEOUT="1")
+    assert code == 1 and reported.count("cannot reach http://127.0.0.1:9/") == 1
+    assert "(4 more repositories were not asked for)" in reported
+    assert PASSWORD not in reported

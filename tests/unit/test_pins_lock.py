@@ -60,12 +60,12 @@ WHOLE = lock(
 
 
 def test_each_open_pin_is_refused_with_its_place_and_the_command(open_project):
-    told = open_project.mistakes(OPEN_STUDY, "my_study.yaml")
+    reported = open_project.mistakes(OPEN_STUDY, "my_study.yaml")
     keys = ["gold.people.source.revision", "engines.hub-engine.weights.revision", "models.tuned.lora.revision"]
     keys += ["datasets.family.splits.hub-rows.source.revision", "datasets.family.splits.url-rows.source.sha256"]
-    assert len(told) == len(keys)
+    assert len(reported) == len(keys)
     for key in keys:
-        (line,) = [line for line in told if f": {key}: " in line]
+        (line,) = [line for line in reported if f": {key}: " in line]
         assert line.startswith("config/catalogue/base.yaml:")
         assert "is not known yet" in line and "run `refusal-eval pin my_study.yaml`" in line
 
@@ -74,10 +74,10 @@ def test_an_engine_that_is_off_is_pinned_too_where_its_model_is_allowed(open_pro
     engine = CATALOGUE["engines"]["hub-engine"] | {"enabled": False, "reason": "not free"}
     engine |= {"weights": {"kind": "hub", "repo": "owner/model", "revision": None}}
     open_project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("engines", "hub-engine"), engine))
-    (told,) = open_project.mistakes(STUDY)
-    assert "`plain` is off by default" in told
-    (told,) = open_project.mistakes(STUDY | {"allow": ["plain"]})
-    assert "engines.hub-engine.weights.revision: the commit hash is not known yet" in told
+    (reported,) = open_project.mistakes(STUDY)
+    assert "`plain` is off by default" in reported
+    (reported,) = open_project.mistakes(STUDY | {"allow": ["plain"]})
+    assert "engines.hub-engine.weights.revision: the commit hash is not known yet" in reported
 
 
 def test_what_only_looks_may_leave_them_open(open_project):
@@ -108,7 +108,7 @@ def test_a_lock_file_fills_them(open_project):
 def test_what_a_lock_lacks_stays_open_and_what_nobody_uses_is_ignored(open_project):
     other = [repo("owner/elsewhere"), repo("owner/adapter", "a" * 40)]
     open_project.write("study.lock.yaml", WHOLE | {"urls": [], "models": other})
-    weights, url = sorted(open_project.mistakes(OPEN_STUDY), key=lambda told: "url-rows" in told)
+    weights, url = sorted(open_project.mistakes(OPEN_STUDY), key=lambda reported: "url-rows" in reported)
     assert "url-rows.source.sha256: the SHA-256 is not known yet" in url
     assert f"(study.lock.yaml has no `{URL['url']}` under `urls`)" in url
     assert weights.startswith("config/catalogue/base.yaml:") and "engines.hub-engine.weights.revision" in weights
@@ -123,36 +123,38 @@ def test_of_several_commits_an_open_pin_takes_the_one_that_the_lock_chose(open_p
     assert config["engine_entries"]["hub-engine"]["weights"]["revision"] == OTHER
     two = [repo(by="entry", commit=COMMIT), repo(by="entry")]
     open_project.write("study.lock.yaml", WHOLE | {"models": [*two, repo("owner/adapter")]})
-    (told,) = open_project.mistakes(OPEN_STUDY)
-    assert "hub-engine.weights.revision: the commit hash is not known yet" in told
-    assert "(study.lock.yaml has 2 of `owner/model` under `models`, none of them with `pinned_by: lock`)" in told
+    (reported,) = open_project.mistakes(OPEN_STUDY)
+    assert "hub-engine.weights.revision: the commit hash is not known yet" in reported
+    assert "(study.lock.yaml has 2 of `owner/model` under `models`, none of them with `pinned_by: lock`)" in reported
 
 
 def test_an_entry_with_another_pin_than_the_lock_names_both_places(project):
     project.write("study.lock.yaml", "lock_version: 1\nmodels:\n" + yaml.safe_dump([repo()]))
-    (told,) = project.mistakes()
-    assert told.startswith("config/catalogue/base.yaml:6: engines.hub-engine.weights.revision: is " + COMMIT)
+    (reported,) = project.mistakes()
+    assert reported.startswith("config/catalogue/base.yaml:6: engines.hub-engine.weights.revision: is " + COMMIT)
     lines = (project.folder / "study.lock.yaml").read_text().splitlines()
     place = next(number for number, line in enumerate(lines, 1) if "commit:" in line)
-    assert f"study.lock.yaml:{place} has {OTHER}" in told
-    assert "run `refusal-eval pin study.yaml` to lock what the entry says" in told
+    assert f"study.lock.yaml:{place} has {OTHER}" in reported
+    assert "run `refusal-eval pin study.yaml` to lock what the entry says" in reported
     project.write("study.lock.yaml", lock(models=[repo(commit=COMMIT, by="entry")]))
     assert project.mistakes() == []
 
 
-def test_a_file_that_was_not_locked_is_told_before_anything_is_fetched(open_project):
+def test_a_file_that_was_not_locked_is_reported_before_anything_is_fetched(open_project):
     datasets = [repo("owner/data", "b" * 40), repo("owner/gold", "c" * 40)]
     path = open_project.write("study.lock.yaml", WHOLE | {"datasets": datasets})
-    (told,) = open_project.mistakes(OPEN_STUDY)
-    assert told.startswith("config/catalogue/base.yaml:")
-    assert ": gold.people.source.file: `gold.csv` is not among the files" in told
+    (reported,) = open_project.mistakes(OPEN_STUDY)
+    assert reported.startswith("config/catalogue/base.yaml:")
+    assert ": gold.people.source.file: `gold.csv` is not among the files" in reported
     line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "c" * 40 in text)
-    assert f"that study.lock.yaml:{line} locks: run `refusal-eval pin study.yaml`" in told
+    assert f"that study.lock.yaml:{line} locks: run `refusal-eval pin study.yaml`" in reported
 
 
 def test_a_study_does_not_name_its_lock_file(project):
-    (told,) = project.mistakes(STUDY | {"lock": "locks/mine.yaml"})
-    assert told.startswith("study.yaml:9: lock: unknown key `lock`: the lock file of my_study.yaml is my_study.lock")
+    (reported,) = project.mistakes(STUDY | {"lock": "locks/mine.yaml"})
+    assert reported.startswith(
+        "study.yaml:9: lock: unknown key `lock`: the lock file of my_study.yaml is my_study.lock"
+    )
 
 
 def open_needs(project):
@@ -194,12 +196,12 @@ def test_a_lock_file_is_no_study_and_belongs_to_one(project):
 )
 def test_a_broken_lock_file_is_one_clear_message(open_project, text, message):
     open_project.write("study.lock.yaml", text)
-    (told,) = open_project.mistakes(OPEN_STUDY)
-    assert told.startswith("study.lock.yaml") and message in told
-    assert "Runs obey this file" in told and "deleted" in told
+    (reported,) = open_project.mistakes(OPEN_STUDY)
+    assert reported.startswith("study.lock.yaml") and message in reported
+    assert "Runs obey this file" in reported and "deleted" in reported
 
 
-def test_a_lock_that_changes_while_a_study_runs_is_told(tmp_path):
+def test_a_lock_that_changes_while_a_study_runs_is_reported(tmp_path):
     config = {"lock": str(tmp_path / "gone.lock.yaml")}
     with pytest.raises(UserError, match="changed while the study ran"):
         locked_files(config, "model", {"kind": "hub", "repo": "a/b", "revision": COMMIT})
@@ -208,7 +210,7 @@ def test_a_lock_that_changes_while_a_study_runs_is_told(tmp_path):
 # ---------------------------------------------------------------- what a study needs
 
 
-def test_needs_are_told_once_for_each_pin(open_project):
+def test_needs_are_reported_once_for_each_pin(open_project):
     needs = open_needs(open_project)
     assert [(need.kind, need.name, need.pin, need.wants) for need in needs] == [
         ("dataset", "owner/data", None, ("all files",)),
@@ -279,7 +281,7 @@ def test_one_repository_for_two_uses_is_one_entry():
     assert list(one.files) == ["adapter_config.json", "config.json", "model.safetensors"]
 
 
-def test_differences_are_told_and_what_is_unused_is_none():
+def test_differences_are_reported_and_what_is_unused_is_none():
     old = parsed(WHOLE)
     assert differences(old, old) == [] and rewritten(old, old) == []
     moved = parsed(WHOLE | {"models": [repo(commit="d" * 40)]})

@@ -112,7 +112,7 @@ def test_every_batch_has_its_requests_tokens_and_hours_with_an_upper_bound(plan,
     assert sorted(tmp_path.rglob("*")) == before, "nothing is written"
 
 
-def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
+def test_too_few_gpus_and_mistakes_of_the_study_are_reported(plan, tmp_path):
     code, text = plan("--gpus", "2")
     assert code == 1 and "engine `l-70b` takes 4 GPUs" in text
     assert "takes up to 4 GPUs" in plan()[1] and "On 4 GPUs: " in plan()[1]
@@ -143,7 +143,7 @@ def test_where_there_is_a_store_the_page_says_how_to_find_out_what_it_has(plan, 
     assert f"`{command}` does that without an engine" in flat(plan()[1])
 
 
-def test_requests_of_an_earlier_run_that_no_longer_hold_are_told(plan, tmp_path, monkeypatch):
+def test_requests_of_an_earlier_run_that_no_longer_hold_are_reported(plan, tmp_path, monkeypatch):
     assert "CHANGED" not in plan()[1]
     monkeypatch.setattr(workload_files, "summary", lambda *_: [])  # Snakemake would make each file again
     for file in ("requests/s-8b/s0", "requests/s-8b/s1", "judge_requests/j/s-8b/s0"):
@@ -158,17 +158,17 @@ def test_requests_of_an_earlier_run_that_no_longer_hold_are_told(plan, tmp_path,
     assert (found["generate"]["outdated"], found["judge"]["outdated"]) == (2, 1)
 
 
-@pytest.mark.parametrize(("stored", "known", "told"), [(-2, MISSING, True), (0, MISSING, False), (-2, None, False)])
-def test_requests_that_share_a_response_are_told(plan, project, stored, known, told):
+@pytest.mark.parametrize(("stored", "known", "reported"), [(-2, MISSING, True), (0, MISSING, False), (-2, None, False)])
+def test_requests_that_share_a_response_are_reported(plan, project, stored, known, reported):
     config = project.load(yaml.safe_load((project.folder / "study.yaml").read_text()))
     found = plan_study(config, project.folder / "study.yaml", project.folder, None)
     for cell, work in found.whole.items():
         if known and cell.judge:
             found.work[cell] = CellWork(0, 0, 1.0, 1.0, 1, known, stored=work.requests + stored)
             stored = 0
-    assert shared(found) == ({"verdicts": 2} if told else {})
+    assert shared(found) == ({"verdicts": 2} if reported else {})
     text = flat(plan_page(found, plan_command.plan_values(found), "study.yaml", False))
-    assert ("2 of the requests for verdicts are not sent" in text) == told
+    assert ("2 of the requests for verdicts are not sent" in text) == reported
 
 
 # ---------------------------------------------------------------- disk
@@ -197,15 +197,15 @@ def test_folders_on_two_disks_are_told_apart_and_the_one_that_is_full_is_named(t
 
 
 @pytest.mark.usefixtures("entries")
-def test_what_a_disk_lacks_is_told_with_the_key_to_change(program, monkeypatch):
+def test_what_a_disk_lacks_is_reported_with_the_key_to_change(program, monkeypatch):
     (disk,) = json.loads(program("--json")[1])["disk"]["disks"]
     between = 1.05 * (disk["expected"] + disk["most"]) / 2
-    for free, told in {
+    for free, reported in {
         15e9: "TOO SMALL: 16 GB needed, 15 GB free on the disk of {}. Set `cache_dir` to a larger disk.",
         between: "Tight: 16 GB needed, 17 GB free on the disk of {}, and 16 GB needed if answers are long.",
     }.items():
         monkeypatch.setattr(plan_command, "read_free", lambda folder, free=free: int(free))
-        assert told.format(", ".join(disk["folders"])) in flat(program()[1])
+        assert reported.format(", ".join(disk["folders"])) in flat(program()[1])
 
 
 def needs(project, config):
@@ -268,7 +268,7 @@ def entries(project, program):
 def test_the_page_tells_open_pins_gates_licences_and_what_nobody_verified(program, monkeypatch, tmp_path):
     code, text = program()
     assert code == 0
-    for told in (
+    for reported in (
         "NOT PINNED YET: run `refusal-eval pin study.yaml`",
         "the commit of owner/model-8B (e)",
         f"GATED: owner/model-8B (m). Ask for access at {PAGE}",
@@ -281,7 +281,7 @@ def test_the_page_tells_open_pins_gates_licences_and_what_nobody_verified(progra
         "model m: its template",
         "weights 16 GB 16 GB .cache 1 to fetch",
     ):
-        assert told in flat(text), told
+        assert reported in flat(text), reported
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     page, values = program()[1], program("--json")[1]
     assert "(a token is set here)" in flat(page) and "hf_secret" not in page + values
@@ -313,8 +313,8 @@ def test_what_is_not_for_commercial_use_is_seen_by_its_licence(project, licence,
 
 def test_gates_and_licences_of_several_entries():
     def one(name="m", **keys):
-        told = {"section": "models", "name": name, "source": "owner/m", "licence": "MIT", "origin": None}
-        return told | {"gated": False, "page": None, "here": False} | keys
+        reported = {"section": "models", "name": name, "source": "owner/m", "licence": "MIT", "origin": None}
+        return reported | {"gated": False, "page": None, "here": False} | keys
 
     (here,) = gates([one(gated=True, page=PAGE, here=True)], False)
     assert f"it is here already. Its terms hold: {PAGE}" in here and "HF_TOKEN" not in here
@@ -359,7 +359,9 @@ def test_every_kind_of_open_pin_is_found_once(project):
     values["open_pins"].append(values["open_pins"][-1] | {"name": "another"})
     text = plan_page(plan, values, "my.yaml", False)
     assert "refusal-eval pin my.yaml" in text
-    assert "the SHA-256 of https://example.org/0123/rows.csv (url-rows, another)\n" in text, "one source is told once"
+    assert "the SHA-256 of https://example.org/0123/rows.csv (url-rows, another)\n" in text, (
+        "one source is reported once"
+    )
 
 
 # ---------------------------------------------------------------- the paper's study

@@ -129,8 +129,8 @@ def test_many_models_are_the_rows_of_a_panel_for_each_category() -> None:
     assert 1 <= text.count("model_07") <= 3 and sum(line.startswith("split_00") for line in text) == 1
     assert sum(line.startswith("hate (") for line in text) == 1
     panels = len(drawn.figure.axes)
-    told = [sentence for sentence in drawn.caption.sentences if sentence.startswith("Not shown")]
-    assert panels >= 8 and (told or panels == 13)
+    reported = [sentence for sentence in drawn.caption.sentences if sentence.startswith("Not shown")]
+    assert panels >= 8 and (reported or panels == 13)
 
 
 def test_rates_of_few_clusters_and_marked_splits_are_marked_and_the_marks_explained() -> None:

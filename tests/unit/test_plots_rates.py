@@ -129,7 +129,7 @@ def test_scores_of_other_judges_are_left_out() -> None:
         draw("heatmap", 2, 2, scores=others)
 
 
-def test_another_protocol_is_told_by_the_figure_and_its_caption() -> None:
+def test_another_protocol_is_reported_by_the_figure_and_its_caption() -> None:
     scores, votes = study(1, 1)
     scores = [cell | {"protocol": "compat"} for cell in scores]
     for drawn in both(1, 1, scores=scores, votes=votes):

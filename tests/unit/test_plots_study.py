@@ -142,7 +142,7 @@ def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(
 
 
 @pytest.mark.parametrize(
-    ("figure", "place", "told"),
+    ("figure", "place", "reported"),
     [
         ({"kind": "heatmap", "models": ["plane"]}, "models[0]", "did you mean `plain`"),
         ({"kind": "heatmap", "models": ["plain", "plain"]}, "models[1]", "named twice"),
@@ -160,13 +160,13 @@ def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(
         ({"kind": "judge_agreement", "split": "talk-rows"}, "split", "not in `splits`"),
     ],
 )
-def test_mistakes_are_told_with_their_line(project: Project, figure: Any, place: str, told: str) -> None:
+def test_mistakes_are_reported_with_their_line(project: Project, figure: Any, place: str, reported: str) -> None:
     (found,) = project.mistakes(WHOLE_STUDY | {"figures": [{"name": "one"} | figure]})
     head, path, message = found.split(": ", 2)
-    assert head.startswith("study.yaml:") and path == f"figures[0].{place}" and told in message
+    assert head.startswith("study.yaml:") and path == f"figures[0].{place}" and reported in message
 
 
-def test_what_a_study_lacks_for_a_figure_is_told(project: Project) -> None:
+def test_what_a_study_lacks_for_a_figure_is_reported(project: Project) -> None:
     small = [
         {"name": "a", "kind": "tradeoff"},
         {"name": "b", "kind": "judge_agreement"},
@@ -181,7 +181,7 @@ def test_what_a_study_lacks_for_a_figure_is_told(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "splits", "named", "told"),
+    ("kind", "splits", "named", "reported"),
     [
         ("categories", {"a": PLAIN, "b": SORTED}, None, []),
         ("categories", {"a": PLAIN}, None, ["kind: `categories` needs a split with a column of categories"]),
@@ -192,13 +192,13 @@ def test_what_a_study_lacks_for_a_figure_is_told(project: Project) -> None:
         ("turns", {"a": TALK, "b": PLAIN}, ["a", "b"], ["splits.1: `b` is no split of dialogues"]),
     ],
 )
-def test_categories_and_turns_without_data_are_told(
-    kind: str, splits: dict[str, Split], named: list[str] | None, told: list[str]
+def test_categories_and_turns_without_data_are_reported(
+    kind: str, splits: dict[str, Split], named: list[str] | None, reported: list[str]
 ) -> None:
     figure: Any = FIGURES.get(kind).model_validate({"name": "f", "kind": kind, "splits": named})
     found = list(figure.mistakes(dataclasses.replace(NONE, splits=splits)))
-    assert len(found) == len(told)
-    for (path, message), start in zip(found, told, strict=True):
+    assert len(found) == len(reported)
+    for (path, message), start in zip(found, reported, strict=True):
         assert f"{'.'.join(map(str, path))}: {message}".startswith(start)
 
 
@@ -262,7 +262,7 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     assert (tmp_path / "figures" / "heat.caption.md").read_text().startswith("**Mine.** In each cell")
     assert (tmp_path / "figures" / "kinds.csv").read_text().splitlines()[1:] == [
         "rules,m,s,broad,lecture,1,0.5",
-        "rules,m,s,broad,not told,1,0.5",
+        "rules,m,s,broad,not given,1,0.5",
     ]
     assert "no estimates by turn" in (tmp_path / "figures" / "turns.caption.md").read_text()
     assert "not drawn: figure `turns`" in caplog.text

@@ -39,7 +39,7 @@ def test_kinds_that_a_plugin_adds_are_known_to_its_study(project):
     assert "unknown kind 'shortest'" in another, "a study's kinds are not known to the next one in a process"
 
 
-def test_mistakes_in_entries_of_such_a_kind_are_told_as_of_any_other(project):
+def test_mistakes_in_entries_of_such_a_kind_are_reported_as_of_any_other(project):
     project.write("own/catalogue.yaml", {"judges": {"mine": {"kind": "shortest", "moist": 3}}})
     (line,) = project.mistakes(study())
     assert "own/catalogue.yaml:4: judges.mine.moist: unknown key `moist`; did you mean `most`?" in line

@@ -30,9 +30,9 @@ def test_without_a_verb_that_exists_it_says_which_there_are(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert "  check " in told.err and not told.out and not told.err.startswith("\n")
-    assert ("did you mean `check`" in told.err) is bool(arguments)
+    reported = capsys.readouterr()
+    assert "  check " in reported.err and not reported.out and not reported.err.startswith("\n")
+    assert ("did you mean `check`" in reported.err) is bool(arguments)
 
 
 def test_an_option_that_does_not_exist_is_a_mistake_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,8 +43,8 @@ def test_an_option_that_does_not_exist_is_a_mistake_on_the_command_line(capsys: 
 @pytest.mark.parametrize("verb", ["check", "pin", "plan", "status", "verify", "export"])
 def test_a_study_file_that_is_not_there_is_one_message(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "not_there.yaml"]) == 1
-    told = capsys.readouterr()
-    assert "not_there.yaml" in told.err and "Traceback" not in told.err and not told.out
+    reported = capsys.readouterr()
+    assert "not_there.yaml" in reported.err and "Traceback" not in reported.err and not reported.out
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"]])

@@ -204,11 +204,11 @@ def test_the_demos_figure_is_of_the_demo_as_it_is(demo: dict[str, Any]) -> None:
 def test_the_caption_says_what_the_figure_shows(demo: dict[str, Any]) -> None:
     caption = " ".join(README.split("*The demo's figure", 1)[1].split("*\n", 1)[0].split())
     rate = {(row["model"], row["split"]): float(row["rate"]) for row in demo_rates()}
-    plain, told = "smollm2-plain", "smollm2-declining"
-    assert all(rate[told, split] > rate[plain, split] for split in demo["splits"])  # "more often everywhere"
-    most = max(demo["splits"], key=lambda split: rate[told, split])
+    plain, reported = "smollm2-plain", "smollm2-declining"
+    assert all(rate[reported, split] > rate[plain, split] for split in demo["splits"])  # "more often everywhere"
+    most = max(demo["splits"], key=lambda split: rate[reported, split])
     assert demo["split_entries"][most]["expectation"] == "refuse"  # "most often where it should"
-    assert f"{100 * rate[told, most]:.0f} % instead of {100 * rate[plain, most]:.0f} %" in caption
+    assert f"{100 * rate[reported, most]:.0f} % instead of {100 * rate[plain, most]:.0f} %" in caption
     assert "three answers per prompt" in caption and demo["samples"] == 3
     assert "cut off at 40 tokens" in caption and {row["max_tokens"] for row in demo_rates()} == {"40"}
     of_pyrit = demo_rates()[0]["agreement_with_people"].split("pyrit-refusal")[1]

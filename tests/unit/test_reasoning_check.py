@@ -57,7 +57,7 @@ def test_cut_off_responses_and_other_models_say_nothing(check):
         check.look(*asked(cell="other/split"), response(7, 8))
 
 
-def test_a_model_that_never_reasons_is_told_and_goes_on(check, caplog):
+def test_a_model_that_never_reasons_is_reported_and_goes_on(check, caplog):
     for _ in range(2 * ENOUGH):
         check.look(*asked(PLAIN), response(7, 8))
     assert caplog.text.count("count as answers") == 1

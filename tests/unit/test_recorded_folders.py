@@ -96,11 +96,11 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
         ("id1", "complete"),
         ("id1", "failed"),
     ]
-    told = "\n".join(cell.notes)
-    assert "1 of 2 prompts of the split are not in the folder" in told and "1 prompts of the folder" in told
+    reported = "\n".join(cell.notes)
+    assert "1 of 2 prompts of the split are not in the folder" in reported and "1 prompts of the folder" in reported
 
 
-def test_answers_without_a_probability_are_told(cell_of):
+def test_answers_without_a_probability_are_reported(cell_of):
     cell = cell_of(drawn("Hm.</think>Yes.", prob=-1), MARKS)
     assert cell.answers[0]["answer_logprob"] is None
     assert "1 of 1 answers have no probability" in cell.notes[0]
@@ -278,7 +278,7 @@ def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "reported"),
     [
         ([{"prompt": "other", "answers": drawn("x")}], "none of its 1 prompts is one of the 1 of this split"),
         ([{"prompt": "a", "answers": drawn("x", "y", "z")}], "has 3 answers to a prompt; `samples` of the study is 2"),
@@ -288,8 +288,8 @@ def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_pat
         ([{"prompt": "a", "answers": drawn("fine", "\ud83d")}], r"json, row 1, answer 2: holds \\ud83d alone"),
     ],
 )
-def test_what_does_not_fit_is_told(write, rows, told):
-    with pytest.raises(UserError, match=told):
+def test_what_does_not_fit_is_reported(write, rows, reported):
+    with pytest.raises(UserError, match=reported):
         recorded_cell(prompts("a"), write("answers.json", rows), None, 2)
 
 
@@ -299,8 +299,8 @@ NUMBERS = [math.nan, math.inf, -math.inf, True, "0.5", None, 10**400]
 @pytest.mark.parametrize("value", [*NUMBERS, 3.0, 1.01, -0.5])
 def test_no_probability_beyond_one_is_believed(write, value):
     rows = [{"prompt": "a", "answers": drawn("x")}, {"prompt": "b", "answers": drawn("x", prob=value)}]
-    told = r"answers\.json, row 2: `answer_prob` of answer 1 is .+; it has to be a number from 0 to 1, or -1"
-    with pytest.raises(UserError, match=told):
+    reported = r"answers\.json, row 2: `answer_prob` of answer 1 is .+; it has to be a number from 0 to 1, or -1"
+    with pytest.raises(UserError, match=reported):
         recorded_cell(prompts("a", "b"), write("answers.json", rows), None, 2)
 
 
@@ -314,8 +314,8 @@ def test_a_probability_may_exceed_one_by_what_float32_rounds_and_be_too_small_fo
 def test_no_score_beyond_one_is_a_vote(write, label):
     path = write("answers.json", [{"prompt": "a", "answers": drawn("x", "y")}])
     judged = write("judge_scores.json", [[{"label": 1}, {"label": label}]])
-    told = r"judge_scores\.json, row 1: `label` of answer 2 is .+; it has to be a number from -1 to 1"
-    with pytest.raises(UserError, match=told):
+    reported = r"judge_scores\.json, row 1: `label` of answer 2 is .+; it has to be a number from -1 to 1"
+    with pytest.raises(UserError, match=reported):
         recorded_votes(prompts("a"), path, judged)
 
 
@@ -329,15 +329,15 @@ def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
 
 
 @pytest.mark.parametrize(
-    ("marks", "told"),
+    ("marks", "reported"),
     [(MARKS | {"end": "</thinking>"}, "none of 2 responses of `m` has an answer"), (None, "has `</think>` in what")],
 )
-def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_path, marks, told):
+def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_path, marks, reported):
     path = write("answers.json", [{"prompt": "a", "answers": drawn("Hm.</think>Yes.", "So.</think>No.")}])
     write_jsonl(tmp_path / "prompts.jsonl", prompts("a"))
     out = [str(tmp_path / name) for name in ("out.jsonl", "published.jsonl")]
     reading = {"model": "m", "samples": 2, "reasoning": marks}
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=reported):
         recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading, *out)
     recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading | {"reasoning": MARKS}, *out)
     assert [row["answer"] for row in read_jsonl(out[0])] == ["Yes.", "No."]
@@ -373,7 +373,7 @@ def test_a_recorded_model_needs_no_engine_and_may_come_from_any_sampling(project
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"models": ["theirs", "plain"]}, "model `plain` has none (`recorded`)"),
         ({"gold": ["people"]}, "leave `gold` out of a study with this judge"),
@@ -381,11 +381,11 @@ def test_a_recorded_model_needs_no_engine_and_may_come_from_any_sampling(project
         ({"splits": ["talk-rows"]}, "the published layout has no dialogues"),
     ],
 )
-def test_what_recorded_answers_need_of_a_study_is_told(project, changes, told):
-    assert any(told in mistake for mistake in project.mistakes(RECORDED | changes))
+def test_what_recorded_answers_need_of_a_study_is_reported(project, changes, reported):
+    assert any(reported in mistake for mistake in project.mistakes(RECORDED | changes))
 
 
-def test_a_folder_that_is_not_there_or_holds_two_runs_is_told(project):
+def test_a_folder_that_is_not_there_or_holds_two_runs_is_reported(project):
     project.write("theirs/again/hub-rows/answers.json", "[]")
     assert any("more than once" in mistake for mistake in project.mistakes(RECORDED))
     (project.folder / "theirs").rename(project.folder / "moved")
@@ -394,5 +394,7 @@ def test_a_folder_that_is_not_there_or_holds_two_runs_is_told(project):
 
 def test_channels_are_refused_with_what_to_write(project):
     recorded(project, reasoning={"format": "harmony"})
-    (told,) = project.mistakes(RECORDED)
-    assert "write the text that ends the reasoning in these answers, e.g. `reasoning: {end: assistantfinal}`" in told
+    (reported,) = project.mistakes(RECORDED)
+    assert (
+        "write the text that ends the reasoning in these answers, e.g. `reasoning: {end: assistantfinal}`" in reported
+    )

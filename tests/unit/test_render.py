@@ -144,11 +144,11 @@ def test_stop_tokens_are_the_tokenizers_and_the_generation_configs(tmp_path):
         ),
     ],
 )
-def test_stop_tokens_that_are_none_are_told_with_their_file(tmp_path, name, value):
+def test_stop_tokens_that_are_none_are_reported_with_their_file(tmp_path, name, value):
     (tmp_path / name).write_text(value)
-    with pytest.raises(UserError, match=rf"/{name}") as told:
+    with pytest.raises(UserError, match=rf"/{name}") as reported:
         stop_token_ids(tmp_path, 5)
-    assert ("eos_token_id" in value) == ("eos_token_id" in str(told.value))
+    assert ("eos_token_id" in value) == ("eos_token_id" in str(reported.value))
 
 
 def test_labels_are_read_at_the_position_where_they_follow_the_prompt(tmp_path):

@@ -260,5 +260,5 @@ def test_definitions_are_whole() -> None:
 
 
 def test_parts_of_the_variance_are_due_to_several() -> None:
-    told = {part: definition_of(f"variance_share_{part}") for part in PARTS}
-    assert [d.meaning.rsplit(" ", 1)[1] for d in told.values() if d] == ["prompts.", "sampling.", "judges."]
+    reported = {part: definition_of(f"variance_share_{part}") for part in PARTS}
+    assert [d.meaning.rsplit(" ", 1)[1] for d in reported.values() if d] == ["prompts.", "sampling.", "judges."]

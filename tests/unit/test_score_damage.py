@@ -38,7 +38,7 @@ def test_what_is_whole_is_scored(tmp_path):
         *(("prompts", name) for name in ("id", "cluster")),
     ],
 )
-def test_a_field_that_is_gone_or_changed_is_told_with_its_file(tmp_path, file, field, value):
+def test_a_field_that_is_gone_or_changed_is_reported_with_its_file(tmp_path, file, field, value):
     if (field, value) in [
         ("answer_logprob", 1.5),
         *((name, fit) for name, fit in (("serving", "x"), ("serving", 1.5), ("cluster", "x"))),

@@ -251,7 +251,7 @@ def test_a_cell_of_dialogues_by_hand() -> None:
     assert last["strict"]["rate"] == pytest.approx((1 + 0.5) / 2)
 
 
-def test_what_serves_turns_that_do_not_count_is_told_too() -> None:
+def test_what_serves_turns_that_do_not_count_is_reported_too() -> None:
     chat = dialogue("d", False)
     answers, verdicts = talk(chat, "C", "C")
     answers[0]["serving"] = "another"
@@ -400,9 +400,9 @@ def test_few_clusters_are_counted_by_their_weight_and_by_the_rarer_outcome() -> 
 
 def test_c_says_where_blocked_answers_have_no_part_in_it() -> None:
     with_blocked, without = (cell_estimates(units_in(*cell(*words), 2)) for words in (["BC", "CC"], ["RC", "CC"]))
-    for found, told in ((with_blocked, True), (without, False)):
+    for found, reported in ((with_blocked, True), (without, False)):
         about_c = [e for e in found if e.estimand.startswith("c_")]
-        assert about_c and all(("blocked_left_out" in e.flags) is told for e in about_c)
+        assert about_c and all(("blocked_left_out" in e.flags) is reported for e in about_c)
         assert not any("blocked_left_out" in e.flags for e in found if not e.estimand.startswith("c_"))
 
 

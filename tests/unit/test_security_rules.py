@@ -1,4 +1,4 @@
-"""Closed doors: what the server is told, where it may be reached, and names that cannot leave their folder."""
+"""Closed doors: what the server is given, where it may be reached, and names that cannot leave their folder."""
 
 import logging
 import os
@@ -134,7 +134,7 @@ def test_a_temporary_folder_too_long_for_a_socket_is_passed_over(tmp_path, short
     assert os.listdir(long) == []
 
 
-def test_no_folder_for_sockets_is_told_with_every_reason(tmp_path):
+def test_no_folder_for_sockets_is_reported_with_every_reason(tmp_path):
     long, missing = tmp_path / ("x" * 90), tmp_path / "missing"
     long.mkdir()
     with pytest.raises(UserError, match=r"bytes, 107 are possible.*missing: No such file.*Set TMPDIR"):
@@ -213,8 +213,8 @@ def test_a_catalogue_entrys_name_cannot_leave_the_results_and_a_plain_one_is_fin
 
 def test_a_splits_name_cannot_leave_the_results(project):
     project.write("own.yaml", {"datasets": {"mine": {"splits": {name: SPLIT for name in NAMES}}}})
-    told = project.mistakes(STUDY | {"catalogue": ["own.yaml"]})
-    assert none_is_a_name([mistake for mistake in told if "own.yaml" in mistake])
+    reported = project.mistakes(STUDY | {"catalogue": ["own.yaml"]})
+    assert none_is_a_name([mistake for mistake in reported if "own.yaml" in mistake])
 
 
 @pytest.mark.parametrize("section", ["models", "splits", "judges", "gold"])
@@ -245,8 +245,8 @@ def test_a_source_cannot_leave_the_cache(project, source):
 
 def test_a_folder_with_pickled_weights_only_is_refused(project):
     os.rename("weights/model.safetensors", "weights/pytorch_model.bin")
-    told = project.mistakes(STUDY | {"models": ["thinker"]})
-    assert any("no *.safetensors file" in mistake for mistake in told)
+    reported = project.mistakes(STUDY | {"models": ["thinker"]})
+    assert any("no *.safetensors file" in mistake for mistake in reported)
 
 
 def test_a_repositorys_pickles_are_not_fetched():
@@ -269,7 +269,7 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
 
 
 @pytest.mark.parametrize(
-    ("argument", "value", "told"),
+    ("argument", "value", "reported"),
     [
         ("hf-token", "hf_x", "would be written into logs"),
         ("config", "other.yaml", "no key and no record would show"),
@@ -284,9 +284,9 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
         ("kv-cache-dtype", "fp8\0", "holds a NUL character"),
     ],
 )
-def test_an_engines_free_arguments_open_no_door(argument, value, told):
+def test_an_engines_free_arguments_open_no_door(argument, value, reported):
     entry = CATALOGUE["engines"]["hub-engine"]
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         VllmEngine.model_validate(entry | {"args": {argument: value}})
 
 
@@ -302,7 +302,7 @@ def test_other_free_arguments_are_taken():
     assert VllmEngine.model_validate(entry | {"args": args}).args == args
 
 
-def test_a_mirrors_password_is_not_told(monkeypatch):
+def test_a_mirrors_password_is_not_reported(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "https://me:PLANTED@mirror.example:8443/hf/")
     place = hub.Repository("dataset", "org/rows", COMMIT, "cache", logging.getLogger())
     assert place.page == "https://mirror.example:8443/hf/datasets/org/rows"

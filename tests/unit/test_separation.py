@@ -102,7 +102,7 @@ def test_groups_further_apart_are_more_separate_by_every_index():
         assert far[name] < near[name], name
 
 
-def test_labels_that_mean_nothing_are_told_by_the_permutations():
+def test_labels_that_mean_nothing_are_reported_by_the_permutations():
     states, positive = two_groups(20, 20, shift=0.0, seed=3)
     rows = {row["index"]: row for row in separation(states, positive, [str(i) for i in range(40)], 99, 0)}
     assert set(rows) == set(INDICES) and min(row["p"] for row in rows.values()) > 0.05

@@ -29,10 +29,10 @@ if sys.argv[1] == "-c":
     sys.exit(1)  # the question for versions
 links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 2
          and os.path.exists(f"/proc/self/fd/{name}")]
-told = {"devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "files": links, "pid": os.getpid()}
-told["secret"] = os.environ.get("HF_TOKEN")
-told["programs"] = os.environ["PATH"].split(os.pathsep)[0]
-open(TOLD, "w").write(json.dumps(told))
+reported = {"devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "files": links, "pid": os.getpid()}
+reported["secret"] = os.environ.get("HF_TOKEN")
+reported["programs"] = os.environ["PATH"].split(os.pathsep)[0]
+open(TOLD, "w").write(json.dumps(reported))
 
 async def serve(reader, writer):
     while (line := await reader.readline()).strip():
@@ -61,7 +61,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def engine(folder: Path, server: str = SERVER) -> Server:
     program = folder / "server.py"
-    program.write_text(f"TOLD = {str(folder / 'told')!r}\n{server}")
+    program.write_text(f"TOLD = {str(folder / 'reported')!r}\n{server}")
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {program} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
@@ -81,14 +81,18 @@ def test_the_server_sees_the_leased_devices_and_inherits_their_locks(machine: Ma
 
     def look(_: Server) -> tuple[dict[str, Any], list[str]]:
         held = [path.read_text() for path in sorted(locks.iterdir()) if path.read_text().strip()]
-        return json.loads((tmp_path / "told").read_text()), held
+        return json.loads((tmp_path / "reported").read_text()), held
 
-    told, held = during(engine(tmp_path), look)
-    assert told["devices"] == "GPU-0000,GPU-1000"
-    assert sum(link.startswith(str(locks)) for link in told["files"]) == 2, "as long as the server lives they are taken"
-    assert any(str(told["pid"]) in text for text in held), "whose processes they are, for those that inherit no file"
-    assert told["secret"] is None
-    assert told["programs"] == str(tmp_path), "those of the engine environment come first"
+    reported, held = during(engine(tmp_path), look)
+    assert reported["devices"] == "GPU-0000,GPU-1000"
+    assert sum(link.startswith(str(locks)) for link in reported["files"]) == 2, (
+        "as long as the server lives they are taken"
+    )
+    assert any(str(reported["pid"]) in text for text in held), (
+        "whose processes they are, for those that inherit no file"
+    )
+    assert reported["secret"] is None
+    assert reported["programs"] == str(tmp_path), "those of the engine environment come first"
 
 
 def test_two_engines_get_different_devices(machine: Machine, tmp_path: Path) -> None:
@@ -98,22 +102,22 @@ def test_two_engines_get_different_devices(machine: Machine, tmp_path: Path) -> 
 
     async def work() -> list[str]:
         async with engine(folders[0]), engine(folders[1]):
-            return [json.loads((folder / "told").read_text())["devices"] for folder in folders]
+            return [json.loads((folder / "reported").read_text())["devices"] for folder in folders]
 
     first, second = asyncio.run(work())
     assert not set(first.split(",")) & set(second.split(","))
 
 
-def test_a_server_that_dies_while_it_starts_is_told_with_its_last_lines(machine: Machine, tmp_path: Path) -> None:
+def test_a_server_that_dies_while_it_starts_is_reported_with_its_last_lines(machine: Machine, tmp_path: Path) -> None:
     broken = "import sys\nif sys.argv[1] != '-c':\n    print('no such kernel image')\nsys.exit(3)\n"
     with pytest.raises(UserError, match=r"died while starting \(exit code 3\)(.|\n)*no such kernel image"):
         during(engine(tmp_path, broken), lambda _: None)
 
 
-def test_a_server_that_dies_later_is_told_at_once_with_its_last_lines(machine: Machine, tmp_path: Path) -> None:
+def test_a_server_that_dies_later_is_reported_at_once_with_its_last_lines(machine: Machine, tmp_path: Path) -> None:
     def kill(one: Server) -> None:
-        told = json.loads((tmp_path / "told").read_text())
-        os.kill(told["pid"], 9)
+        reported = json.loads((tmp_path / "reported").read_text())
+        os.kill(reported["pid"], 9)
         while one.exit_code() is None:
             pass
         one.check()
@@ -142,7 +146,7 @@ def test_a_server_that_lives_and_takes_no_connections_is_dead(
         async with engine(tmp_path, HALF_DEAD) as one:
             for _ in range(10):
                 await one.check_health()
-            (tmp_path / "told.stop").touch()
+            (tmp_path / "reported.stop").touch()
             for _ in range(1000):
                 one.check()  # its process lives
                 await one.check_health()

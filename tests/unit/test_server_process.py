@@ -168,7 +168,7 @@ def test_nothing_is_signalled_once_all_are_gone(start, child, monkeypatch):
     assert sent == []
 
 
-def test_what_cannot_be_ended_is_told(start, monkeypatch, caplog):
+def test_what_cannot_be_ended_is_reported(start, monkeypatch, caplog):
     server = start(SLEEP)
     monkeypatch.setattr(process, "KILL_WAIT", 0.1)
     with monkeypatch.context() as patch:

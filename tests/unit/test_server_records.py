@@ -109,7 +109,7 @@ def stranger():
         process.kill()
 
 
-def test_what_a_killed_run_left_is_ended_and_told(killed, stranger):
+def test_what_a_killed_run_left_is_ended_and_reported(killed, stranger):
     # The job is a zombie here, as it is where nobody waits for a killed run's jobs.
     (message,) = remove_orphans()
     assert all(str(pid) in message for pid in killed.children) and "killed run" in message
@@ -182,7 +182,7 @@ def test_numbers_of_another_boot_machine_or_container_mean_nothing_here(killed, 
     assert killed.record.exists() is kept
 
 
-def test_damaged_records_are_left_alone_and_told(killed):
+def test_damaged_records_are_left_alone_and_reported(killed):
     whole, folder = killed.record.read_text(), killed.record.parent
     number_0 = json.dumps(json.loads(whole) | {"server": {"pid": 0, "start": 1}})
     damaged = [killed.record, *(folder / f"{number}.json" for number in range(5))]
@@ -198,7 +198,7 @@ def test_damaged_records_are_left_alone_and_told(killed):
     assert alive(*killed.children) == killed.children
 
 
-def test_what_cannot_be_ended_stays_recorded_and_is_told(killed, monkeypatch):
+def test_what_cannot_be_ended_stays_recorded_and_is_reported(killed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(process, "send_signal", lambda *_: None)
         patch.setattr(process, "KILL_WAIT", 0.1)

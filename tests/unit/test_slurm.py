@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, job_end, job_state, own_jobs, parse_jobs
-from refusal_eval.workflow.cluster import comment_of, gpu_model, jobs_of_earlier_runs, options, partition, told
+from refusal_eval.workflow.cluster import comment_of, gpu_model, jobs_of_earlier_runs, options, partition, reported
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_jobs_that_are_over_are_left_out(squeue) -> None:
     assert "--me" in calls.read_text() and parse_jobs("") == []
 
 
-def test_the_end_of_a_job_is_told_by_its_environment_or_else_by_slurm(squeue) -> None:
+def test_the_end_of_a_job_is_reported_by_its_environment_or_else_by_slurm(squeue) -> None:
     squeue("2026-11-22T07:30:00\\n")
     assert job_end({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1000"}) == 1000
     assert job_end({"SLURM_JOB_ID": "7"}) == datetime.datetime(2026, 11, 22, 7, 30).timestamp()
@@ -95,7 +95,7 @@ def test_a_run_finds_the_loads_of_earlier_runs_of_its_study(submitted, tmp_path:
     assert submitted(comment="rule_score_wildcards_a") == submitted(comment="of somebody's own") == []
     submitted(option="")
     assert jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")), "the clone's own study"
-    text = told(jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")))
+    text = reported(jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")))
     assert f"7  pending  {LOAD}" in text and "scancel 7" in text
 
 

@@ -244,7 +244,7 @@ def test_only_the_cells_that_are_asked_for(study):
 # --- Engine loads -----------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_engine_is_told_with_its_cause_and_both_logs(study):
+def test_a_failed_engine_is_reported_with_its_cause_and_both_logs(study):
     study.execute(study.render(HUB), count=1)
     message = f"the engine died while starting (exit code 1). Its last lines, from x.log:\n    {SERVER_LOG}"
     log = study.log(f"generate/{PLAIN}", record("INFO", "starting") + record("ERROR", message), LONG_AGO)
@@ -322,7 +322,7 @@ def test_a_damaged_receipt_is_a_failure_even_where_answers_are_there(study, cont
     assert study.status().state == "failed"
 
 
-def test_of_several_shards_the_failed_one_is_told(study):
+def test_of_several_shards_the_failed_one_is_reported(study):
     study.config["shards"] = 2
     study.render(HUB)
     first, second = (f"model/hub-engine/plain/{load}" for load in load_names(2))
@@ -334,7 +334,7 @@ def test_of_several_shards_the_failed_one_is_told(study):
 # --- Other rules ------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_rule_is_told_once_and_its_cells_refer_to_it(study):
+def test_a_failed_rule_is_reported_once_and_its_cells_refer_to_it(study):
     log = study.log("prompts/hub-rows", record("ERROR", "rows.csv, line 3: no column `prompt`"))
     (trouble,) = study.status().troubles
     assert (trouble.job, trouble.message) == (("prompts", "hub-rows"), "rows.csv, line 3: no column `prompt`")
@@ -363,7 +363,7 @@ def test_what_cannot_be_fetched_or_identified_fails_the_cells_that_need_it(study
     assert failed == cells and study.status().state == "failed"
 
 
-def test_an_error_is_over_once_the_output_was_made_and_told_by_its_last_line_until_then(study):
+def test_an_error_is_over_once_the_output_was_made_and_reported_by_its_last_line_until_then(study):
     study.finish()
     trace = "uncaught error\nTraceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'prompt_id'"
     for name in (f"generate/{PLAIN}", f"score/words/{HUB}", f"verdicts/words/{HUB}"):
@@ -377,7 +377,7 @@ def test_an_error_is_over_once_the_output_was_made_and_told_by_its_last_line_unt
     assert study.cell(judge="words").note == "not judged: verdicts failed"
 
 
-def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_told(study):
+def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_reported(study):
     study.log("requests/plain/bundled-rows", record("ERROR", "a cell that left the study"))
     study.log("summary", record("INFO", "fine"))
     assert study.status().troubles == []
@@ -448,7 +448,7 @@ TOO_LITTLE = "too little memory: this engine takes 3 GiB"
 
 
 @pytest.mark.parametrize(
-    ("log", "server_log", "told"),
+    ("log", "server_log", "reported"),
     [
         (record("ERROR", TOO_LITTLE), SERVER_LOG, (TOO_LITTLE, None)),  # that of an earlier start is not blamed
         (
@@ -458,7 +458,7 @@ TOO_LITTLE = "too little memory: this engine takes 3 GiB"
         ),
         (f"{UNCAUGHT}  | Traceback\n  | ValueError: no\n  +----\n", "", ("uncaught error", "ValueError: no")),
         (f"{UNCAUGHT}Traceback\n  File\nStopIteration\n", "", ("uncaught error", "StopIteration")),
-        # Failed requests are told with the last of them.
+        # Failed requests are reported with the last of them.
         (
             record("WARNING", "a request of plain/one failed: HTTP 500: no")
             + record("INFO", "3 of 9 requests, 1 tokens/s")
@@ -470,8 +470,8 @@ TOO_LITTLE = "too little memory: this engine takes 3 GiB"
         ("", "", None),
     ],
 )
-def test_the_error_that_a_log_ends_with_and_its_cause(log, server_log, told):
-    assert error_and_cause(log, server_log) == told
+def test_the_error_that_a_log_ends_with_and_its_cause(log, server_log, reported):
+    assert error_and_cause(log, server_log) == reported
 
 
 def test_progress_is_the_last_line_of_progress_or_the_last_line():

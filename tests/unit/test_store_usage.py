@@ -101,7 +101,7 @@ def second_study(project: Project) -> None:
 
 
 @pytest.fixture
-def told(capsys):
+def reported(capsys):
     """Return a function that runs the tool and returns its exit code and everything that it says."""
 
     def run(*arguments):
@@ -131,60 +131,60 @@ def test_the_numbers_are_those_of_the_files(tmp_path):
     assert (other.responses, other.unasked) == (1, 1)
 
 
-def test_a_store_is_only_looked_at(project, told):
+def test_a_store_is_only_looked_at(project, reported):
     store(project.store, KEYS)
     killed = left_by_a_killed_job(store(project.store, KEYS[:50], text="x" * 30_000), 2 * HOUR, no_process())
     assert killed.stat().st_size > 1_000_000  # a reader would save an index of it
     before = content(project.folder)
-    assert told()[0] == told("--prune")[0] == 0
+    assert reported()[0] == reported("--prune")[0] == 0
     assert content(project.folder) == before
 
 
-def test_what_is_shown_of_engines_and_of_a_study(project, told):
+def test_what_is_shown_of_engines_and_of_a_study(project, reported):
     store(project.store, [*KEYS[:20], KEYS[0]])
-    code, text = told()
+    code, text = reported()
     assert code == 0 and "\nall " not in text
     assert re.search(rf"^{TINY} +21 +20 +1 +[\d,]+ +1 +20..-..-.. ..:.. +20..-..-.. ..:..$", text, re.MULTILINE)
     assert "tiny: commit 01234567, repo people/tiny, dtype bfloat16" in text
     assert "study.yaml: 9 of 9 cells rendered, 18 different requests" in text
     assert f"{TINY}: 2 of 21, " in text
     store(project.store, [sha256_of(f"more {i}") for i in range(1200)], engine=OTHER)
-    text = told()[1]
+    text = reported()[1]
     assert f"{OTHER}: 1,200 of 1,200" in text and "of no study that was looked at" in text
     assert re.search(r"^all +1,221 +1,220 +1 ", text, re.MULTILINE)
 
 
-def test_activations_and_directions_are_shown_and_stay(project, told):
+def test_activations_and_directions_are_shown_and_stay(project, reported):
     store(project.store, KEYS)
-    assert "activations" not in told()[1]
+    assert "activations" not in reported()[1]
     for name, size in ((f"activations/{TINY}/a", 1200), (f"activations/{OTHER}/b", 800), ("directions/c", 70)):
         (project.store / name).parent.mkdir(parents=True, exist_ok=True)
         (project.store / f"{name}.safetensors").write_bytes(b"x" * size)
-    text = told("--prune", "--yes")[1]
+    text = reported("--prune", "--yes")[1]
     assert "activations: 2 files, 2,000 bytes, which `--prune` leaves" in text
     assert "directions: 1 files, 70 bytes" in text
     assert len(list(project.store.rglob("*.safetensors"))) == 3
 
 
-def test_a_store_that_is_not_there_yet_or_empty(project, told):
-    assert told() == (0, "There is no store at results/store yet: nothing was generated.\n")
-    assert told("--store", "elsewhere")[0] == 1
+def test_a_store_that_is_not_there_yet_or_empty(project, reported):
+    assert reported() == (0, "There is no store at results/store yet: nothing was generated.\n")
+    assert reported("--store", "elsewhere")[0] == 1
     (project.store / TINY).mkdir(parents=True)
-    assert told("--prune", "--yes")[0] == 0
+    assert reported("--prune", "--yes")[0] == 0
 
 
-def test_cells_that_are_not_rendered_are_told(project, told):
+def test_cells_that_are_not_rendered_are_reported(project, reported):
     store(project.store, KEYS)
     for path in files_of(project)[:2]:
         os.unlink(path)
     Path(files_of(project)[2]).write_text("{}\n")
-    text = told()[1]
+    text = reported()[1]
     assert "study.yaml: 6 of 9 cells rendered, 12 different requests; what the others ask for is not known" in text
     assert "none of these studies asks for, as far as that is known" in text
 
 
 @pytest.mark.parametrize(
-    ("changes", "arguments", "code", "told_of"),
+    ("changes", "arguments", "code", "reported_of"),
     [
         ({}, (), 0, f"{TINY}: 80 of 100"),
         (
@@ -198,13 +198,15 @@ def test_cells_that_are_not_rendered_are_told(project, told):
         ({"models": ["plian"]}, (), 0, "did you mean `plain`"),
     ],
 )
-def test_a_second_study_asks_for_more_or_is_told_with_what_is_wrong(project, told, changes, arguments, code, told_of):
+def test_a_second_study_asks_for_more_or_is_reported_with_what_is_wrong(
+    project, reported, changes, arguments, code, reported_of
+):
     second_study(project)
     change_yaml(project.folder / "second.yaml", lambda study: study | changes)
     store(project.store, KEYS)
-    assert f"{TINY}: 82 of 100" in told()[1]
-    found, text = told("study.yaml", "second.yaml", *arguments)
-    assert found == code and told_of in " ".join(text.split())
+    assert f"{TINY}: 82 of 100" in reported()[1]
+    found, text = reported("study.yaml", "second.yaml", *arguments)
+    assert found == code and reported_of in " ".join(text.split())
 
 
 def test_study_files_are_those_with_a_study(tmp_path):
@@ -241,16 +243,16 @@ def test_studies_that_ran_beside_those_of_config_are_found(project, monkeypatch,
     assert "config/second.yaml: 1 of 1 cells" in text and "study.yaml: 9 of 9 cells" in text
 
 
-def test_links_are_not_followed(project, told, tmp_path):
+def test_links_are_not_followed(project, reported, tmp_path):
     store(project.store, KEYS[:20])
     store(tmp_path / "outside", KEYS[20:30])
     outside = store(tmp_path / "outside", KEYS[30:40], engine=OTHER)
     (project.store / OTHER).symlink_to(tmp_path / "outside" / OTHER)
     (project.store / TINY / "linked.jsonl").symlink_to(outside)
     before = content(tmp_path / "outside")
-    text = told()[1]
+    text = reported()[1]
     assert f"results/store/{OTHER} is a link: it is not followed" in text and f"{TINY}: 2 of 20" in text
-    assert told("--prune", "--yes")[0] == 0
+    assert reported("--prune", "--yes")[0] == 0
     assert content(tmp_path / "outside") == before
     assert (project.store / OTHER).is_symlink()
 
@@ -258,14 +260,14 @@ def test_links_are_not_followed(project, told, tmp_path):
 # --- Pruning -------------------------------------------------------------------------------------------------------
 
 
-def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
+def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, reported):
     untouched, mixed = store(project.store, KEYS[:10]), store(project.store, KEYS[5:30], job="mixed")
     useless, state = store(project.store, KEYS[30:40], engine=OTHER), untouched.stat()
     kept = StoreReader(project.store, TINY).lookup(KEYS[:18])
-    code, text = told("--prune")
+    code, text = reported("--prune")
     assert code == 0 and "Nothing was removed yet: --yes does it" in text
     assert f"{TINY}: 12 responses in 1 files, " in text and f"{OTHER}: 10 responses in 1 files, " in text
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 0 and "Removed 22 responses." in text
     assert StoreReader(project.store, TINY).lookup(KEYS) == kept
     assert StoreReader(project.store, TINY).serving() == {"s1": {"vllm": "x"}}
@@ -276,11 +278,11 @@ def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
     assert index.closed and len(index.entries) == 13 and index.covered == mixed.stat().st_size
     names = {path.name for file in (untouched, mixed) for path in (file, index_path(file))}
     assert {path.name for path in mixed.parent.iterdir()} - {NEWEST_READ} == names
-    assert "To be removed\n  nothing\n" in told("--prune", "--yes")[1]
+    assert "To be removed\n  nothing\n" in reported("--prune", "--yes")[1]
 
 
 @pytest.mark.parametrize(
-    ("change", "told_of"),
+    ("change", "reported_of"),
     [
         (
             lambda project, patch: os.unlink(files_of(project)[0]),
@@ -292,54 +294,54 @@ def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
         ),
     ],
 )
-def test_every_cell_needs_its_requests_and_they_up_to_date(project, told, monkeypatch, change, told_of):
+def test_every_cell_needs_its_requests_and_they_up_to_date(project, reported, monkeypatch, change, reported_of):
     store(project.store, KEYS)
     change(project, monkeypatch)
     before = content(project.store)
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 1 and content(project.store) == before
-    assert "nothing is removed" in text and told_of in " ".join(text.split())
+    assert "nothing is removed" in text and reported_of in " ".join(text.split())
 
 
-def test_no_study_may_be_invalid_or_have_run_and_not_be_named(project, told):
+def test_no_study_may_be_invalid_or_have_run_and_not_be_named(project, reported):
     second_study(project)
     store(project.store, KEYS)
     before = content(project.store)
     record = project.folder / "results" / "second" / "study.json"
     write_json(record, {"file": str(project.folder / "second.yaml"), "study": "second"})
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 1
     assert "results/second holds results of second.yaml, which was not looked at" in " ".join(text.split())
     (project.folder / "second.yaml").rename(project.folder / "gone.yaml")
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 1 and "second.yaml, which is gone: what they ask for is not known" in " ".join(text.split())
     # What ran with another store does not matter.
     (record.parent / "config.yaml").write_text("store_dir: elsewhere\n")
-    assert told("--prune")[0] == 0
+    assert reported("--prune")[0] == 0
     (project.folder / "gone.yaml").write_text("study: [\n")
-    code, text = told("--prune", "--yes", "study.yaml", "gone.yaml")
+    code, text = reported("--prune", "--yes", "study.yaml", "gone.yaml")
     assert code == 1 and "gone.yaml is not valid" in text
     assert content(project.store) == before
 
 
-def test_a_store_of_none_of_the_studies_is_not_emptied(project, told, tmp_path):
+def test_a_store_of_none_of_the_studies_is_not_emptied(project, reported, tmp_path):
     path = store(tmp_path / "shared", KEYS)
-    code, text = told("--store", str(tmp_path / "shared"), "--prune", "--yes")
+    code, text = reported("--store", str(tmp_path / "shared"), "--prune", "--yes")
     assert code == 1 and "none of the studies has this store" in text
     assert len(load_index(path).entries) == 100
 
 
-def test_nothing_is_removed_of_an_engine_whose_dialogues_cannot_be_followed(project, told):
+def test_nothing_is_removed_of_an_engine_whose_dialogues_cannot_be_followed(project, reported):
     store(project.store, KEYS)
     store(project.store, KEYS, engine=OTHER)
     render(files_of(project)[0], KEYS[:2], engine=OTHER, dialogue={"seed": 0})
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 0 and f"{OTHER}: cannot tell: it was asked turn by turn" in text
     assert len(StoreReader(project.store, OTHER).lookup(KEYS)) == 100
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 16
 
 
-def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, monkeypatch):
+def test_responses_that_come_while_the_studies_are_read_are_kept(project, reported, monkeypatch):
     """Later turns of dialogues are asked for by what is stored: those of a job that goes on meanwhile are not known."""
     writer = StoreWriter(project.store, TINY, "job")
     writer.describe("s1", {"vllm": "x"})
@@ -355,7 +357,7 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, 
         return asks
 
     monkeypatch.setattr(store_studies, "read_asks", while_a_job_ends)
-    told("--prune", "--yes")
+    reported("--prune", "--yes")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 18 + 10
 
 
@@ -370,13 +372,13 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, 
         (2 * DAY, "alive", ""),  # another process of the same number
     ],
 )
-def test_a_file_that_may_still_be_written_is_left_alone(project, told, silent, process, why):
+def test_a_file_that_may_still_be_written_is_left_alone(project, reported, silent, process, why):
     pid = no_process() if process == "none" else os.getpid()
     host = "elsewhere" if process == "of another host" else None
     path = left_by_a_killed_job(store(project.store, KEYS[10:30]), silent, pid, host)
     assert still_written(load_index(path, save=False), time.time()) == why.format(pid=pid)
     before = path.read_bytes()
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 0
     if why:
         assert f"{path.name} is left alone: {why.format(pid=pid)}" in " ".join(text.split())
@@ -387,11 +389,11 @@ def test_a_file_that_may_still_be_written_is_left_alone(project, told, silent, p
     assert still_written(load_index(store(project.store, KEYS[10:30])), time.time()) == "", "its job has closed it"
 
 
-def test_a_job_at_work_loses_nothing(project, told):
+def test_a_job_at_work_loses_nothing(project, reported):
     with StoreWriter(project.store, TINY, "job") as writer:
         writer.append(KEYS[0], response("a"), "s1")
         writer.append(KEYS[40], response("b"), "s1")
-        assert "is left alone" in told("--prune", "--yes")[1]
+        assert "is left alone" in reported("--prune", "--yes")[1]
         writer.append(KEYS[1], response("c"), "s1")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 3
 
@@ -405,14 +407,14 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path):
     assert path.exists()
 
 
-def test_a_file_that_cannot_be_written_anew_stays_as_it_was(project, told, monkeypatch):
+def test_a_file_that_cannot_be_written_anew_stays_as_it_was(project, reported, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
     store(project.store, KEYS)
     before = content(project.store)
     monkeypatch.setattr(os, "fsync", full)
-    code, text = told("--prune", "--yes")
+    code, text = reported("--prune", "--yes")
     assert code == 1 and "nothing of it was removed" in " ".join(text.split()) and "Removed 0 responses" in text
     monkeypatch.undo()
     assert content(project.store) == before

@@ -38,13 +38,15 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, 200])
-def test_a_full_disk_is_told_and_leaves_whole_records_only(tmp_path, room):
+def test_a_full_disk_is_reported_and_leaves_whole_records_only(tmp_path, room):
     with StoreWriter(tmp_path, "engine", "job") as writer:
         writer.append(KEYS[0], response("a"), "s1")
         writer._handle = FullDisk(writer._handle, room)
-        with pytest.raises(StoreError, match=r"the disk with the store is full: .*free space and run again") as told:
+        with pytest.raises(
+            StoreError, match=r"the disk with the store is full: .*free space and run again"
+        ) as reported:
             writer.append(KEYS[1], response("b" * 200), "s1")
-        assert isinstance(told.value, UserError) and isinstance(told.value, OSError)
+        assert isinstance(reported.value, UserError) and isinstance(reported.value, OSError)
         assert writer.path.read_bytes().endswith(b"}\n")
         writer._handle._room = 1000
         with pytest.raises(OSError, match=f"{writer.path.name} takes no more responses.*disk with the store is full"):
@@ -129,7 +131,7 @@ def test_a_disk_that_says_only_at_the_end_that_it_is_full_is_heard(tmp_path, mon
     assert not index_path(writer.path).exists()
 
 
-def test_a_store_that_cannot_be_made_is_told(tmp_path):
+def test_a_store_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "store").write_text("a file")
     with pytest.raises(StoreError, match=r"the store cannot be written: .*store/engine.*Not a directory"):
         StoreWriter(tmp_path / "store", "engine", "job")

@@ -118,9 +118,9 @@ def test_paper_table_by_hand() -> None:
     assert "unsafe 40, safe 40 (at least 8 scored)." in notes and "K = 2" in notes and "95 %" in notes
     # People: 25 refusals of 50, the judge finds 20: accuracy 45 / 50; chance 0.5, kappa (0.9 - 0.5) / 0.5.
     assert "on pyrit (50 answers): kappa 0.80 strict, 0.80 broad; more in the judge cards." in notes
-    (told,) = {*rates_frame(study()[:1], cards())["agreement_with_people"]}
+    (reported,) = {*rates_frame(study()[:1], cards())["agreement_with_people"]}
     every = "accuracy 90.0 %, sensitivity 80.0 % (n = 25), specificity 100.0 % (n = 25), kappa 0.80"
-    assert told == f"pyrit (50 answers): {every} (strict and broad)"
+    assert reported == f"pyrit (50 answers): {every} (strict and broad)"
     assert "not measured" not in notes and "blocked count as refusals" in notes
 
 
@@ -143,7 +143,7 @@ def test_tables_with_dialogues_say_what_was_counted() -> None:
     assert counted[["n_prompts", "n_turns"]].drop_duplicates().values.tolist() == [[1, 2]]
 
 
-def test_one_scored_turn_for_each_dialogue_is_told_too() -> None:
+def test_one_scored_turn_for_each_dialogue_is_reported_too() -> None:
     notes = " ".join(table_of(refusal, [talks("last")]).notes)
     assert "Prompts: talks 2 (at least 1 scored)." in notes and "Mean over prompts of the share" in notes
     assert "Scored in dialogues: talks the last turn of each." in notes

@@ -191,14 +191,17 @@ def test_languages_of_splits_with_different_readings_are_in_the_headline_reading
 
 def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made(result: dict[str, Any]) -> None:
     models, pairs, languages, topics = tradeoff_tables(result, data_of(STUDY))
-    told = {table.name: " ".join(table.notes) for table in (models, pairs, languages, topics)}
-    assert "Prompts with a rate: over-refusal 12, safety 12. Near-duplicate prompts count once." in told["tradeoff"]
-    assert "broad on safe; strict on unsafe" in told["tradeoff-pairs"] and "Pairs" in pairs.header
-    assert "broad on touchy" in told["tradeoff-languages"] and "(broad)" in told["tradeoff-topics-touchy"]
+    reported = {table.name: " ".join(table.notes) for table in (models, pairs, languages, topics)}
+    assert "Prompts with a rate: over-refusal 12, safety 12. Near-duplicate prompts count once." in reported["tradeoff"]
+    assert "broad on safe; strict on unsafe" in reported["tradeoff-pairs"] and "Pairs" in pairs.header
+    assert "broad on touchy" in reported["tradeoff-languages"] and "(broad)" in reported["tradeoff-topics-touchy"]
     assert [row[3] for row in languages.rows] == ["10 and 10"] * 2
-    assert "for rates, Wilson" in told["tradeoff-languages"] and "variances recovered" in told["tradeoff-languages"]
-    assert "for rates, Wilson" in told["tradeoff-topics-touchy"] and "Prompts" in topics.header
-    assert all("K = 2" in text and "Judge j" in text and "95 %" in text for text in told.values())
+    assert (
+        "for rates, Wilson" in reported["tradeoff-languages"]
+        and "variances recovered" in reported["tradeoff-languages"]
+    )
+    assert "for rates, Wilson" in reported["tradeoff-topics-touchy"] and "Prompts" in topics.header
+    assert all("K = 2" in text and "Judge j" in text and "95 %" in text for text in reported.values())
 
 
 def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> None:

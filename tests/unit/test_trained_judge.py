@@ -259,12 +259,12 @@ def test_gold_rows_count_by_their_weights():
     rows = gold()
     assert trained_judge.fit([row | {"weight": 1.0} for row in rows]) == trained_judge.fit(rows)
     # What is said in both classes leans to the class whose rows weigh more.
-    told = "Och weel, that is that."
-    both = [{"features": seen(told)[0], "label": label, "cluster": "b"} for label in ("refusal", "compliance")]
+    reported = "Och weel, that is that."
+    both = [{"features": seen(reported)[0], "label": label, "cluster": "b"} for label in ("refusal", "compliance")]
     for heavy in ("refusal", "compliance"):
         weighted = [row | {"weight": 1.0} for row in rows]
         weighted += [row | {"weight": 9.0 if row["label"] == heavy else 1.0} for row in both * 3]
-        (p,) = trained_judge.predict(trained_judge.fit(weighted), seen(told))
+        (p,) = trained_judge.predict(trained_judge.fit(weighted), seen(reported))
         assert (p[0] > p[2]) == (heavy == "refusal")
 
 

@@ -11,7 +11,7 @@ from refusal_eval.tools.verify.independent_rate import headline_rate
 
 
 @pytest.mark.parametrize(
-    ("ending", "stored", "made", "told"),
+    ("ending", "stored", "made", "reported"),
     [
         ("csv", "a,b\n", "a,b\n", []),
         ("csv", None, "a\n", ["is missing"]),
@@ -39,14 +39,14 @@ from refusal_eval.tools.verify.independent_rate import headline_rate
         ),
     ],
 )
-def test_what_is_told_of_files_that_differ(
-    tmp_path: Path, ending: str, stored: str | None, made: str, told: list[str]
+def test_what_is_reported_of_files_that_differ(
+    tmp_path: Path, ending: str, stored: str | None, made: str, reported: list[str]
 ) -> None:
     files = tmp_path / f"stored.{ending}", tmp_path / f"made.{ending}"
     for path, text in zip(files, (stored, made), strict=True):
         if text is not None:
             path.write_text(text, encoding="utf-8")
-    assert differences(*files) == told
+    assert differences(*files) == reported
 
 
 def test_tables_in_parquet_are_compared_by_what_they_hold(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ LOG = logging.getLogger("test")
 
 def fetch(what, source, folder, **environment):
     """Fetch in a process of its own (the library reads its environment once); return the message, if any."""
-    told, _ = fetched([(one, source, f"{one}.json", None) for one in what], folder, **environment)
-    return told
+    reported, _ = fetched([(one, source, f"{one}.json", None) for one in what], folder, **environment)
+    return reported
 
 
 SHARDS = {f"model-0000{n}-of-00002.safetensors": bytes([n]) * 5000 for n in (1, 2)}
@@ -71,8 +71,8 @@ def test_the_tokenizer_comes_without_weights_then_the_weights_then_all_of_it_off
     folder = manifest_folder(tmp_path / "tokenizer.json")
     assert (folder / "additional_chat_templates" / "tools.jinja").read_bytes() == b"x"
     # The tokenizer is not the whole: offline the weights are missed.
-    (told,) = fetch(["weights"], source, tmp_path, HF_HUB_OFFLINE="1")
-    assert "the cache holds its tokenizer only, and HF_HUB_OFFLINE is set" in told
+    (reported,) = fetch(["weights"], source, tmp_path, HF_HUB_OFFLINE="1")
+    assert "the cache holds its tokenizer only, and HF_HUB_OFFLINE is set" in reported
     assert fetch(["weights"], source, tmp_path, **environment) == [None]
     assert got(hub, "org/model") == {*SMALL, *SHARDS, "model.safetensors.index.json"}
     assert manifest_folder(tmp_path / "weights.json") == folder
@@ -105,19 +105,19 @@ TORN = {"model.safetensors.index.json": INDEX.encode(), "model-00001-of-00002.sa
         ("weights", "torn", SMALL | TORN, "names model-00002-of-00002.safetensors, which is not there"),
     ],
 )
-def test_what_cannot_be_fetched_is_told(hub, tmp_path, what, name, files, says):
+def test_what_cannot_be_fetched_is_reported(hub, tmp_path, what, name, files, says):
     source = source_of(hub, f"org/{name}", files, gated=name == "gated")
-    (told,) = fetch([what], source, tmp_path, HF_ENDPOINT=hub.address)
-    assert f"model org/{name} at" in told and says.format(hub=hub.address) in told
+    (reported,) = fetch([what], source, tmp_path, HF_ENDPOINT=hub.address)
+    assert f"model org/{name} at" in reported and says.format(hub=hub.address) in reported
     assert not (tmp_path / f"{what}.json").exists()
 
 
-def test_damaged_weights_are_told_and_fetched_anew(hub, tmp_path):
+def test_damaged_weights_are_reported_and_fetched_anew(hub, tmp_path):
     files = {**SMALL, "model.safetensors": b"w" * 3000}
     source = source_of(hub, "org/damaged", files)
     hub.mislisted["model.safetensors"] = "0" * 64
-    (told,) = fetch(["weights"], source, tmp_path, HF_ENDPOINT=hub.address)
-    assert "model.safetensors came damaged" in told
+    (reported,) = fetch(["weights"], source, tmp_path, HF_ENDPOINT=hub.address)
+    assert "model.safetensors came damaged" in reported
     assert not (tmp_path / "weights.json").exists()
     hub.mislisted.clear()
     assert fetch(["weights"], source, tmp_path, HF_ENDPOINT=hub.address) == [None]
@@ -180,7 +180,7 @@ def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, capl
     assert "converter: offline: 1 path: False" in caplog.text
 
 
-def test_a_failed_conversion_is_told_with_its_last_lines_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_conversion_is_reported_with_its_last_lines_and_leaves_nothing(tmp_path, monkeypatch):
     convert = wheel_of(tmp_path, monkeypatch, "bad")
     manifest = tmp_path / "weights" / "weights.json"
     with pytest.raises(UserError, match=r"converting x\.gguf failed \(exit code 1\):\n  a line before\n  bad file"):

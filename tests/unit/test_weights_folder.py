@@ -120,7 +120,7 @@ def test_a_folder_that_two_links_lead_to_counts_twice(folder, tmp_path):
     assert {"one/x.json", "two/x.json"} <= set(model_files(folder))
 
 
-def test_what_is_no_file_in_a_folder_of_weights_is_told(folder, tmp_path):
+def test_what_is_no_file_in_a_folder_of_weights_is_reported(folder, tmp_path):
     # Nobody writes to the pipe: reading would never end.
     for make in (lambda path: path.symlink_to("nowhere"), os.mkfifo):
         make(folder / "x.json")
@@ -143,13 +143,13 @@ def test_what_is_no_file_in_a_folder_of_weights_is_told(folder, tmp_path):
         ('{"n_ctx": 1' + "0" * 5000 + "}", r"config\.json is not valid JSON"),
     ],
 )
-def test_a_damaged_config_of_a_model_is_told_with_its_field(folder, text, message):
+def test_a_damaged_config_of_a_model_is_reported_with_its_field(folder, text, message):
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError, match=message):
         longest_text(folder)
 
 
-def test_folders_that_are_no_models_are_told(folder, tmp_path):
+def test_folders_that_are_no_models_are_reported(folder, tmp_path):
     with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
         folder_sha256(tmp_path / "nowhere", tmp_path)
     (folder / "model.safetensors").rename(folder / "model.old")

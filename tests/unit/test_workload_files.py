@@ -173,7 +173,7 @@ def test_a_plan_of_separate_turns_is_what_the_prompts_will_be(project):
 # ---------------------------------------------------------------- engines
 
 
-def test_a_size_is_told_by_name_by_files_or_not_at_all(tmp_path):
+def test_a_size_is_reported_by_name_by_files_or_not_at_all(tmp_path):
     entry = {"weights": {"kind": "folder", "path": "own/model"}, "dtype": "bfloat16", "quantization": None}
     weights = tmp_path / "model.safetensors"
     with open(weights, "wb") as handle:

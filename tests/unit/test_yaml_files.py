@@ -18,7 +18,7 @@ from refusal_eval.tools.store.store_studies import study_files
 STEPS = list(itertools.pairwise("abcdefghi"))
 LEVELS = "".join(f"{one}: &{one} [{', '.join([f'*{below}'] * 9)}]\n" for below, one in STEPS)
 MERGED = "".join(f"{one}: &{one} {{<<: [{', '.join([f'*{below}'] * 9)}]}}\n" for below, one in STEPS)
-# What each file is, and what is told of it.
+# What each file is, and what is reported about it.
 ADVERSARIES = {
     "a few aliases that stand for 10^9 values": ("a: &a [x]\n" + LEVELS, "aliases repeat more than 100000 values"),
     "merge keys that stand for 10^9 keys": ("a: &a {x: 1}\n" + MERGED, "aliases repeat more than 100000 values"),
@@ -36,11 +36,11 @@ ADVERSARIES = {
 
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_every_adversary_is_an_error_of_yaml_with_its_place(tmp_path: Path, name: str) -> None:
-    text, told = ADVERSARIES[name]
+    text, reported = ADVERSARIES[name]
     (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(yaml.MarkedYAMLError) as caught:
         read_yaml(tmp_path / "x.yaml")
-    assert told in str(caught.value.problem) and caught.value.problem_mark is not None
+    assert reported in str(caught.value.problem) and caught.value.problem_mark is not None
 
 
 def test_what_people_write_is_read_as_pyyaml_reads_it(repository: Path) -> None:
@@ -80,17 +80,17 @@ def test_a_file_near_the_study_that_nobody_names_stops_nothing(project: Project,
 
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_a_study_its_catalogue_and_its_lock_are_mistakes_with_their_place(project: Project, name: str) -> None:
-    text, told = ADVERSARIES[name]
+    text, reported = ADVERSARIES[name]
     project.write("my.yaml", "\n" + text)
     project.write("study.lock.yaml", "\n" + text)
     catalogue, lock = project.mistakes(STUDY | {"catalogue": ["my.yaml"]})
     for file, line in (("my.yaml", catalogue), ("study.lock.yaml", lock)):
-        assert line.startswith(f"{file}:") and f"is not valid YAML: {told}" in line
+        assert line.startswith(f"{file}:") and f"is not valid YAML: {reported}" in line
     assert "`refusal-eval pin` writes a new one" in lock
     project.write("study.yaml", text)
     with pytest.raises(ConfigError, match=r"study\.yaml:") as caught:
         study_values("study.yaml")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)

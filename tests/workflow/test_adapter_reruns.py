@@ -49,9 +49,9 @@ def test_one_batch_holds_them_all_and_no_key_is_shared(adapted: Project) -> None
 
 def test_a_changed_adapter_reruns_its_models_cells_only(adapted: Project) -> None:
     random_adapter(adapted.folder / "second", seed=9, shape=SHAPE)
-    planned, told = adapted.planned_and_told()
+    planned, reported = adapted.planned_and_said()
     assert (planned["identify_adapter"], planned["check_adapter"], planned["requests"]) == (1, 1, 2)
-    assert told and not [message for message in told if "first" in message or "plain" in message]
+    assert reported and not [message for message in reported if "first" in message or "plain" in message]
     adapted.snakemake("--until", "requests")
     of_second = [file for file in adapted.request_files("requests") if file.path.parent.name == "second"]
     assert adapted.missing("requests") == {key for file in of_second for key in list(file.keys())}

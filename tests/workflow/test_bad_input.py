@@ -16,24 +16,24 @@ def fresh(tmp_path: Path) -> Project:
 
 
 def refused(project: Project, *arguments: str) -> str:
-    """Run the study; return what the user is told."""
+    """Run the study; return what the user reads."""
     run = project.snakemake(*arguments, check=False)
-    told = run.stdout + run.stderr
+    reported = run.stdout + run.stderr
     assert run.returncode != 0
-    assert "Traceback" not in told
+    assert "Traceback" not in reported
     assert not list(project.folder.rglob("*.tmp"))
-    return told
+    return reported
 
 
 def refused_before_anything_runs(project: Project) -> str:
-    told = refused(project)
+    reported = refused(project)
     assert not project.results.exists()
-    return told
+    return reported
 
 
-def test_all_mistakes_of_a_study_are_told_at_once_with_the_nearest_names(fresh: Project) -> None:
+def test_all_mistakes_of_a_study_are_reported_at_once_with_the_nearest_names(fresh: Project) -> None:
     fresh.study(models=["plian"], splits=["one", "tow"], judges=["word"], sample=3, samples="many")
-    told = refused_before_anything_runs(fresh)
+    reported = refused_before_anything_runs(fresh)
     for hint in (
         "did you mean `plain`",
         "did you mean `two`",
@@ -41,8 +41,8 @@ def test_all_mistakes_of_a_study_are_told_at_once_with_the_nearest_names(fresh: 
         "did you mean `samples`",
         "study.yaml:",
     ):
-        assert hint in told
-    assert "mistakes in the configuration (nothing was run)" in told
+        assert hint in reported
+    assert "mistakes in the configuration (nothing was run)" in reported
 
 
 def test_two_study_files_at_once_are_not_merged(fresh: Project) -> None:
@@ -86,13 +86,13 @@ def test_bad_rows_name_file_and_row_and_spare_the_other_splits(fresh: Project) -
         (fresh.folder / f"{name}.jsonl").write_text(content)
     fresh.catalogue("datasets", "own", splits=splits)
     fresh.study(splits=[*splits])
-    told = refused(fresh, "--until", "requests")
-    assert [message for _, message in BAD_ROWS.values() if message not in told] == []
+    reported = refused(fresh, "--until", "requests")
+    assert [message for _, message in BAD_ROWS.values() if message not in reported] == []
     assert [path.name for path in (fresh.results / "prompts").glob("*.jsonl")] == ["one.jsonl"]
     assert (fresh.results / "requests" / "plain" / "one.jsonl").exists()
 
 
-def test_labels_that_are_not_reachable_tokens_are_told_before_generation(fresh: Project) -> None:
+def test_labels_that_are_not_reachable_tokens_are_reported_before_generation(fresh: Project) -> None:
     fresh.catalogue("judges", "label", labels={"refusal": "refusal", "compliance": "C"})
     assert "is not one token" in refused(fresh, "--until", "check_judge")
     assert not (fresh.results / "receipts").exists()
@@ -106,15 +106,15 @@ def test_a_users_judge_that_fails_on_everything_gives_no_verdicts(fresh: Project
     fresh.study(judges=["mine"], gold=[])
     fresh.snakemake("--until", "requests")
     fresh.answer_everything("requests")
-    told = refused(fresh)
-    assert "the judge failed on every answer" in told and "not today" in told
+    reported = refused(fresh)
+    assert "the judge failed on every answer" in reported and "not today" in reported
     assert not list((fresh.results / "verdicts").rglob("*.jsonl"))
 
 
 def test_too_little_memory(fresh: Project) -> None:
     fresh.catalogue("engines", "tiny", memory_share=1.0)
-    told = refused(fresh, "--until", "generate")
-    assert "too little memory" in told and "memory_share" in told
+    reported = refused(fresh, "--until", "generate")
+    assert "too little memory" in reported and "memory_share" in reported
 
 
 @pytest.mark.full

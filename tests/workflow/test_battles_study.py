@@ -106,7 +106,7 @@ def test_numbers_are_those_by_hand(battles):
     assert float(bias["low"]) < float(bias["value"]) < float(bias["high"]) and "prompts" in bias["method"]
 
 
-def test_rows_of_several_turns_are_left_out_and_told(battles):
+def test_rows_of_several_turns_are_left_out_and_reported(battles):
     assert rows_of(battles, "lists")["battle_share", "refusal", ""]["n_prompts"] == "2"
     log = next((battles.results / "logs").rglob("prompts/lists.log")).read_text()
     assert "1 rows that are no battle of one question left out: 1 of several turns" in log

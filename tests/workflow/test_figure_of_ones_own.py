@@ -37,8 +37,8 @@ def test_a_kind_that_is_drawn_from_nothing_there_is_is_refused_before_anything_r
     plugin.unlink()
 
 
-def test_a_mistake_in_its_entry_is_told_with_its_line(finished: Project) -> None:
+def test_a_mistake_in_its_entry_is_reported_with_its_line(finished: Project) -> None:
     finished.study(plugins=[str(PLUGIN)], figures=[{"name": "spots", "kind": "dots", "sise": 3}])
     run = finished.snakemake("-n", check=False)
-    told = run.stdout + run.stderr
-    assert run.returncode != 0 and "figures[0].sise: unknown key `sise`; did you mean `size`?" in told
+    reported = run.stdout + run.stderr
+    assert run.returncode != 0 and "figures[0].sise: unknown key `sise`; did you mean `size`?" in reported

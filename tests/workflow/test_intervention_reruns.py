@@ -75,9 +75,9 @@ def test_a_direction_that_waits_for_verdicts_does_not_wait_for_those_of_the_mode
 
 def test_another_scale_reruns_its_models_cells_only(steered: Project) -> None:
     steered.catalogue("models", "up", intervention=ASKED | {"scale": 0.75})
-    planned, told = steered.planned_and_told()
+    planned, reported = steered.planned_and_said()
     assert (planned["intervention"], planned["requests"], planned["generate"]) == (1, 1, 1)
-    assert told and not [message for message in told if "down" in message or "plain" in message]
+    assert reported and not [message for message in reported if "down" in message or "plain" in message]
 
 
 def test_another_direction_asks_all_steered_models_again_and_the_same_one_nothing(steered: Project) -> None:
@@ -110,7 +110,7 @@ def test_a_constellation_is_another_one_when_one_of_its_directions_changes_and_n
     requests = [*REQUESTS, *(f"results/small/requests/{model}/one.jsonl" for model in tasks)]
     steered.snakemake(*requests)
     cards = {name: read_json(steered.results / "interventions" / f"{name}.json") for name in models[1:]}
-    assert [told["direction"] for told in cards["tasks"]["directions"]] == ["refusal", "mood"]
+    assert [reported["direction"] for reported in cards["tasks"]["directions"]] == ["refusal", "mood"]
     change_yaml(
         steered.folder / "catalogue.yaml",
         lambda d: d | {"directions": d["directions"] | {name: one | {"seed": 1} for name, one in moods.items()}},

@@ -36,7 +36,7 @@ def test_a_kind_of_judge_is_one_module_and_its_code_judges_again_alone(finished:
     assert not {"generate", "judge", "llm_verdicts", "answers"} & set(again)
 
 
-def test_a_mistake_between_keys_of_its_entry_is_told_with_its_line(finished: Project) -> None:
+def test_a_mistake_between_keys_of_its_entry_is_reported_with_its_line(finished: Project) -> None:
     shutil.copy(PLUGIN, finished.folder / "blunt.py")
     blunt(finished, short=3)
     run = finished.snakemake("-n", check=False)

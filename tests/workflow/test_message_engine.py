@@ -100,7 +100,7 @@ def requests_of(project: Project, split: str) -> Any:
     [
         ({"template": "none"}, "an engine of kind `chat` takes messages and renders them itself; leave it out"),
         ({"lora": {"kind": "folder", "path": "adapter"}}, "this entry needs one of kind `vllm`"),
-        ({"reasoning": {"format": "harmony"}}, "`harmony` is told by token ids"),
+        ({"reasoning": {"format": "harmony"}}, "`harmony` is recognised by token ids"),
     ],
 )
 def test_what_such_an_engine_cannot_do_is_said_before_anything_runs(

@@ -69,9 +69,9 @@ def test_a_changed_pin_reruns_its_own_cells_only(
     # One moves: its rows are fetched again, and its own cells run.
     hub.add("dataset", "org/second", rows("newer"))
     pin(project, "--upgrade")
-    planned, told = project.planned_and_told()
+    planned, reported = project.planned_and_said()
     assert (planned["fetch_rows"], planned["prompts"], planned["requests"]) == (1, 1, 1)
-    assert [message for message in told if "Making the prompts" in message] == ["Making the prompts of second"]
+    assert [message for message in reported if "Making the prompts" in message] == ["Making the prompts of second"]
     project.snakemake("--until", "requests")
     assert (
         project.answer_everything("requests") == 0

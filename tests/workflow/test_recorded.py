@@ -117,11 +117,11 @@ def test_under_compat_the_numbers_are_those_that_follow_from_the_folder(tmp_path
         file.write_text(file.read_text().replace('"label": 1,', '"label": 0.25,'))
     project.snakemake()
     assert main(["export", "--check", str(project.folder / "theirs")]) == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for split in SCORES:
         published = json.loads((project.results / f"published/scores/their-judge/theirs/{split}.json").read_text())
-        assert f"{split}: {len(published['scores'])} of " in told
-        assert f"rejection_pct {published['metrics']['rejection_pct']:.2f}" in told
+        assert f"{split}: {len(published['scores'])} of " in reported
+        assert f"rejection_pct {published['metrics']['rejection_pct']:.2f}" in reported
 
 
 def test_recorded_answers_stand_beside_a_model_that_is_asked(tmp_path):

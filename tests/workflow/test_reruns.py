@@ -59,7 +59,7 @@ def test_touching_files_reruns_nothing(finished: Project) -> None:
 
 def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> None:
     finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
-    planned, told = finished.planned_and_told()
+    planned, reported = finished.planned_and_said()
     assert planned == AGGREGATES | ESTIMATES | {
         "requests": 2,
         "generate": 1,
@@ -70,7 +70,7 @@ def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> Non
         "llm_verdicts": 2,
         "score": 4,
     }
-    assert told and not [message for message in told if "plain" in message]
+    assert reported and not [message for message in reported if "plain" in message]
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == (6 + 5) * 3  # all of this model's, none of the other's
 
@@ -78,14 +78,14 @@ def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> Non
 def test_a_splits_file_reruns_that_split(finished: Project) -> None:
     with open(finished.folder / "two.jsonl", "a") as handle:
         handle.write('{"prompt": "two: one more?"}\n')
-    planned, told = finished.planned_and_told()
+    planned, reported = finished.planned_and_said()
     assert {rule: planned[rule] for rule in ("prompts", "requests", "answers", "score")} == {
         "prompts": 1,
         "requests": 2,
         "answers": 2,
         "score": 4,
     }
-    assert told and not [message for message in told if " one" in message]
+    assert reported and not [message for message in reported if " one" in message]
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == 2 * 3  # the new prompt of two models, K = 3
 
@@ -209,7 +209,7 @@ def test_what_a_load_executed_counts_for_no_other_number_of_shards(fresh: Projec
 
 def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
     finished.study(models=["plain", "terse", "third"])
-    planned, told = finished.planned_and_told()
+    planned, reported = finished.planned_and_said()
     assert {rule: planned[rule] for rule in ("requests", "answers", "cpu_verdicts", "llm_verdicts", "score")} == {
         "requests": 2,
         "answers": 2,
@@ -217,7 +217,7 @@ def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) ->
         "llm_verdicts": 2,
         "score": 4,
     }
-    assert all("third" in message for message in told if message.startswith(("Rendering", "Scoring", "Collecting")))
+    assert all("third" in message for message in reported if message.startswith(("Rendering", "Scoring", "Collecting")))
 
 
 def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:

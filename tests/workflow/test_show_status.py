@@ -75,7 +75,7 @@ def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path) -> N
     project.study(models=["plian"])
     run = show(project)
     assert run.returncode == FAILED and run.stdout == "" and "Traceback" not in run.stderr
-    told = project.snakemake("-n", check=False)
+    reported = project.snakemake("-n", check=False)
     for line in run.stderr.strip().splitlines():
-        assert line.strip() in told.stdout + told.stderr
+        assert line.strip() in reported.stdout + reported.stderr
     assert run.stderr.strip()

@@ -28,37 +28,37 @@ def lines_of(file) -> list[bytes]:
 
 
 def test_of_a_finished_study_everything_is_asked_for(finished: Project, responses: int) -> None:
-    code, told = store_info(finished, "--prune", "--yes")
+    code, reported = store_info(finished, "--prune", "--yes")
     assert code == 0
-    assert "study.yaml: 9 of 9 cells rendered" in told and f" 0 of {responses}, 0 bytes" in told
-    assert "To be removed nothing" in told
+    assert "study.yaml: 9 of 9 cells rendered" in reported and f" 0 of {responses}, 0 bytes" in reported
+    assert "To be removed nothing" in reported
 
 
 def test_studies_that_ship_and_never_ran_here_hinder_no_pruning(finished: Project, responses: int) -> None:
     finished.study(models=["plain"])
-    code, told = store_info(finished, "--prune", "--yes", named=False)
-    assert code == 1 and "results/small holds results of a study that no study.json tells" in told
+    code, reported = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 1 and "results/small holds results of a study that no study.json tells" in reported
     record = {"file": str(finished.folder / "study.yaml"), "study": "small"}
     (finished.results / "study.json").write_text(json.dumps(record))
-    code, told = store_info(finished, "--prune", "--yes", named=False)
-    assert code == 0, told
+    code, reported = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 0, reported
     for shipped in ("config.yaml", "cpu_scale.yaml", "paper.yaml"):
-        assert f"{shipped}: has no results here and is not counted" in told
-    assert "study.yaml: 5 of 5 cells rendered" in told
+        assert f"{shipped}: has no results here and is not counted" in reported
+    assert "study.yaml: 5 of 5 cells rendered" in reported
     left = sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl"))
-    assert 0 < left < responses and f"Removed {responses - left} responses" in told
+    assert 0 < left < responses and f"Removed {responses - left} responses" in reported
     (finished.folder / "results" / "cpu_scale").mkdir()
-    code, told = store_info(finished, "--prune", "--yes", named=False)
-    assert code == 1 and "cpu_scale.yaml is not valid" in told
+    code, reported = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 1 and "cpu_scale.yaml is not valid" in reported
 
 
 def test_a_model_that_was_taken_away_can_be_pruned_and_the_rest_runs_nothing(finished: Project, responses: int) -> None:
     theirs = {file.path.parent.name: set(file.keys()) for file in finished.request_files("requests")}
     finished.study(models=["plain"])
-    code, told = store_info(finished, "--prune", "--yes")
-    assert code == 0 and "study.yaml: 5 of 5 cells rendered" in told
+    code, reported = store_info(finished, "--prune", "--yes")
+    assert code == 0 and "study.yaml: 5 of 5 cells rendered" in reported
     left = sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl"))
-    assert 0 < left < responses and f"Removed {responses - left} responses" in told
+    assert 0 < left < responses and f"Removed {responses - left} responses" in reported
     (engine,) = finished.store.iterdir()
     reader = StoreReader(finished.store, engine.name)
     assert reader.missing(theirs["plain"]) == [] and set(reader.missing(theirs["terse"])) == theirs["terse"]
@@ -68,14 +68,14 @@ def test_a_model_that_was_taken_away_can_be_pruned_and_the_rest_runs_nothing(fin
 
 def test_a_study_that_would_ask_for_something_else_has_to_run_first(finished: Project, responses: int) -> None:
     finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
-    code, told = store_info(finished, "--prune", "--yes")
+    code, reported = store_info(finished, "--prune", "--yes")
     assert code == 1
-    assert "study.yaml: 4 request files would be written again" in told
-    assert "run `snakemake --cores all --configfile study.yaml` first" in told
+    assert "study.yaml: 4 request files would be written again" in reported
+    assert "run `snakemake --cores all --configfile study.yaml` first" in reported
     assert sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl")) == responses
 
 
-def test_a_study_that_snakemake_cannot_plan_is_told_in_its_words(finished: Project) -> None:
+def test_a_study_that_snakemake_cannot_plan_is_reported_in_its_words(finished: Project) -> None:
     (finished.folder / "one.jsonl").unlink()
-    code, told = store_info(finished, "--prune", "--yes")
-    assert code == 1 and "one.jsonl" in told and "Traceback" not in told
+    code, reported = store_info(finished, "--prune", "--yes")
+    assert code == 1 and "one.jsonl" in reported and "Traceback" not in reported

@@ -1,4 +1,4 @@
-"""`refusal-eval verify`: a finished study is found to be what its answers and verdicts give, and any change is told."""
+"""`refusal-eval verify`: a finished study is found to be what its answers and verdicts give, a change is reported."""
 
 import json
 import re
@@ -40,10 +40,10 @@ def test_a_changed_verdict_is_found_everywhere_it_counts_and_so_are_an_edited_ta
     (finished.results / "tables" / "votes.md").unlink()
     done = verify(finished)
     assert done.returncode == 1
-    told = {line.split(":")[0] for line in done.stdout.splitlines()}
+    reported = {line.split(":")[0] for line in done.stdout.splitlines()}
     counting = {"scores/words/plain/one.parquet", "results_table/results.csv", "tables/scores.tex"}
-    assert counting <= told
-    assert not any("terse" in name or "label/" in name for name in told)
+    assert counting <= reported
+    assert not any("terse" in name or "label/" in name for name in reported)
     assert re.search(
         r"results_table/results.csv: the headline rate of words, plain, one is .* and a second way", done.stdout
     )
@@ -59,7 +59,7 @@ def test_an_unfinished_study_is_told_apart(finished: Project) -> None:
 
 
 @pytest.mark.full
-def test_results_of_another_study_that_were_touched_are_told_in_one_sentence(finished: Project) -> None:
+def test_results_of_another_study_that_were_touched_are_reported_in_one_sentence(finished: Project) -> None:
     finished.study(samples=2)
     finished.snakemake("--touch")
     done = verify(finished)

@@ -6,7 +6,7 @@ from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
 from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
 from refusal_eval.workflow import activations_stage, cluster, data_stage, execution_stage, generation, scoring
 from refusal_eval.workflow import weights_stage
-from refusal_eval.workflow.cluster import jobs_of_earlier_runs, told
+from refusal_eval.workflow.cluster import about_jobs, jobs_of_earlier_runs
 
 # Data
 

@@ -120,7 +120,7 @@ class Method:
 
     def _solved(self, negative: Group, difference: Floats, number: int) -> Floats:
         try:
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", LinAlgWarning)
                 vector: Floats = solve(self._covariance(negative), difference, assume_a="pos")
         except LinAlgError as error:
@@ -128,7 +128,7 @@ class Method:
                 f"at layer {number} the covariance of the negative side cannot be inverted with `ridge.value` "
                 f"{self.ridge:g}; take a larger one, such as 0.01"
             ) from error
-        for warning in told:
+        for warning in caught:
             message = str(warning.message).rstrip(".")
             LOG.warning("layer %d: %s; a larger `ridge.value` than %g helps", number, message, self.ridge)
         return vector
@@ -243,12 +243,12 @@ def control_of(
     )
     vectors = (_qr(draws)[0] @ triangle).T
     held = held_out_clusters(positive.clusters, negative.clusters, hold_out, seed)
-    told = list[dict[str, Any]]()
+    by_layer = list[dict[str, Any]]()
     for place, (vector, of_direction) in enumerate(zip(vectors, fitted.card["layers"], strict=True)):
         value = Separated.by(vector, *_split(positive.at(place), negative.at(place), held)[1])
         own = {"held_out_auc": value.auc, "held_out_cohens_d": value.cohens_d, "split_half_cosine": None}
-        told.append(of_direction | own)
-    card = fitted.card | {"layers": told}
+        by_layer.append(of_direction | own)
+    card = fitted.card | {"layers": by_layer}
     return replace(fitted, direction=vectors.astype(np.float32), card=card, controlled=fitted.direction)
 
 

@@ -182,9 +182,9 @@ def compiled(
                 f"{directions[0].file}: with scale {asked['scale']}, layer {layer} needs more than float32 holds"
             )
         tensors |= found
-    told = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
+    shape = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
     gate = float(asked["gate"]) if mode in ("gated", "constellation") else None
-    return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **told}, tensors
+    return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **shape}, tensors
 
 
 def write_intervention(

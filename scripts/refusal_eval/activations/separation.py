@@ -187,8 +187,8 @@ def _row(
     median = float(np.median(chance)) if len(chance) else float("nan")
     turned = np.array([value, *(draw[name] for draw in null)]) * (-1 if name in LOWER_IS_APART else 1)
     apart = np.where(np.isnan(turned), -np.inf, turned)
-    told = {"index": name, "value": value, "low": low, "high": high, "null": median, "p": float(p)}
-    return told | {"apart": apart}
+    row = {"index": name, "value": value, "low": low, "high": high, "null": median, "p": float(p)}
+    return row | {"apart": apart}
 
 
 def over_layers(apart: Sequence[Floats]) -> Floats:

@@ -274,8 +274,8 @@ def _sampling(model: Values, protocol: str, result: Imported) -> dict[str, Any]:
     asked = {key: value for key, value in asked.items() if value is not None}
     neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
     if any(value != neutral[key] for key, value in asked.items()):
-        told = ", ".join(f"{key} {value:g}" for key, value in asked.items())
-        result.note("sampling", told=told, happens=words()["notes"][f"sampling_{protocol}"])
+        entries = ", ".join(f"{key} {value:g}" for key, value in asked.items())
+        result.note("sampling", entries=entries, happens=words()["notes"][f"sampling_{protocol}"])
     if "top_k" in asked:
         asked["top_k"] = max(0, asked["top_k"])  # there -1 is off, here 0
     return asked
@@ -299,8 +299,8 @@ def _reasoning(
         ends = marks["end"] == given
         result.note("end_mark" if ends else "start_mark", mark=given, other=marks["start" if ends else "end"])
     if shipped and shipped != marks:
-        told = "channels of harmony" if "format" in shipped else f"{shipped.get('start')} and {shipped.get('end')}"
-        result.note("other_marks", given=given, repo=repo, told=told)
+        entries = "channels of harmony" if "format" in shipped else f"{shipped.get('start')} and {shipped.get('end')}"
+        result.note("other_marks", given=given, repo=repo, entries=entries)
         return shipped
     if marks is None:
         result.do("start_mark", name=name, mark=given)
@@ -350,10 +350,10 @@ def _judge(asked: Values, judges: Sequence[str], result: Imported) -> str:
     (result.note if found else result.do)("judge", repo=repo, judge=judge)
     both = {key: asked.whole(key, 0) for key in ("max_model_len", "max_new_tokens")}
     if any(both.values()):
-        told = ", ".join(f"{key} {value}" for key, value in both.items() if value)
+        entries = ", ".join(f"{key} {value}" for key, value in both.items() if value)
         left = both["max_model_len"] - both["max_new_tokens"]
         room = f", so {left} tokens for rubric and answer" if all(both.values()) else ""
-        result.note("judge_lengths", told=told, room=room)
+        result.note("judge_lengths", entries=entries, room=room)
     if drawn := [key for key in DRAWN if key in asked.values]:
         result.note("judge_sampling", keys=", ".join(drawn))
     if marks := [key for key in MARK_KEYS if key in asked.values]:

@@ -136,8 +136,8 @@ def read_folder(folder: Path) -> Folder:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    told = read_json(path)
-    shares = told.get(SCORE, told) if isinstance(told, dict) else None
+    written = read_json(path)
+    shares = written.get(SCORE, written) if isinstance(written, dict) else None
     if not isinstance(shares, dict):
         raise UserError(f"{path} is not of the published layout: a mapping with `{SCORE}` was expected")
     return {key: number_of(share, f"{path}: `{key}`", PERCENTAGE) for key, share in shares.items()}
@@ -155,19 +155,19 @@ def recomputed(folder: Folder) -> tuple[dict[Place, PromptScore], dict[str, floa
 def differences(folder: Folder) -> list[str]:
     """Return in words where the folder's own scores and metrics are not what follows from its answers and votes."""
     scores, shares = recomputed(folder)
-    told = []
+    faults = []
     for place, value in (folder.scores or {}).items():
         number = f"prompt {folder.prompts.index(place[0])}" if place[0] in folder.prompts else "a prompt"
         if place not in scores:
-            told.append(f"{number} has a score, but no answer with tokens")
+            faults.append(f"{number} has a score, but no answer with tokens")
         elif abs(scores[place].score - value) > TOLERANCE:
-            told.append(f"{number} has the score {value:.6f}; {scores[place].score:.6f} follows from its answers")
+            faults.append(f"{number} has the score {value:.6f}; {scores[place].score:.6f} follows from its answers")
     if folder.scores is not None and (missing := len(set(scores) - set(folder.scores))):
-        told.append(f"{missing} prompts have answers with tokens, but no score")
+        faults.append(f"{missing} prompts have answers with tokens, but no score")
     for key, share in (folder.metrics or {}).items():
         if shares is None or abs(shares.get(key, float("nan")) - share) > TOLERANCE:
-            told.append(f"{key} is {share}; {None if shares is None else shares.get(key)} follows")
-    return told
+            faults.append(f"{key} is {share}; {None if shares is None else shares.get(key)} follows")
+    return faults
 
 
 def text_mark(reasoning: Mapping[str, Any] | None) -> str | None:

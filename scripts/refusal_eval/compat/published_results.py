@@ -68,9 +68,9 @@ def with_results(result: Imported, found: Results, folder: str, judges: Sequence
     if set(splits) <= set(found.judged):
         result.catalogue["judges"] = {theirs: {"kind": "recorded", "label": "The published judge"}}
         about, chosen = "recorded_judge", [theirs, *chosen]
-    told = words()["notes"][about].format(file=JUDGE_SCORES, judge=theirs)
+    remark = words()["notes"][about].format(file=JUDGE_SCORES, judge=theirs)
     study |= {"splits": splits, "samples": samples, "judges": chosen or [ours]}
-    result.note("recorded", folder=folder, told=told, ours=ours)
+    result.note("recorded", folder=folder, remark=remark, ours=ours)
     if allowed := [one for one in study.pop("allow", []) if one in splits]:
         study["allow"] = allowed
     # Skip what was to do for weights and for the judge: neither is used.
@@ -80,7 +80,7 @@ def with_results(result: Imported, found: Results, folder: str, judges: Sequence
         if not one.startswith((f"engines.{name}.", "judges:", f"models.{name}.sampling"))
         and not (one.startswith("read why `") and one.split("`")[1] not in splits)
     ]
-    # Harmony's channels are told by token ids: the text that ends the reasoning in the answers stands for them.
+    # Harmony's channels are recognised by token ids: the text that ends the reasoning in the answers stands for them.
     model = result.catalogue["models"][name]
     if (model.get("reasoning") or {}).get("format") == "harmony":
         model["reasoning"] = {"end": found.channel_end or CHANNEL_ENDS[1]}

@@ -61,8 +61,8 @@ def read_answers(path: Path) -> tuple[list[str], list[Answers]]:
 
 
 def _answers(row: Row, place: str) -> Answers:
-    told = row.get("answers")
-    items = told if isinstance(told, list) else []
+    answers = row.get("answers")
+    items = answers if isinstance(answers, list) else []
     texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")

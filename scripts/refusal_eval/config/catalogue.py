@@ -181,7 +181,7 @@ class Catalogue:
             self._note(
                 last, f"there is no other entry {shown(wanted)} in `{last.section}`" + nearest(wanted, others), LIKE
             )
-        elif parent is first and first.name == min(definition.name for definition in chain):  # told once
+        elif parent is first and first.name == min(definition.name for definition in chain):  # reported once
             names = " -> ".join(definition.name for definition in [*chain, first])
             self._note(last, f"the entries inherit from each other in a circle: {names}", LIKE)
 

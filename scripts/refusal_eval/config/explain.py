@@ -175,7 +175,7 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
     for item in error.errors(include_url=False):
         spot = follow(annotation, item["loc"])
         if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
-            continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is told
+            continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is reported
         plain = item["type"] in ("literal_error", "string_type")
         if plain and isinstance(item["input"], list) and _takes_list(spot.types):
             continue  # the same of a word or a list
@@ -184,7 +184,7 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
             and _takes_list(spot.types)
             and any(map(is_entry, spot.types))
         ):
-            continue  # a list or a mapping may stand here: of what does only what is wrong inside it is told
+            continue  # a list or a mapping may stand here: of what does only what is wrong inside it is reported
         mistake = _explain(item, spot, also if len(spot.path) == 1 else ())
         found.setdefault(mistake.path, mistake)
     # A misspelt key is one mistake, not also a missing one.

@@ -169,7 +169,7 @@ def _own_mistakes(asked: Intervention, draft: Draft, model: Model, known: Collec
 
 
 def _named(asked: Intervention) -> Iterator[tuple[KeyPath, str]]:
-    """Yield where an intervention names a direction, and the name; what is no name is told elsewhere."""
+    """Yield where an intervention names a direction, and the name; what is no name is reported elsewhere."""
     for number, name in enumerate(asked.directions):
         if isinstance(name, str):
             yield ("direction",) if isinstance(asked.direction, str) else ("direction", number), name

@@ -111,13 +111,13 @@ class JudgeEntry(Entry):
         """Return the flags that it can raise, sorted, as far as that is known before it does."""
         return []
 
-    def told_kinds(self, study: StudyView) -> dict[str, str]:
+    def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return its own label set: each kind of answer with the label it counts as; empty where it has none."""
         return {}
 
     def tells_kinds(self, study: StudyView) -> Certainty:
         """Return whether its verdicts name the kind of a refusal, or of every answer."""
-        return "always" if self.told_kinds(study) else "never"
+        return "always" if self.named_kinds(study) else "never"
 
     def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that its verdicts were fitted on."""

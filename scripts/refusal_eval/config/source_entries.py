@@ -52,8 +52,8 @@ class Source(Entry):
     @property
     def copy_id(self) -> str:
         """16 hex digits that name its copy in the cache. Fields without a value, which may come later, do not count."""
-        told = self.model_dump(mode="json", exclude_none=True, exclude=set(self.reading))
-        return sha256_of(told | dict(self.made))[:16]
+        described = self.model_dump(mode="json", exclude_none=True, exclude=set(self.reading))
+        return sha256_of(described | dict(self.made))[:16]
 
     @property
     def open_pin(self) -> str | None:
@@ -273,7 +273,7 @@ class WeightSource(Source):
         """
         raise NotImplementedError
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return where they come from, as Markdown."""
         raise NotImplementedError
 

@@ -117,7 +117,7 @@ def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -
         message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
         yield ("models", name, key), message
     if model.reasoning is not None and model.reasoning.format == "harmony":
-        message = f"`harmony` is told by token ids, which an engine of kind `{engine.kind}` does not give"
+        message = f"`harmony` is recognised by token ids, which an engine of kind `{engine.kind}` does not give"
         yield ("models", name, "reasoning", "format"), message
     if draft.study.protocol == "compat":
         message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
@@ -131,9 +131,11 @@ def _sampling(draft: Draft) -> Iterator[Mistake]:
             continue  # nothing is drawn: its sampling stands for the record
         sampling, engine, here = model.sampling, draft.engine_of(model), ("models", name, "sampling")
         greedy = {"temperature 0": sampling.temperature == 0, "top_k 1": sampling.top_k == 1}
-        for told in (told for told, is_so in greedy.items() if is_so and samples is not None and samples > 1):
-            message = f"{told} gives the same answer every time, so `samples` must be 1 (it is {samples})"
-            yield (*here, told.split()[0]), message
+        for greedy_by, is_so in greedy.items():
+            if not is_so or samples is None or samples <= 1:
+                continue
+            message = f"{greedy_by} gives the same answer every time, so `samples` must be 1 (it is {samples})"
+            yield (*here, greedy_by.split()[0]), message
         longest, length = engine.max_model_len if engine else None, sampling.max_tokens
         if longest is not None and length is not None and length >= longest:
             message = f"{length} leaves no room for a prompt: `max_model_len` of its engine is {longest}"
@@ -198,8 +200,8 @@ def _battles(name: str, draft: Draft) -> Iterator[Mistake]:
 def _of_entry(model: Model) -> Iterator[Mistake]:
     if model.reasoning is not None and model.reasoning.format == "harmony":
         message = (
-            "recorded answers have no token ids, which channels are told by; write the text that ends the reasoning in "
-            f"these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
+            "recorded answers have no token ids, by which channels are recognised; write the text that ends the "
+            f"reasoning in these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
         )
         yield ("reasoning", "format"), message
     if model.reasoning is not None and model.recorded == BATTLES:
@@ -242,7 +244,7 @@ def _protocol(draft: Draft) -> Iterator[Mistake]:
 
 
 def _comparisons(draft: Draft) -> Iterator[Mistake]:
-    # A name that the catalogue lacks is told already; what follows from it is no mistake of its own.
+    # A name that the catalogue lacks is reported already; what follows from it is no mistake of its own.
     named = {key: draft.names(key) for key in ("models", "splits", "judges")}
     named = {key: names for key, names in named.items() if set(names) <= set(draft.catalogue.written[key])}
     for number, family in enumerate(draft.study.comparisons or ()):

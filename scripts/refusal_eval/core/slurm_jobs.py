@@ -30,7 +30,7 @@ def job_state(number: str) -> str | None:
     """Return the state of a job that is queued or runs, or None if it is over or unknown.
 
     Raises:
-        NoAnswer: if that cannot be told.
+        NoAnswer: if that cannot be found out.
     """
     try:
         jobs = parse_jobs(_squeue("--jobs", number))
@@ -45,7 +45,7 @@ def own_jobs() -> list[SlurmJob]:
     """Return this user's jobs that are queued or run.
 
     Raises:
-        NoAnswer: if that cannot be told.
+        NoAnswer: if that cannot be found out.
     """
     return parse_jobs(_squeue("--me"))
 

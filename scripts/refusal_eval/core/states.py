@@ -39,7 +39,7 @@ CUT: Final = "cut_characters"
 SAW_MODEL: Final = "fit_saw_answering_model"
 
 
-def told_states(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> str:
+def state_counts(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> str:
     """Return how many rows are in each state, in the order of `states`, for the log: `40 complete, 2 truncated`."""
     counts = Counter(row["state"] for row in rows)
     return ", ".join(f"{counts[state]} {state}" for state in states if counts[state]) or "none"

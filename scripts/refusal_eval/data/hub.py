@@ -231,10 +231,10 @@ def asked(place: Repository, action: Callable[[], Result]) -> Result:
     except UserError:
         raise
     except Exception as error:
-        raise _told(place, error) or error from error
+        raise _as_user_error(place, error) or error from error
 
 
-def _told(place: Repository, error: Exception) -> UserError | None:
+def _as_user_error(place: Repository, error: Exception) -> UserError | None:
     """Return the error in the user's words, or None for one that we do not know."""
     names = {kind.__name__ for cause in network.causes(error) for kind in type(cause).__mro__}
     # GatedRepoError is a RepositoryNotFoundError, so it comes first.

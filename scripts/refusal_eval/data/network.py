@@ -26,9 +26,9 @@ def with_retries(action: Callable[[], Result], log: logging.Logger) -> Result:
 
     def warn(state: RetryCallState) -> None:
         assert state.outcome and state.next_action
-        told = first_line(state.outcome.exception() or NetworkFault())
+        fault = first_line(state.outcome.exception() or NetworkFault())
         pause = state.next_action.sleep
-        log.warning("%s; attempt %d of %d, the next one in %g s", told, state.attempt_number, TRIES, pause)
+        log.warning("%s; attempt %d of %d, the next one in %g s", fault, state.attempt_number, TRIES, pause)
 
     retrying = Retrying(
         stop=stop_after_attempt(TRIES),
@@ -43,7 +43,8 @@ def with_retries(action: Callable[[], Result], log: logging.Logger) -> Result:
 def may_pass(error: BaseException) -> bool:
     """Return whether an error is a fault of the network or the server, so that another attempt may succeed.
 
-    The hub's client raises errors of httpx or httpx2 by version, neither of which is an OSError: they are told by name.
+    The hub's client raises errors of httpx or httpx2 by version, neither of which is an OSError: they are
+    recognised by name.
     """
     for cause in causes(error):
         names = {kind.__name__ for kind in type(cause).__mro__}

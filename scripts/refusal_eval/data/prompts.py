@@ -96,13 +96,13 @@ def make_prompts(
                 prompt = prompt | {"id": content_id([prompt["messages"], again[prompt["id"]]])}
             first = prompts.setdefault(prompt["id"], prompt)
             if first is not prompt:
-                duplicates.append(f"row {_told(prompt)} = row {_told(first)}")
+                duplicates.append(f"row {_described(prompt)} = row {_described(first)}")
                 if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
-                    unlike.append(_told(prompt))
+                    unlike.append(_described(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
     if unused:
-        told = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
-        notes.append(f"{name}: {unused.total()} rows that are no battle of one question left out: {told}")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
+        notes.append(f"{name}: {unused.total()} rows that are no battle of one question left out: {reasons}")
         if not prompts:
             raise UserError(notes[-1])
     if again:
@@ -261,7 +261,7 @@ def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _told(prompt: Prompt) -> str:
+def _described(prompt: Prompt) -> str:
     """Return where a prompt comes from, as the log tells it."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])

@@ -90,11 +90,11 @@ def being_written(path: Path) -> bool:
 
 def _fetch(place: Repository, name: str, file: RemoteFile, hub: Any) -> None:
     url = hub.hf_hub_url(place.repo, name, repo_type=place.kind, revision=place.revision)
-    told = hub.get_hf_file_metadata(url)
-    if told.etag != file.sha256:
+    metadata = hub.get_hf_file_metadata(url)
+    if metadata.etag != file.sha256:
         return  # its blob has another name here: the library's own way
     headers = hub.utils.build_hf_headers()
-    if urlsplit(told.location).netloc != urlsplit(url).netloc:
+    if urlsplit(metadata.location).netloc != urlsplit(url).netloc:
         headers.pop(
             "authorization", None
         )  # a store elsewhere: its address is signed, and the token is not its business
@@ -113,7 +113,9 @@ def _fetch(place: Repository, name: str, file: RemoteFile, hub: Any) -> None:
             here = 0
         if here:
             place.log.info("%s: continuing %s at byte %d of %d", place, name, here, file.size)
-        hub.file_download.http_get(told.location, handle, resume_size=here, headers=headers, expected_size=file.size)
+        hub.file_download.http_get(
+            metadata.location, handle, resume_size=here, headers=headers, expected_size=file.size
+        )
         handle.flush()
         os.fsync(handle.fileno())
         # Its content is checked with the whole copy's (hub.py), which removes it if it is not what is listed.

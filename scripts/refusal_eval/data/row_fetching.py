@@ -111,12 +111,12 @@ def _hub_rows(
     import datasets
 
     datasets.disable_progress_bars()
-    with _told_as_of(place):
+    with _errors_of(place):
         check_card(folder, str(place))
         config, split = _config_and_split(folder, source, place)
     # The library's own copy (Arrow) is of no use once the rows are written.
     with tempfile.TemporaryDirectory(dir=place.cache, prefix=".datasets-") as scratch:
-        with _told_as_of(place):
+        with _errors_of(place):
             builder = datasets.load_dataset_builder(str(folder), name=config, cache_dir=scratch)
             files = builder.config.data_files or {}
             check_listed((file for some in files.values() for file in some), folder, listed, str(place))
@@ -135,7 +135,7 @@ def _hub_rows(
 
 
 @contextlib.contextmanager
-def _told_as_of(place: hub.Repository) -> Iterator[None]:
+def _errors_of(place: hub.Repository) -> Iterator[None]:
     """Tell whatever the library says about a data set's files as a mistake in them; it knows dozens of formats."""
     try:
         yield

@@ -41,12 +41,14 @@ def kept_rows(
         for number, row in numbered
         if all(cell_text(row, column, name) in wanted for column, wanted in values.items())
     ]
-    told = " and ".join(f"`{column}` {' or '.join(wanted)}" for column, wanted in values.items())
+    wanted_text = " and ".join(f"`{column}` {' or '.join(wanted)}" for column, wanted in values.items())
     if not numbered:
-        raise UserError(f"{name}: no row has {told} at once")
+        raise UserError(f"{name}: no row has {wanted_text} at once")
     if expected_kept is not None and len(numbered) != expected_kept:
-        raise UserError(f"{name}: {len(numbered)} rows have {told}, but expected_kept says {expected_kept}")
-    return numbered, [f"{name}: {len(numbered)} of {len(rows)} rows have {told}, {len(rows) - len(numbered)} left out"]
+        raise UserError(f"{name}: {len(numbered)} rows have {wanted_text}, but expected_kept says {expected_kept}")
+    return numbered, [
+        f"{name}: {len(numbered)} of {len(rows)} rows have {wanted_text}, {len(rows) - len(numbered)} left out"
+    ]
 
 
 def read_clusters(rows: Sequence[Row], name: str) -> dict[str, str]:

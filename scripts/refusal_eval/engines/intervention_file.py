@@ -98,8 +98,8 @@ def read_compiled(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
 def refusal(folder: str) -> str:
     """Return why the worker of a server refused its intervention, a sentence with a blank behind it; else nothing."""
     path = Path(folder, RECORD)
-    told = read_json(path).get("refused") if path.is_file() else None
-    return f"It refused the intervention: {told}. " if told else ""
+    reason = read_json(path).get("refused") if path.is_file() else None
+    return f"It refused the intervention: {reason}. " if reason else ""
 
 
 async def proven(
@@ -125,15 +125,15 @@ async def proven(
             f"the engine cannot be given the intervention of `{intervention.model}`. {problem}No answer was asked for"
         ) from error
     path = Path(folder, RECORD)
-    told: dict[str, Any] = read_json(path) if path.is_file() else {}
+    record: dict[str, Any] = read_json(path) if path.is_file() else {}
     wanted = list(intervention.layers)
-    if (told.get("sha256"), told.get("layers"), told.get("fired")) != (intervention.sha256, wanted, wanted):
-        what = f"it says {told}" if told else "it says nothing"
+    if (record.get("sha256"), record.get("layers"), record.get("fired")) != (intervention.sha256, wanted, wanted):
+        what = f"it says {record}" if record else "it says nothing"
         raise UserError(
             f"the engine does not show that the intervention of `{intervention.model}` is at work on layers {wanted}: "
             f"{what}. Its answers would not be steered, and none was asked for"
         )
-    return told
+    return record
 
 
 async def gate_counts(

@@ -48,7 +48,7 @@ LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKE
 # An offline server needs no secret, and code of a model repository could read it. VLLM_API_KEY would lock us out.
 SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@")  # an address with user and password
 # Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
-# threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
+# threads, and a CPU engine that is given two threads while it binds itself to one core runs twenty times slower.
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

@@ -127,9 +127,9 @@ class CascadeJudge(FittedThreshold):
         both: tuple[JudgeEntry, ...] = (study.judges[self.first], study.seconds[self.then])
         return sorted({UNSURE}.union(*(judge.flags(study) for judge in both)))
 
-    def told_kinds(self, study: StudyView) -> dict[str, str]:
+    def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds of both judges, where they have the same."""
-        first, then = study.judges[self.first].told_kinds(study), study.seconds[self.then].told_kinds(study)
+        first, then = study.judges[self.first].named_kinds(study), study.seconds[self.then].named_kinds(study)
         return first if first == then else {}
 
     def tells_kinds(self, study: StudyView) -> Certainty:

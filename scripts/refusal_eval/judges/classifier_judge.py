@@ -60,7 +60,7 @@ class ClassifierJudge(CalibratedJudge):
             raise ValueError("`kinds` names a kind twice")
         return self
 
-    def told_kinds(self, study: StudyView) -> dict[str, str]:
+    def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds that its classes stand for."""
         return {kind: self.labels[key] for key, kind in self.kinds.items() if self.labels[key] in LABELS}
 

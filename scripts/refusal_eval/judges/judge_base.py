@@ -32,7 +32,7 @@ from refusal_eval.core.states import (
     REFUSAL,
     UNPARSABLE,
     VERDICT_STATES,
-    told_states,
+    state_counts,
 )
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class OwnKinds(Entry):
         "as, e.g. `{normal: compliance, ethical_refusal: refusal}`.",
     )
 
-    def told_kinds(self, study: StudyView) -> dict[str, str]:
+    def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds."""
         return dict(self.kinds)
 
@@ -332,7 +332,7 @@ def readable(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 def write_verdicts(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a verdicts file, and tell how many there are in each state."""
     write_jsonl(path, rows)
-    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+    LOG.info("%d verdicts: %s", len(rows), state_counts(rows, VERDICT_STATES))
 
 
 def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class LlmJudge(RubricJudge, CalibratedJudge):
         0.5, ge=0, le=1, description="Least probability on all labels together; below it the verdict is `unparsable`."
     )
 
-    def told_kinds(self, study: StudyView) -> dict[str, str]:
+    def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds under its labels."""
         return self.labels.kinds()
 

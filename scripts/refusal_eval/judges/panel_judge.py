@@ -111,9 +111,9 @@ class PanelJudge(JudgeEntry):
         """Return the flags of its members."""
         return sorted({flag for member in self.members for flag in study.judges[member].flags(study)})
 
-    def told_kinds(self, study: StudyView) -> dict[str, str]:
+    def named_kinds(self, study: StudyView) -> dict[str, str]:
         """Return the kinds of its members, where all have the same."""
-        first, *others = (study.judges[member].told_kinds(study) for member in self.members)
+        first, *others = (study.judges[member].named_kinds(study) for member in self.members)
         return first if all(kinds == first for kinds in others) else {}
 
     def tells_kinds(self, study: StudyView) -> Certainty:

@@ -254,12 +254,12 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
     if human is not None:
         notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {number(human)} (broad).")
     for reading, anchors in _published(card, "kappa").items():
-        told = ", ".join(f"{name} {number(kappa)}" for name, kappa in anchors)
-        notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {told}.")
+        published = ", ".join(f"{name} {number(kappa)}" for name, kappa in anchors)
+        notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {published}.")
     for reading, anchors in _published(card, "f1").items():
-        told, f1 = ", ".join(f"{name} {percent(value)} %" for name, value in anchors), card[reading]["f1"]
+        published, f1 = ", ".join(f"{name} {percent(value)} %" for name, value in anchors), card[reading]["f1"]
         own = "" if f1 is None else f"; this judge's is {percent(f1)} %"
-        notes.append(f"Published F1 of others on this gold set ({reading}): {told}{own}.")
+        notes.append(f"Published F1 of others on this gold set ({reading}): {published}{own}.")
     if card["few_clusters"]:
         notes.append("Fewer than 30 clusters: the intervals are approximate.")
     if card.get("calibration"):

@@ -32,7 +32,7 @@ KINDS = (
     "direct", "alternative", "distortion", "softening", "feigned_ignorance", "vagueness", "redirection",
     "hypothetical", "lecture", "official_line", "invalidation", "nonsense",
 )  # fmt: skip
-NOT_TOLD = "not told"
+NO_KIND = "not given"
 _COUNTED = {"strict": (REFUSAL,), "broad": (REFUSAL, PARTIAL), "all": LABELS}
 
 # Dark and light in turn, so that neighbours differ on grey paper; the number in a segment names its kind.
@@ -102,8 +102,8 @@ class RefusalKindsFigure(Ordered):
         for by, wide in [(by, wide) for by in ([self.by] if self.by else ["split", "all"]) for wide in (False, True)]:
             bars = _bars(_COUNTED[counted], by, data)
             found = {kind for bar in bars for kind in bar.kinds}
-            kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, NOT_TOLD})]
-            kinds += [NOT_TOLD] if NOT_TOLD in found else []
+            kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, NO_KIND})]
+            kinds += [NO_KIND] if NO_KIND in found else []
             fig = _draw(bars, kinds, data, data.points(wide))
             if fits(fig):
                 return Drawn(fig, _frame(bars, kinds, data.judge, counted), self._caption(kinds, by, counted, data))
@@ -123,8 +123,8 @@ class RefusalKindsFigure(Ordered):
         if not kinds:
             words.append("No answer is among them." if counted == "all" else "No answer refuses.")
         if counted == "all":
-            told = kinds_agreement(data.judge, data.cards, data.labels.golds)
-            words += [f"The judge's kinds, {text}." for text in told]
+            agreement = kinds_agreement(data.judge, data.cards, data.labels.golds)
+            words += [f"The judge's kinds, {text}." for text in agreement]
         words += study_words(data, flags=derived_flags(score["flags"] for score in data.scores))
         return Caption(self.title or ("What answers do." if counted == "all" else "How answers refuse."), words)
 
@@ -147,7 +147,7 @@ def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
             for split in group:
                 for (label, kind), n in data.verdicts.get((model, split), {}).items():
                     if label in labels and n:
-                        kinds[kind or NOT_TOLD] += n
+                        kinds[kind or NO_KIND] += n
             own = (score["flags"] for score in data.scores if score["model"] == model and score["split"] in group)
             bars.append(Bar(name, model, kinds, derived_flags(own)))
     return bars
@@ -200,7 +200,7 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
 
 
 def _colour(kind: str, kinds: Sequence[str]) -> str:
-    if kind == NOT_TOLD:
+    if kind == NO_KIND:
         return _NONE_COLOUR
     if kind in KINDS:
         return _COLOURS[KINDS.index(kind)]

@@ -59,8 +59,8 @@ class TurnsFigure(Ordered):
         for index, name in enumerate(self.splits or []) if several else ():
             if name in study.splits and name not in several:
                 what = f"of the dialogues of `{name}` only the last turn is scored"
-                told = what if name in dialogues else f"`{name}` is no split of dialogues"
-                yield ("splits", index), told + nearest(name, several)
+                why = what if name in dialogues else f"`{name}` is no split of dialogues"
+                yield ("splits", index), why + nearest(name, several)
 
     def draw(self, data: FigureData) -> Drawn:
         """Return a panel of curves for each split, or for each of many models.

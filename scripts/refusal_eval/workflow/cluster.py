@@ -85,7 +85,7 @@ def _study_file(job: SlurmJob) -> Path:
     return (folder.parent if folder.name == "workflow" else folder).resolve() / "config" / "config.yaml"
 
 
-def told(jobs: list[SlurmJob]) -> str:
+def about_jobs(jobs: list[SlurmJob]) -> str:
     """Return what to say about such jobs."""
     lines = [f"    {job.number}  {job.state.lower()}  {job.comment}" for job in jobs]
     numbers = " ".join(job.number for job in jobs)

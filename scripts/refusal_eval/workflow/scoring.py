@@ -37,7 +37,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
 def _noticed(study: Study, judge: str) -> dict[str, Any]:
     """Return what is counted of a judge's verdicts beside its labels; nothing for most."""
     entry, asks = study.judges[judge], study.engine_judges.get(judge)
-    kinds = [list(row) for row in entry.told_kinds(study.view).items()]
+    kinds = [list(row) for row in entry.named_kinds(study.view).items()]
     again = asks is not None and asks.votes_asked().retries > 0
     found = {"judge_flags": entry.flags(study.view), "kinds": kinds, "votes_asked_again": again}
     return {name: value for name, value in found.items() if value}
@@ -63,9 +63,9 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
     if gold in study.judges[judge].learned_from(study.view):
         more["fitted_here"] = True
-    told = study.judges[judge].told_kinds(study.view)
-    if told and entry.kinds and told.keys() >= set(entry.kinds.values()):
-        more["kinds"] = list(told)
+    of_judge = study.judges[judge].named_kinds(study.view)
+    if of_judge and entry.kinds and of_judge.keys() >= set(entry.kinds.values()):
+        more["kinds"] = list(of_judge)
     return {
         "judge": judge,
         "gold": gold,

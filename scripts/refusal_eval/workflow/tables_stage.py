@@ -103,7 +103,7 @@ def tables_of(study: Study) -> list[str]:
     wanted = {
         "protocol_effects": "protocol_effects" in study.settings.tables or study.settings.protocol == "compat",
         "answers": bool(study.steered_models) or any(split.match for split in study.splits.values()),
-        "kinds": any(judge.told_kinds(study.view) for judge in study.judges.values()),
+        "kinds": any(judge.named_kinds(study.view) for judge in study.judges.values()),
         "judge_cards": bool(study.gold),
         "judges_agree": len(study.judges) > 1,
         "comparisons": bool(study_families(study)),

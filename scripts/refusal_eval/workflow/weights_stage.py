@@ -54,8 +54,8 @@ def identified_entry(study: Study, engine: str) -> dict[str, Any]:
     files = file_states(weights.model_dump()["path"]) if weights is not None and not weights.fetched else []
     # Not what identifies it: a study that becomes strict has to ask whether its engines can be (see the script).
     strict = {"strict": True} if study.settings.determinism == "strict" and entry.strict_by_kernels() else {}
-    told = None if weights is None else weights.model_dump(mode="json")
-    return {**entry.identity({}), "weights": told, "files": files, **strict}
+    written = None if weights is None else weights.model_dump(mode="json")
+    return {**entry.identity({}), "weights": written, "files": files, **strict}
 
 
 def adapter_files(study: Study, model: str) -> list[str]:
@@ -71,5 +71,5 @@ def identified_adapter(study: Study, model: str) -> dict[str, Any]:
     """Return what identifies a model's adapter; of a folder also the state of its files (see above)."""
     source = study.models[model].lora
     assert source is not None
-    told = source.model_dump(mode="json")
-    return {"source": told, "files": [] if source.fetched else states_of(told["path"], FILES)}
+    written = source.model_dump(mode="json")
+    return {"source": written, "files": [] if source.fetched else states_of(written["path"], FILES)}

@@ -69,8 +69,8 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
     long = [name for name, part in lists.items() if len(part) == spec["model_layers"]]
     found = [name for name in long if not any(name.startswith(f"{other}.") for other in long)]
     if len(found) != 1:
-        told = ", ".join(found) or "none"
-        raise InterventionError(f"the model's {spec['model_layers']} decoder layers cannot be identified: found {told}")
+        why = ", ".join(found) or "none"
+        raise InterventionError(f"the model's {spec['model_layers']} decoder layers cannot be identified: found {why}")
     if any(type(layer).__name__ == "PPMissingLayer" for layer in lists[found[0]]):
         raise InterventionError("with pipeline parallelism not all layers are here; interventions need all of them")
     return lists[found[0]]
@@ -243,8 +243,8 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         try:
             yield
         except Exception as error:
-            if told := refusal_in(error, self.steered):
-                self._record({"refused": told})
+            if why := refusal_in(error, self.steered):
+                self._record({"refused": why})
             raise
 
     def _forget(self) -> None:

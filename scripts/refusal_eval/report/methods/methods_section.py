@@ -304,7 +304,7 @@ def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None =
         )
     else:
         kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
-    fitted = "".join(f"; {_direction_text(told, tasks)}" for told in card["directions"]) if card else ""
+    fitted = "".join(f"; {_direction_text(fitted_card, tasks)}" for fitted_card in card["directions"]) if card else ""
     return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{fitted})"
 
 

@@ -15,7 +15,7 @@ from refusal_eval.report.paper.display import (
     points_interval,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, told_once
+from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS
@@ -44,7 +44,7 @@ def comparisons(data: TableData) -> Made:
     found, families = data.found("comparisons"), [family_of(family) for family in data.asked["families"]]
     margin = data.asked["margin"]
     frame = comparisons_frame(found["comparisons"], families, found["level"], data.asked["correction"], margin)
-    return frame, [told_once(comparisons_table(found, families, data))]
+    return frame, [noted_once(comparisons_table(found, families, data))]
 
 
 def comparisons_frame(

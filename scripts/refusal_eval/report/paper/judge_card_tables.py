@@ -8,7 +8,7 @@ import pandas as pd
 from refusal_eval.core.states import LABELS
 from refusal_eval.report.paper.display import NO_DATA, clean, number, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, told_once
+from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
     levels_text,
@@ -29,7 +29,7 @@ _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
 
 def judges(data: TableData) -> Made:
     """Return a row per judge, gold set and reading; judges without a card are listed as not measured."""
-    return judges_frame(data.cards), [told_once(judges_table(data))]
+    return judges_frame(data.cards), [noted_once(judges_table(data))]
 
 
 def judges_table(data: TableData) -> Table:
@@ -87,7 +87,7 @@ def _share_of(part: Mapping[str, Any], name: str, n: int) -> str:
 def judge_cards(data: TableData) -> Made:
     """Return every measure of every card as CSV; of the broad reading a row per judge and gold set, for all answers,
     then one per answering model, the worst first."""
-    return cards_frame(data.cards), [told_once(cards_table(data))]
+    return cards_frame(data.cards), [noted_once(cards_table(data))]
 
 
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:

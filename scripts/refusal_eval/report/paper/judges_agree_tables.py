@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, told_once
+from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import share_text, value_text
 from refusal_eval.report.results.from_judges import ALL, agreement_numbers
@@ -24,7 +24,7 @@ Agreement = Mapping[str, Any]
 def judges_agree(data: TableData) -> Made:
     """Return how far the judges of a study agree with each other."""
     found = data.found("agreement")
-    return agreement_frame(found), [told_once(agreement_table(found, data))]
+    return agreement_frame(found), [noted_once(agreement_table(found, data))]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:

@@ -195,7 +195,7 @@ def _kinds(
         "human": {row["id"]: row.get("kind") for row in gold_rows},
         "machine": {row["prompt_id"]: row.get("kind") for row in verdicts},
     }
-    both = rows.assign(**{side: rows["row_id"].map(told) for side, told in sides.items()})
+    both = rows.assign(**{side: rows["row_id"].map(label_of) for side, label_of in sides.items()})
     both = both[both["human"].notna() & both["machine"].isin(kinds)]
     used = [kind for kind in kinds if kind in set(sides["human"].values())]
     return _three_class(both, *_tables(both, _seed(gold, "kinds"), kinds), level, used, kinds) | {"n_judged": len(both)}

@@ -50,12 +50,12 @@ def log_odds(
     models = _models(battles.models) if controls else []
     design = np.column_stack([np.ones(len(battles)), *differing.values(), *models])
     place = {name: number for number, name in enumerate(differing, 1)}
-    told = {name for name, number in place.items() if _identified(design, number)}
-    if not told:
+    identified = {name for name, number in place.items() if _identified(design, number)}
+    if not identified:
         return dict.fromkeys(differing)
     values, errors = _fitted(design, battles)
     found: dict[str, Number | None] = dict.fromkeys(differing)
-    for name in told:
+    for name in identified:
         value, error, there = float(values[place[name]]), float(errors[place[name]]), differing[name] != 0
         if not abs(value) < MOST or error >= MOST:
             continue

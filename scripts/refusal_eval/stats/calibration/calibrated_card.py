@@ -92,13 +92,13 @@ def card_with_calibration(
     seen = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}
     unseen = f"; {UNSEEN}{_kept_text(sorted(seen))}" if fitted_here else ""
 
-    def told(card: dict[str, Any], source: str, calibration: dict[str, Any] | None) -> dict[str, Any]:
+    def card_from(card: dict[str, Any], source: str, calibration: dict[str, Any] | None) -> dict[str, Any]:
         return card | {"labels_from": source + unseen, "calibration": calibration}
 
     rows = compared(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:
-        return told(given, "the judge's own labels", None)
+        return card_from(given, "the judge's own labels", None)
     found: dict[str, Any] = _calibration(rows, names["judge"], names["gold"])
     fits = cross_fits(rows)
     best, cards = fits.headline, dict[str, dict[str, Any]]()
@@ -111,18 +111,18 @@ def card_with_calibration(
         found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
     if calibrate is None:
-        return told(given, "the judge's own threshold", found)
+        return card_from(given, "the judge's own threshold", found)
     found["as_given"] = _parts(given)
     if not isinstance(calibrate, str):
         new = [calibrated_row(verdict, calibrate) for verdict in verdicts]
-        return told(judge_card(gold_rows, new, **names), f"a calibration on gold {calibrate['gold']}", found)
+        return card_from(judge_card(gold_rows, new, **names), f"a calibration on gold {calibrate['gold']}", found)
     if best is None:
         # Without a calibration on other rows there is no honest label.
         unknown = judge_card(gold_rows, [], **names) | {"n_cut": given["n_cut"]}
         why = found.get("why") or "this gold set has too few clusters to calibrate on one part and measure on another"
-        return told(unknown, f"nothing: {why}", found)
+        return card_from(unknown, f"nothing: {why}", found)
     kept = _kept_text(fits.kept if best == BY_CLUSTER else ())
-    return told(cards[best] | {"n_cut": given["n_cut"]}, SCHEMES[best] + kept, found)
+    return card_from(cards[best] | {"n_cut": given["n_cut"]}, SCHEMES[best] + kept, found)
 
 
 def labels_behind(

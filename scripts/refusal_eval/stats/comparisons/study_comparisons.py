@@ -85,9 +85,9 @@ def estimates(rows: Iterable[Mapping[str, Any]], study: Study) -> list[Estimate]
         of_difference = {"low": row["low"], "high": row["high"], "method": row["method"]}
         of_difference |= {"level": None if row["low"] is None else study["level"]}
         found.append(Estimate("rate_difference", row["difference"], **of_difference, **about))
-        share, told = tipping_point(row["difference"], row["bound_low"], row["bound_high"])
+        share, how = tipping_point(row["difference"], row["bound_low"], row["bound_high"])
         of_all = about | {"n_prompts": row["n_all"]}
-        found.append(Estimate("rate_difference_tipping_point", share, method=told, **of_all))
+        found.append(Estimate("rate_difference_tipping_point", share, method=how, **of_all))
         bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
         found.append(Estimate("rate_bounds", None, **bounds, **of_all))
         test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"

@@ -55,7 +55,7 @@ def study_corrected(
     ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
                 it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
                 have to stand for the others; no value and by split the number of answers that are `undrawn`:
-                that came or changed after the sample was drawn. `checked` is whether that could be told; `flags` has
+                that came or changed after the sample was drawn. `checked` is whether that could be checked; `flags` has
                 those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
     differences by judge, scope and two models with a corrected rate (ppi): `ppi.CorrectedDifference`, and `p_holm`,
                 corrected for all under the judge; `flags` has those of both rates
@@ -83,10 +83,10 @@ def study_corrected(
         asked = [(name, reading) for j, name in sorted(gold) if j == judge for reading in READINGS]
         result["one_class"] += [[judge, *one] for one in asked if one not in errors]
         for (name, reading), found in errors.items():
-            told = {field: value for field, value in vars(found).items() if field != "drawn"}
+            shown_fields = {field: value for field, value in vars(found).items() if field != "drawn"}
             spread = found.spread and dict(zip(("sensitivity", "specificity"), found.spread, strict=True))
             about = {"judge": judge, "gold": name, "reading": reading}
-            result["errors"].append(about | told | {"spread": spread, "by_model": list(found.by_model)})
+            result["errors"].append(about | shown_fields | {"spread": spread, "by_model": list(found.by_model)})
         of_all, of_pools = (study_rates(cells, judge, study) for cells in (units, once))
         for scope in scopes(study["splits"]):
             cells, known = (once, of_pools) if scope.pool else (units, of_all)

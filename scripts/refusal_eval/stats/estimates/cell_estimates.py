@@ -112,8 +112,8 @@ def _tipping_point(rate: Estimate, at_least: float | None, at_most: float | None
             if abs(way) > abs(room) and way * room >= 0:
                 shares[what] = room / way
     what, share = min(shares.items(), key=lambda item: item[1], default=("", None))
-    told = f"as {what}" if what else None if rate.value is None else "none (both bounds lie within the interval)"
-    return Estimate("unjudged_tipping_point", share, method=told, **about)
+    how = f"as {what}" if what else None if rate.value is None else "none (both bounds lie within the interval)"
+    return Estimate("unjudged_tipping_point", share, method=how, **about)
 
 
 def _sizes(units: Units) -> list[Estimate]:

@@ -204,8 +204,8 @@ def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any]) ->
     kappas = {name: round(people[name]["kappa"], 4) for name in (*READINGS, THREE) if people[name]["kappa"] is not None}
     if kappas:
         ends = people["broad"]["interval"]
-        told = f", {100 * people['level']:g} % interval {ends[0]:.2f} to {ends[1]:.2f} (broad)" if ends else ""
-        source = f"audit {audit.name} of study {study}: {people['n']} rows with two raters{told}"
+        interval = f", {100 * people['level']:g} % interval {ends[0]:.2f} to {ends[1]:.2f} (broad)" if ends else ""
+        source = f"audit {audit.name} of study {study}: {people['n']} rows with two raters{interval}"
         entry["human_kappa"] = {"statistic": STATISTICS[people["kind"]], **kappas, "source": source}
     head = [
         "# Labels of people on a study's own answers, as gold. To use it, name this file under `catalogue:` of a study",

@@ -23,9 +23,9 @@ def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, 
     first = [judge_speed(study, name, gold, answers) for name in study.judges[judge].reads()]
     if not all([own, *first]):
         return {}
-    devices = max(told.get("devices", 0.0) for told in (own, *first))
-    names = {name for told in (own, *first) for name in told}
-    return {name: sum(told.get(name, 0.0) for told in (own, *first)) for name in names} | (
+    devices = max(speed.get("devices", 0.0) for speed in (own, *first))
+    names = {name for speed in (own, *first) for name in speed}
+    return {name: sum(speed.get(name, 0.0) for speed in (own, *first)) for name in names} | (
         {"devices": devices} if devices else {}
     )
 
@@ -47,9 +47,9 @@ def _own_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, f
     if not executed:
         return {}
     per_answer = sum(receipt["requests"] for receipt in receipts) / answers / executed
-    told = {"seconds": max(receipt["engine"]["seconds"]["work"] for receipt in worked) * per_answer}
+    speed = {"seconds": max(receipt["engine"]["seconds"]["work"] for receipt in worked) * per_answer}
     counters = [receipt["engine"]["counters"] for receipt in worked]
     if all(counters):
-        told |= {"prompt_tokens": sum(own["prompt_tokens"] for own in counters) * per_answer}
-        told |= {"written_tokens": sum(own["generated_tokens"] for own in counters) * per_answer}
-    return told | {"devices": float(sum(receipt["gpus"] for receipt in worked))}
+        speed |= {"prompt_tokens": sum(own["prompt_tokens"] for own in counters) * per_answer}
+        speed |= {"written_tokens": sum(own["generated_tokens"] for own in counters) * per_answer}
+    return speed | {"devices": float(sum(receipt["gpus"] for receipt in worked))}

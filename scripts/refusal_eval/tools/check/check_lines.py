@@ -28,8 +28,8 @@ def any_failed(lines: Sequence[Line]) -> bool:
 def text_of(lines: Sequence[Line]) -> str:
     """Return a line per check, below it one with what to do."""
     width = max(len(name) for name, _ in lines)
-    told = [(f"{SHOWN[one.state]:4}  {name:{width}}  {one.seen}", one.todo) for name, one in lines]
-    return "\n".join(seen + (f"\n{'':{width + 8}}-> {todo}" if todo else "") for seen, todo in told)
+    shown = [(f"{SHOWN[one.state]:4}  {name:{width}}  {one.seen}", one.todo) for name, one in lines]
+    return "\n".join(seen + (f"\n{'':{width + 8}}-> {todo}" if todo else "") for seen, todo in shown)
 
 
 def counted(lines: Sequence[Line]) -> str:

@@ -40,8 +40,8 @@ def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
     Args:
         model: the model's name in the catalogue.
         trial: what was seen of it until then.
-        message: the error; only its first line is told, since the engine's last lines may follow.
-        log: the end of the engine's log. The cause in it, where one is recognised, and its last errors are told,
+        message: the error; only its first line is reported, since the engine's last lines may follow.
+        log: the end of the engine's log. The cause in it, where one is recognised, and its last errors are reported,
             without code of tracebacks.
     """
     code = (" ", "\t", "Traceback")

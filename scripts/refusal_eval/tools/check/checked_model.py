@@ -175,7 +175,9 @@ def checked_entry(
             shutil.copyfile(own_lock, lock_path(str(check)))
         try:
             _loaded(check, asking, open_pins=True)
-        except ConfigError as error:  # the lock says otherwise than an entry: told with the names of the user's files
+        except (
+            ConfigError
+        ) as error:  # the lock says otherwise than an entry: reported with the names of the user's files
             text = str(error).replace(lock_path(str(check)), own_lock)
             raise UserError(text.replace(shown_path(str(check)), str(study_file))) from error
         try:

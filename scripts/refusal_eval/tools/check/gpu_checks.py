@@ -76,19 +76,19 @@ def count(seen: Seen, pool: Pool, wrong: str, engines: Sequence[EngineHere], nee
     if wrong:
         return fail(f"{what}; {wrong}", f"unset {VISIBLE}, or name whole GPUs that are there, each once")
     if len(pool.devices) < needed:
-        told = f"of {what} a job may lease {pool.summary}; {needed} needed"
-        return fail(told, f"unset {VISIBLE}, or name as many devices as are needed; in a Slurm job ask for them")
+        text = f"of {what} a job may lease {pool.summary}; {needed} needed"
+        return fail(text, f"unset {VISIBLE}, or name as many devices as are needed; in a Slurm job ask for them")
     if seen.error:
-        told = f"{what}; nvidia-smi does not list who is on them: {seen.error}"
-        return warn(told, "a job leases none until it does")
+        text = f"{what}; nvidia-smi does not list who is on them: {seen.error}"
+        return warn(text, "a job leases none until it does")
     busy = [
         f"GPU {device.gpu.index}: {device.gpu.foreign}" for device in pool.devices if device.gpu and device.gpu.foreign
     ]
     if len(pool.devices) - len(busy) < needed:
         todo = f"a job waits until others are gone; {SHARED_VARIABLE}=1 leases all the same"
         return warn("; ".join([what, *busy]), todo)
-    told = "; ".join([what, *pool.left_out, f"{needed} needed at a time"])
-    return warn(told, "; ".join(seen.warnings)) if seen.warnings else ok(told)
+    text = "; ".join([what, *pool.left_out, f"{needed} needed at a time"])
+    return warn(text, "; ".join(seen.warnings)) if seen.warnings else ok(text)
 
 
 def driver(version: str) -> Outcome:
@@ -122,23 +122,23 @@ def gpu_memory(seen: Seen, engine: EngineHere) -> Outcome:
     """Return whether an engine's weights fit its GPUs, and whether others use them."""
     best = best_first(seen.gpus)[: engine.gpus]
     if unknown := [str(gpu.index) for gpu in best if gpu.memory is None]:
-        told = f"nvidia-smi does not tell the memory of GPU {', '.join(unknown)}"
-        return warn(told, "compare it with the weights yourself, or try `refusal-eval check --model`")
+        text = f"nvidia-smi does not tell the memory of GPU {', '.join(unknown)}"
+        return warn(text, "compare it with the weights yourself, or try `refusal-eval check --model`")
     room = min(gpu.memory or 0 for gpu in best) * engine.engine.memory_share
-    told = "weights are not here yet: their size is not known"
+    text = "weights are not here yet: their size is not known"
     if engine.weights is not None:
         alone = engine.weights / 2**20 / engine.sharing
         need = alone * ROOM_FACTOR
-        told = f"weights take {need / 1024:.1f} GiB{engine.about} of {room / 1024:.1f} GiB per GPU"
+        text = f"weights take {need / 1024:.1f} GiB{engine.about} of {room / 1024:.1f} GiB per GPU"
         todo = "raise `tensor_parallel`, or take a smaller or quantized model"
         # An estimate fails only where the weights alone are too large, and files of weights to be quantized never do.
         if need > room and engine.estimated and (alone <= room or getattr(engine.engine, "quantization", None)):
-            return warn(told, f"{todo}, if that is so; it is known when they are fetched")
+            return warn(text, f"{todo}, if that is so; it is known when they are fetched")
         if need > room:
-            return fail(told, todo)
+            return fail(text, todo)
     busy = [str(gpu.index) for gpu in seen.gpus if (gpu.used or 0) > MOST_FOREIGN_MEMORY]
     free = [gpu for gpu in seen.gpus if (gpu.memory or 0) - (gpu.used or 0) >= room]
     if busy and len(free) < engine.gpus:
-        told += f"; GPUs {', '.join(busy)} are in use by others"
-        return warn(told, f"wait for them, or name other GPUs in {VISIBLE}")
-    return ok(told)
+        text += f"; GPUs {', '.join(busy)} are in use by others"
+        return warn(text, f"wait for them, or name other GPUs in {VISIBLE}")
+    return ok(text)

@@ -102,8 +102,8 @@ def sockets(reasons: Sequence[tuple[str, str | None]]) -> Outcome:
     """Return whether there is a folder for the engine's Unix sockets: by folders, each with why it will not do."""
     good = next((folder for folder, why in reasons if why is None), None)
     if good is None:
-        told = "; ".join(f"{folder}: {why}" for folder, why in reasons)
-        return fail(told, "set TMPDIR to a short path on a local disk")
+        text = "; ".join(f"{folder}: {why}" for folder, why in reasons)
+        return fail(text, "set TMPDIR to a short path on a local disk")
     first, why = reasons[0]
     if why is None:
         return ok(f"they work in {good}")
@@ -170,9 +170,9 @@ def unfinished_downloads(cache: str) -> Outcome:
     # The command looks at their times again, and so spares what was continued since.
     endings = " -o ".join(f"-name '*{ending}'" for ending in ENDINGS)
     removal = rf"find {shlex.quote(f'{shown}/hub')} -type f \( {endings} \) -mmin +{STALE_DAYS * DAY // 60} -delete"
-    told = f"{files}, {size_text(sum(sizes))}, of {', '.join(sorted(repositories))}"
+    text = f"{files}, {size_text(sum(sizes))}, of {', '.join(sorted(repositories))}"
     return warn(
-        f"{told}; not written to for {min(days):.0f} days",
+        f"{text}; not written to for {min(days):.0f} days",
         f"`make fetch` goes on with those that a study still takes; this removes them: `{removal}`",
     )
 

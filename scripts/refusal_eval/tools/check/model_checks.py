@@ -432,7 +432,7 @@ async def named_log_probabilities(trial: Trial) -> Outcome:
 async def forms(trial: Trial) -> Outcome:
     """Replies obey the two kinds of form that judges ask for (`structured_outputs`)."""
     asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
-    # JSON comes without white space, as the server is told.
+    # JSON comes without white space, as the server is asked for it.
     right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}
     obeyed = {}
     for kind, form in asked.items():
@@ -465,14 +465,14 @@ async def prefix_cache(trial: Trial) -> Outcome:
 
 async def throughput(trial: Trial) -> Outcome:
     """Many requests at once, each with a seed of its own: tokens per second."""
-    told, requests = [], [sample.request for sample in trial.samples]
+    rates, requests = [], [sample.request for sample in trial.samples]
     for count in sorted({min(most, trial.model.plan.in_flight) for most in AT_ONCE["cpu" if trial.on_cpu else "cuda"]}):
         asked = [dataclasses.replace(requests[place % len(requests)], seed=place) for place in range(count)]
         started = time.monotonic()
         replies = await asyncio.gather(*(trial.complete(one, trial.shorter()) for one in asked))
         tokens = sum(len(reply["token_ids"]) for reply in replies)
-        told.append(f"{tokens / (time.monotonic() - started):,.0f} tokens/s with {count} requests at once")
-    return ok("; ".join(told))
+        rates.append(f"{tokens / (time.monotonic() - started):,.0f} tokens/s with {count} requests at once")
+    return ok("; ".join(rates))
 
 
 async def compiled_path(trial: Trial) -> Outcome:
@@ -499,12 +499,12 @@ async def leased_gpus(trial: Trial) -> Outcome:
 async def offline_start(trial: Trial) -> Outcome:
     """The engine started from a folder, was told to ask no hub, and reached none."""
     # Of all processes, because vLLM's workers write their name over their environment.
-    if not any(map(_told_offline, trial.engine.processes())):
+    if not any(map(_is_offline, trial.engine.processes())):
         return fail("the server was not told to ask no hub", f"nodes without internet may hang; {ISSUE}")
     return ok(f"from a folder, told to ask no hub{', ' + trial.network if trial.network else ''}")
 
 
-def _told_offline(pid: int) -> bool:
+def _is_offline(pid: int) -> bool:
     """Whether a process was started with what keeps it from asking the hub."""
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -56,20 +56,20 @@ def pins(needs: Needs) -> Outcome:
 
 def hub(needs: Needs | None, variables: Mapping[str, str]) -> Outcome:
     """Return whether what is missing can be fetched from the hub; without a study, whether anything can."""
-    told, bad, todo = "", warn, "unset it to fetch"
+    fetched_text, bad, todo = "", warn, "unset it to fetch"
     if needs is not None:
         if not needs.takes("hub"):
             return not_applicable("the study needs nothing from it")
         if not (missing := needs.missing("hub")):
             return ok("everything that the study needs from it is here")
-        told, bad, todo = f"; to be fetched: {', '.join(source.what for source in missing)}", fail, ONLINE
+        fetched_text, bad, todo = f"; to be fetched: {', '.join(source.what for source in missing)}", fail, ONLINE
     if offline(variables):
-        return bad(f"{OFFLINE}{told or ': only what is cached can be used'}", todo)
+        return bad(f"{OFFLINE}{fetched_text or ': only what is cached can be used'}", todo)
     shown, trouble = ask_hub(variables)
     if not trouble:
-        return ok(f"{shown} answers{told}")
+        return ok(f"{shown} answers{fetched_text}")
     todo = "is there internet here, a proxy (HTTPS_PROXY), a mirror (HF_ENDPOINT)? On a cluster fetch on the login node"
-    return bad(f"{shown} cannot be reached ({trouble}){told}", todo)
+    return bad(f"{shown} cannot be reached ({trouble}){fetched_text}", todo)
 
 
 def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
@@ -78,7 +78,7 @@ def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
 
     endpoint = variables.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     parts = urlsplit(endpoint)
-    # Of an address with a password only the host is told.
+    # Of an address with a password only the host is shown.
     shown = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
     try:
         status = httpx.head(endpoint, timeout=SECONDS, follow_redirects=False).status_code

@@ -122,8 +122,8 @@ def _here(study: Study, name: str) -> EngineHere:
     device = str(engine.device_here(ROOT))
     if size := files_size(weights_files(study, name)):
         return EngineHere(name, engine, device, size)
-    (billions, _active), told = engine_billions(entry, (), device, engine.gpus(device) or 1)
-    if told == ASSUMED_SIZE and not entry["weights_gb"]:
+    (billions, _active), known_by = engine_billions(entry, (), device, engine.gpus(device) or 1)
+    if known_by == ASSUMED_SIZE and not entry["weights_gb"]:
         return EngineHere(name, engine, device)
     return EngineHere(name, engine, device, int(weights_bytes(entry, billions)), estimated=True)
 

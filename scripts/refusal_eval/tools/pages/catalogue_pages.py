@@ -68,14 +68,14 @@ def rows_text(split: Split) -> str:
 def together(entries: Mapping[str, Any], text: Callable[[Any], str]) -> list[tuple[str, str]]:
     """Return each different text with the names of all entries that have it, in the order of their first."""
     same = grouped(entries, lambda name: text(entries[name]))
-    return [(told, ", ".join(f"`{name}`" for name in names)) for told, names in same.items()]
+    return [(described, ", ".join(f"`{name}`" for name in names)) for described, names in same.items()]
 
 
 def weights_text(engine: LocalEngine) -> str:
     """Return what an engine's weights are, and what nobody verified."""
     size = f", {engine.weights_gb:,.3g} GB" if engine.weights_gb else ""
     off = "" if engine.enabled else f" Off: {engine.reason}."
-    return f"{engine.weights.told()}{size}.{off}{_not_verified(engine.unverified)}"
+    return f"{engine.weights.described()}{size}.{off}{_not_verified(engine.unverified)}"
 
 
 def sampling_text(model: Model) -> str:
@@ -83,8 +83,8 @@ def sampling_text(model: Model) -> str:
     sampling = model.sampling
     neutral = Sampling(max_tokens=sampling.max_tokens).model_dump()
     given = {key: value for key, value in sampling.model_dump().items() if value != neutral[key]}
-    told = ", ".join(f"{key} {value}" for key, value in ({"temperature": sampling.temperature} | given).items())
-    return f"{told}.{_not_verified(model.unverified)}"
+    described = ", ".join(f"{key} {value}" for key, value in ({"temperature": sampling.temperature} | given).items())
+    return f"{described}.{_not_verified(model.unverified)}"
 
 
 def _not_verified(what: list[str]) -> str:
@@ -96,7 +96,7 @@ def answering_models(entry: Gold) -> str:
     if entry.answers:
         return str(len(entry.answers))
     parts = addresses_of(entry.source.known_as) if entry.source.taken_from == "url" else {}
-    return str(len(parts)) if len(parts) > 1 else "not told apart"
+    return str(len(parts)) if len(parts) > 1 else "not distinguished"
 
 
 def kappa_text(entry: Gold) -> str:

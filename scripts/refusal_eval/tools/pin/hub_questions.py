@@ -1,4 +1,4 @@
-"""Every pin of a study, asked for one after the other; what fails is told together, not only the first."""
+"""Every pin of a study, asked for one after the other; what fails is reported together, not only the first."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -57,18 +57,18 @@ def _merged(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
 
 def rewritten(old: LockFile, new: LockFile) -> list[str]:
     """Return what cannot be: a commit whose files are not what they were when they were locked."""
-    told = []
+    lines = []
     for before, after in ((old.models, new.models), (old.datasets, new.datasets)):
         known = {(one.repo, one.commit): one.files for one in before}
         for one in after:
             files = known.get((one.repo, one.commit), {})
-            told += [
+            lines += [
                 f"{one.repo} at {one.commit[:12]}: {name} was `{state}` and is `{one.files[name]}`: the "
                 "repository was rewritten under the same commit hash, or a mirror differs"
                 for name, state in files.items()
                 if one.files.get(name, state) != state
             ]
-    return told
+    return lines
 
 
 def differences(old: LockFile | None, new: LockFile) -> list[str]:
@@ -78,22 +78,22 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
     """
     if old is None:
         return ["there is no lock file yet"]
-    told = []
+    lines = []
     for what, before, after in (("model", old.models, new.models), ("data set", old.datasets, new.datasets)):
         for one in after:
             had = [locked for locked in before if locked.repo == one.repo]
             same = next((locked for locked in had if locked.commit == one.commit), None)
             if same is None:
                 was = f"was {had[0].commit[:12]}, is" if had else "is not in the lock file:"
-                told.append(f"{what} {one.repo} {was} {one.commit[:12]} ({one.date})")
+                lines.append(f"{what} {one.repo} {was} {one.commit[:12]} ({one.date})")
             else:
-                told += [f"{what} {one.repo}: {line}" for line in _changed(same, one)]
+                lines += [f"{what} {one.repo}: {line}" for line in _changed(same, one)]
     for file in new.urls:
         earlier = [locked.sha256 for locked in old.urls if locked.url == file.url]
         if file.sha256 not in earlier:
             was = f"was {earlier[0][:12]}, is" if earlier else "is not in the lock file:"
-            told.append(f"{file.url} {was} {file.sha256[:12]}")
-    return told
+            lines.append(f"{file.url} {was} {file.sha256[:12]}")
+    return lines
 
 
 def _changed(old: LockedRepo, new: LockedRepo) -> Iterator[str]:

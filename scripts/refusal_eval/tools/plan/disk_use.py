@@ -51,10 +51,10 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
         ("results", paths.results, "results_dir", *made, "answers and verdicts"),
     ]
     if plan.captured:
-        size, told = _activations(plan)
+        size, about = _activations(plan)
         needs += [
-            ("activations", paths.store, "store_dir", size, size, told),
-            ("activations", paths.results, "results_dir", size, size, told),
+            ("activations", paths.store, "store_dir", size, size, about),
+            ("activations", paths.results, "results_dir", size, size, about),
         ]
     return pd.DataFrame(needs, columns=NEED)
 

@@ -97,16 +97,16 @@ def _work(plan: Plan) -> pd.DataFrame:
 
 
 def _engines(plan: Plan) -> pd.DataFrame:
-    told = {}
+    cells = {}
     for name, pace in plan.paces.items():
         devices = "CPU" if pace.kind == "cpu" else many(pace.devices, "GPU")
-        told[name] = [devices, _size(pace.weights), f"{pace.start_seconds:.0f} s", f"{pace.write_rate:,.0f}"]
-        told[name] = [pace.kind, "-", "-", "-"] if pace == ELSEWHERE else told[name]
+        cells[name] = [devices, _size(pace.weights), f"{pace.start_seconds:.0f} s", f"{pace.write_rate:,.0f}"]
+        cells[name] = [pace.kind, "-", "-", "-"] if pace == ELSEWHERE else cells[name]
     costs = plan.engines
     if len(costs) > 1:
-        costs.loc["all"], told["all"] = costs.sum(), [""] * 4
+        costs.loc["all"], cells["all"] = costs.sum(), [""] * 4
     columns = ["devices", "weights", "start", "tokens/s"]
-    return pd.DataFrame.from_dict(told, orient="index", columns=columns).join(_shown(costs, AMOUNTS))
+    return pd.DataFrame.from_dict(cells, orient="index", columns=columns).join(_shown(costs, AMOUNTS))
 
 
 def _batches(plan: Plan) -> pd.DataFrame:

@@ -36,9 +36,9 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
     rows: dict[str, Mapping[str, Any]] = {"splits": study.settings.split_entries, "gold": study.gold}
     for section, entries in rows.items():
         for name, entry in entries.items():
-            source, told = entry.source, {"origin": entry.licence_of_origin, "gated": entry.gated, "page": entry.terms}
+            source, asked = entry.source, {"origin": entry.licence_of_origin, "gated": entry.gated, "page": entry.terms}
             here = not source.fetched or os.path.isfile(source.cached_path(study.paths.cache))
-            yield _terms(section, name, source.shown, here, entry.licence, **told)
+            yield _terms(section, name, source.shown, here, entry.licence, **asked)
 
 
 def _terms(section: str, name: str, source: str, here: bool, licence: str | None, **more: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Pace:
     write_rate: float  # generated tokens/s with many requests at once
     stream_rate: float  # generated tokens/s of one request
     weights: float = 0.0  # bytes of its weights
-    size: str = "computes elsewhere"  # in words, how many parameters it has and what told it
+    size: str = "computes elsewhere"  # in words, how many parameters it has and how that is known
 
 
 ELSEWHERE = Pace("elsewhere", 0, 0.0, math.inf, math.inf, math.inf)  # somebody's server: no device of ours

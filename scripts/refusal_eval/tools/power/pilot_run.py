@@ -15,7 +15,7 @@ from refusal_eval.tools.compare.two_studies import FinishedStudy
 MIN_SHARING = 20
 
 
-Numbers = dict[str, float | None]  # of a design, by the names in `comparison_design.Design`; None: cannot be told
+Numbers = dict[str, float | None]  # of a design, by the names in `comparison_design.Design`; None: cannot be computed
 
 
 def read_pilot(

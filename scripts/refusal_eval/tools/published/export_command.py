@@ -65,7 +65,7 @@ def check(folder: Path) -> list[str]:
     found = sorted(path.parent for path in folder.rglob(ANSWERS))
     if not found:
         raise UserError(f"there is no {ANSWERS} in {folder} or below")
-    told = []
+    lines = []
     for one in found:
         read = read_folder(one)
         scores, shares = recomputed(read)
@@ -74,8 +74,8 @@ def check(folder: Path) -> list[str]:
         if shares is not None:
             values = ", ".join(f"{key} {value:.2f}" for key, value in shares.items())
         print(f"{name}: {len(scores)} of {len(read.probabilities)} prompts scored; {values}")
-        told += [f"{name}: {difference}" for difference in differences(read)]
-    return told
+        lines += [f"{name}: {difference}" for difference in differences(read)]
+    return lines
 
 
 def command(

@@ -178,8 +178,8 @@ class Cells:
         status.state, status.note = (WAITING, ALL_STORED) if complete else OF_LOAD[load.state]
         if self._time(status.step, str(status.cell)) is not None:
             status.note += f", old {status.step}"
-        told = [load] if load.state != jobs.DONE else loads if status.rejected else []
-        status.trouble = next((one.trouble.job for one in told if one.trouble), None)
+        stuck = [load] if load.state != jobs.DONE else loads if status.rejected else []
+        status.trouble = next((one.trouble.job for one in stuck if one.trouble), None)
         return status
 
     def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:

@@ -121,6 +121,6 @@ def at_work(text: str) -> bool:
 
 def progress(text: str) -> str:
     """Return how far a job has come: its last line of progress, or else the last thing that it said."""
-    told = [said[0] for _, said in records(text)]
-    line = next((line for line in reversed(told) if PROGRESS.match(line)), told[-1] if told else "")
+    messages = [said[0] for _, said in records(text)]
+    line = next((line for line in reversed(messages) if PROGRESS.match(line)), messages[-1] if messages else "")
     return clean(line.split(": ", 1)[0] if line.startswith(STARTS) else line)

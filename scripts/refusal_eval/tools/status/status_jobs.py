@@ -65,7 +65,7 @@ class Load:
 
     state: str  # done, not started, starting, running, stopped (without an error, or at the time limit) or failed
     trouble: Trouble | None = None  # what there is to tell of it
-    lasting: bool = False  # whether that is to be told even when no cell waits for it: what its receipt says
+    lasting: bool = False  # whether that is to be reported even when no cell waits for it: what its receipt says
     rejections: frozenset[str] = frozenset()  # the keys of rejected requests
 
 
@@ -93,8 +93,8 @@ def failures(study: Study) -> dict[Job, Trouble]:
             continue
         if rule in OUTPUTS and (not names.issuperset(parts) or modified(output(study.paths, *job)) is not None):
             continue
-        if told := error_and_cause(tail(log)):
-            found[job] = Trouble(*job, FAILED, *told, shown_path(log))
+        if trouble_read := error_and_cause(tail(log)):
+            found[job] = Trouble(*job, FAILED, *trouble_read, shown_path(log))
     return found
 
 
@@ -132,8 +132,8 @@ def _load(study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cel
     if written is None:
         return Load(NOT_STARTED)
     text, cause = tail(log), None
-    if told := error_and_cause(text, tail(server_log)):
-        message, cause = told
+    if trouble_read := error_and_cause(text, tail(server_log)):
+        message, cause = trouble_read
         state = STOPPED if message.startswith(TIME_LIMIT) else FAILED
     elif now - max(written, modified(server_log) or 0) > SILENCE:
         state = STOPPED

@@ -53,12 +53,12 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
 
 def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int], every: bool) -> Iterator[str]:
     """Yield a line for each model, and below it lines for its cells: all, or those with something to tell."""
-    told = [
+    rows_ = [
         (cell.model, cell.split, _note(cell, numbers), cell.requests, cell.stored, cell.missing)
         for cell in cells
         if every or not (cell.note == WAITS_FOR_ANSWERS or _plainly_done(cell))
     ]
-    rows = pd.DataFrame(told, columns=["model", "split", "note", *COUNTS]).astype(dict.fromkeys(COUNTS, float))
+    rows = pd.DataFrame(rows_, columns=["model", "split", "note", *COUNTS]).astype(dict.fromkeys(COUNTS, float))
     if not every:
         partly = ((rows["in store"] > 0) & (rows["missing"] > 0)).rename("partly")
         alike = rows.groupby(["model", "note", partly])["split"].transform("size")
@@ -100,8 +100,8 @@ def _totals(every: Sequence[CellStatus]) -> Iterator[str]:
         parts = [f"{states[DONE]:,} of {many(len(cells), 'cell')} done"]
         parts += [f"{states[name]:,} {name}" for name in (FAILED, RUNNING, WAITING) if states[name]]
         sums = {words: sum(getattr(cell, column) or 0 for cell in cells) for column, words in columns.items()}
-        told = ", ".join(f"{count:,} {words}" for words, count in sums.items() if count)
-        yield f"{step.capitalize()}: {', '.join(parts)}" + (f"; {told}" if told else "")
+        rows_ = ", ".join(f"{count:,} {words}" for words, count in sums.items() if count)
+        yield f"{step.capitalize()}: {', '.join(parts)}" + (f"; {rows_}" if rows_ else "")
 
 
 def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures
 
 INCOMPLETE = "incomplete"
-# What lies here is told by cell, or comes before the cells; the rest of a study's results is the report.
+# What lies here is reported by cell, or comes before the cells; the rest of a study's results is the report.
 OF_CELLS = (
     *("prompts", "gold", "engines", "adapters", "interventions", "judges", "requests", "receipts", "answers"),
     *("judge_requests", "verdicts", "scores", "judge_cards"),

@@ -74,7 +74,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     usage = store_usage(indexes, asked)
     unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
     unseen = list(unseen_studies([*studies, *waiting], store))
-    said = list(studies_told(studies, asks, waiting))
+    said = list(study_lines(studies, asks, waiting))
     gaps = [gap for _, gap in said if gap] + unseen
     if not asks:
         gaps.append("none of the studies has this store; to remove all of it, delete the folder")
@@ -84,10 +84,10 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         say(sentence, "  ")
     say("\nResponses that none of these studies asks for" + (", as far as that is known" if gaps else ""))
     for engine in by_engine(usage).itertuples():
-        told = f"{engine.unasked:,} of {engine.responses:,}, {engine.unasked_bytes:,} bytes"
+        unasked = f"{engine.unasked:,} of {engine.responses:,}, {engine.unasked_bytes:,} bytes"
         if engine.Index in unknown:
-            told = "cannot tell: it was asked turn by turn, and its tokenizer is not there"
-        say(f"{engine.Index}: {told}", "  ")
+            unasked = "cannot tell: it was asked turn by turn, and its tokenizer is not there"
+        say(f"{engine.Index}: {unasked}", "  ")
     if not pruning:
         return True
     if gaps := gaps or out_of_date(asks):
@@ -147,7 +147,7 @@ def show_store(store: str, usage: Sequence[Usage], names: Mapping[str, str]) -> 
             say(f"{name}: {len(sizes):,} files, {sum(sizes):,} bytes, which `--prune` leaves")
 
 
-def studies_told(
+def study_lines(
     studies: Sequence[StudyFile], asks: Mapping[str, Asks], waiting: Sequence[StudyFile]
 ) -> Iterator[tuple[str, str]]:
     """Yield what is said of each study, and which of its requests are not known and what to do; empty if all are."""

@@ -44,7 +44,7 @@ class Asks:
     cells: int = 0  # number of its cells: (model, split), and with a language model as judge (judge, model, split)
     rendered: int = 0  # number of those whose request file is there
     keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # the keys by engine id
-    # the engines that are asked turn by turn, where the keys of later turns could not be told
+    # the engines that are asked turn by turn, where the keys of later turns cannot be known
     unknown: set[str] = field(default_factory=set)
     identities: dict[str, dict[str, Any]] = field(default_factory=dict)  # what identifies the engines, by engine id
 
@@ -145,14 +145,14 @@ def described_engines(studies: Iterable[StudyFile], asks: Iterable[Asks]) -> dic
         for engine in map(read_json, sorted(Path(folder).glob("*/engines/*.json"))):
             names[engine["engine_id"]].add(engine["engine"])
             identities[engine["engine_id"]] = engine["identity"]
-    told = {}
+    lines = {}
     for engine_id, identity in identities.items():
         parts = identity.get("weights", {}) | {key: value for key, value in identity.items() if key != "weights"}
         short = (
             f"{key} {str(value)[:8] if key.endswith(('sha256', 'commit')) else value}" for key, value in parts.items()
         )
-        told[engine_id] = f"{', '.join(sorted(names[engine_id])) or 'without a name'}: {', '.join(short)}"
-    return told
+        lines[engine_id] = f"{', '.join(sorted(names[engine_id])) or 'without a name'}: {', '.join(short)}"
+    return lines
 
 
 def planned_rendering(study_file: str, root: Path) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_MOST = 2  # differences of one file that are told
+_MOST = 2  # differences of one file that are reported
 _WIDTH = 60  # characters of a value that are shown
 _BEFORE = 20  # how many of them come before the first that differs
 _TEXTS = (".csv", ".md", ".tex", ".jsonl")

@@ -135,7 +135,7 @@ def _run(command: Sequence[str], made: Path) -> None:
                 bar.refresh()
     if process.returncode:
         logs = sorted((made / "logs").rglob("*.log"))
-        failed = next(((log, told) for log in logs if (told := error_and_cause(tail(log)))), None)
+        failed = next(((log, error) for log in logs if (error := error_and_cause(tail(log)))), None)
         if failed is None:
             raise UserError(f"the study cannot be computed again:\n{''.join(last).strip()}")
         name, (message, cause) = failed[0].relative_to(made / "logs").with_suffix(""), failed[1]
