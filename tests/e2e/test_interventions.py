@@ -184,8 +184,9 @@ def first_layers(steering: Steering) -> Steering:
 # Each mode, with each of its options.
 MODES = ("none", "add", "ablate", "ablate-none", "gated", "pull", "pull-positive", "constellation")
 # Compiled code is kept between loads: the plain model's comes first, and two vectors of one mode are among them. An
-# option changes numbers in the same code, so that one of each mode is compiled.
+# option changes numbers in the same code, so that in the full tier one of each mode is compiled.
 COMPILED = ("none", "add", "ablate", "gated", "pull", "constellation", "gated-control")
+ALL = (*MODES, "gated-control")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ COMPILED = ("none", "add", "ablate", "gated", "pull", "constellation", "gated-co
     [
         pytest.param("steering", True, MODES, id="eager"),
         pytest.param("first_layers", False, COMPILED, id="compiled"),
-        pytest.param("steering", False, COMPILED, id="whole-compiled", marks=pytest.mark.soak),
+        pytest.param("steering", False, ALL, id="whole-compiled", marks=pytest.mark.soak),
     ],
 )
 def test_every_token_is_that_of_an_independent_reference(
@@ -219,10 +220,12 @@ def test_a_second_load_with_the_code_that_the_first_one_compiled_gives_the_same_
     assert first_layers.compiled["again"] == set(), "its code was looked for under the same name"
 
 
+@pytest.mark.parametrize(
+    "names", [pytest.param(("add", "gated"), id="two"), pytest.param(ALL[1:], id="all", marks=pytest.mark.soak)]
+)
 def test_offline_the_tokens_are_those_of_the_server_from_the_cache_of_prompts_too(
-    steering: Steering, tmp_path: Path
+    steering: Steering, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    names = ("add", "gated")
     loads = dict(zip(names, steering.offline(names, tmp_path), strict=True))
     answers = {name: load["answers"][0] for name, load in loads.items()}
     reference = steering.reference(answers)
