@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, job_end, job_state, own_jobs, parse_jobs
-from refusal_eval.workflow.cluster import comment_of, gpu_model, jobs_of_earlier_runs, options, partition, reported
+from refusal_eval.workflow.cluster import about_jobs, comment_of, gpu_model, jobs_of_earlier_runs, options, partition
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_run_finds_the_loads_of_earlier_runs_of_its_study(submitted, tmp_path:
     assert submitted(comment="rule_score_wildcards_a") == submitted(comment="of somebody's own") == []
     submitted(option="")
     assert jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")), "the clone's own study"
-    text = reported(jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")))
+    text = about_jobs(jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")))
     assert f"7  pending  {LOAD}" in text and "scancel 7" in text
 
 
