@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.ask.render import Renderer
-from refusal_eval.ask.store import StoreReader
+from refusal_eval.ask.store import StoreReader, not_in_store
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.states import REFUSAL
+from refusal_eval.core.states import REFUSAL, place_of
 from refusal_eval.judges.judge_base import EngineJudge, RubricJudge
 
 
@@ -18,13 +18,19 @@ def first_tokens_of_refusals(answers: Sequence[str], verdicts: Sequence[str], re
 
     Args:
         answers: the files of the cells.
-        verdicts: the judge's, of the same cells in the same order.
+        verdicts: the judge's, of the same cells in the same order; of answers that could be read.
         responses: of the models' engine.
+
+    Raises:
+        UserError: if the store has lost one.
     """
-    cells = zip(answers, verdicts, strict=True)
-    rows = (pair for cell in cells for pair in zip(*map(read_jsonl, cell), strict=True))
-    keys = [answer["key"] for answer, verdict in rows if verdict["label"] == REFUSAL]
+    keys = []
+    for of_answers, of_verdicts in zip(answers, verdicts, strict=True):
+        refused = {place_of(row) for row in read_jsonl(of_verdicts) if row["label"] == REFUSAL}
+        keys += [row["key"] for row in read_jsonl(of_answers) if place_of(row) in refused]
     found = responses.lookup(keys)
+    if lost := set(keys) - set(found):
+        raise not_in_store(f"{len(lost)} of {len(keys)} refusals are")
     return [found[key]["response"]["token_ids"][0] for key in keys]
 
 
