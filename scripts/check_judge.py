@@ -30,7 +30,7 @@ def first_tokens_of_refusals(answers: Sequence[str], verdicts: Sequence[str], re
         keys += [row["key"] for row in read_jsonl(of_answers) if place_of(row) in refused]
     found = responses.lookup(keys)
     if lost := set(keys) - set(found):
-        raise not_in_store(f"{len(lost)} of {len(keys)} refusals are")
+        raise not_in_store(f"{len(lost)} of {len(set(keys))} responses of refusals are")
     return [found[key]["response"]["token_ids"][0] for key in keys]
 
 
