@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from check_judge import first_tokens_of_refusals
 from config_project import BASE, CATALOGUE, STUDY, Project, changed
+from project import response as stored_response
 from pydantic import ValidationError
 from tokenizer_folders import byte_tokenizer, unigram_tokenizer
 
 from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.first_token_judge import FirstTokenJudge
 from refusal_eval.study.study import Study
@@ -123,6 +127,22 @@ def test_its_tokens_may_be_those_with_which_the_models_own_refusals_began(render
 def test_the_refusals_of_its_tokens_are_of_one_source(refusal: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="name `gold`, or `judge` and `split`"):
         judge(refusal=refusal)
+
+
+def test_the_models_own_refusals_are_found_among_answers_without_a_verdict(tmp_path: Path) -> None:
+    said = [("a", None), ("b", "refusal"), ("c", "compliance"), ("d", "refusal")]
+    rows = [{"prompt_id": name, "sample": 0, "turn": 0, "key": name * 64} for name, _ in said]
+    write_jsonl(tmp_path / "answers.jsonl", rows)
+    judged = [row | {"key": None, "label": label} for row, (_, label) in zip(rows, said, strict=True) if label]
+    write_jsonl(tmp_path / "verdicts.jsonl", judged)
+    with StoreWriter(tmp_path / "store", "engine", "requests") as writer:
+        writer.describe("by-hand", {"vllm": "none"})
+        for number, row in enumerate(rows[1:]):
+            writer.append(str(row["key"]), stored_response("No.", [number, 99], [-1.0, -1.0], "stop", None), "by-hand")
+    files = [str(tmp_path / "answers.jsonl")], [str(tmp_path / "verdicts.jsonl")]
+    assert first_tokens_of_refusals(*files, StoreReader(tmp_path / "store", "engine")) == [0, 2]
+    with pytest.raises(UserError, match="2 of 2 responses of refusals are not in the store"):
+        first_tokens_of_refusals(*files, StoreReader(tmp_path / "empty", "engine"))
 
 
 def test_the_judge_of_its_refusals_is_another_one_that_reads_answers(
