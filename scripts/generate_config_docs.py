@@ -1,7 +1,7 @@
-"""Write what is generated from the config's classes and from the catalogue.
+"""Write what is generated from the config's classes, from the catalogue and from the data dictionary.
 
 From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. From the
-catalogue: docs/splits.md, docs/models.md and docs/gold.md.
+catalogue: docs/splits.md, docs/models.md and docs/gold.md. From the dictionary of estimands: docs/estimands.md.
 
 With `--check`, write nothing: show what differs and exit with 1 if anything does.
 """
@@ -17,6 +17,7 @@ from typing import Any
 from refusal_eval.core.files import write_text
 from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
+from refusal_eval.tools.pages.estimands_page import estimands_page
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,6 +52,7 @@ def generated(root: Path) -> dict[Path, str]:
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
+        root / "docs" / "estimands.md": estimands_page(),
         **{root / "docs" / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
 

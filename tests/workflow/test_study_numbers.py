@@ -24,6 +24,8 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
     of_battles = {name for name in DEFINITIONS if name.startswith("battle_")}  # another study's: test_battles.py
     elsewhere = in_place_of_holm | of_own_kinds | of_battles
     assert {pattern_of(row["estimand"]) for row in rows} == set(DEFINITIONS) - elsewhere
+    with_interval = {pattern_of(row["estimand"]) for row in rows if row["low"]}
+    assert with_interval == {name for name in set(DEFINITIONS) - elsewhere if DEFINITIONS[name].interval != "None."}
     flags = {flag for row in rows for flag in row["flags"].split()}
     assert flags and flags <= set(FLAGS), "the data dictionary explains every mark"
 

@@ -1,6 +1,7 @@
 """What a results table holds: its columns, what each estimand is and what flags mean, out of dictionary.yaml.
 
-A study's data dictionary (results_table/dictionary.md) is made of the same.
+Made of the same: a study's data dictionary (results_table/dictionary.md) and the page of all estimands
+(docs/estimands.md).
 """
 
 import re
@@ -38,11 +39,25 @@ class Definition(NamedTuple):
     meaning: str
     formula: str
     source: str
+    interval: str = "None."
+    between_k: str = ""  # whether it may be compared between different K; empty where the question does not arise
+
+
+class Subject(NamedTuple):
+    """A group of estimands, in the order of the page, and the page of docs/ that explains them."""
+
+    title: str
+    page: str
+    definitions: tuple[Definition, ...]
 
 
 _SAID = yaml.load(PATH.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 COLUMNS = tuple(Column(name, **said) for name, said in _SAID["columns"].items())
-DEFINITIONS = {name: Definition(name, **said) for name, said in _SAID["estimands"].items()}
+SUBJECTS = tuple(
+    Subject(title, said["page"], tuple(Definition(name, **facts) for name, facts in said["names"].items()))
+    for title, said in _SAID["estimands"].items()
+)
+DEFINITIONS = {definition.name: definition for subject in SUBJECTS for definition in subject.definitions}
 # flag: symbol in tables and figures (empty where it has none), meaning
 FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
 
@@ -81,6 +96,19 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def described(definition: Definition) -> str:
+    """Return what an estimand is, as a section of a Markdown page."""
+    facts = {
+        "Unit": definition.unit,
+        "Formula": definition.formula,
+        "Interval": definition.interval,
+        "Between different K": definition.between_k,
+        "Source": definition.source,
+    }
+    lines = (f"- {what}: {said}" for what, said in facts.items() if said)
+    return f"### `{definition.name}`\n\n{definition.meaning}\n\n" + "\n".join(lines)
+
+
 def undescribed(estimates: Iterable[Estimate]) -> list[str]:
     """Return the estimands and flags without a definition, sorted."""
     found = list(estimates)
@@ -92,10 +120,7 @@ def _estimand(name: str, rows: int) -> str:
     definition = definition_of(name)
     if definition is None:
         return f"### `{name}`\n\n{UNKNOWN.capitalize()}. {rows} rows."
-    return (
-        f"### `{name}`\n\n{definition.meaning}\n\n- Unit: {definition.unit}\n- Formula: {definition.formula}\n"
-        f"- Source: {definition.source}\n- Rows: {rows}"
-    )
+    return f"{described(definition)}\n- Rows: {rows}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
