@@ -23,9 +23,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # alone: its parts are loaded when first used, and requests are rendered with names of this module only
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, LinAlgWarning, solve
-from scipy.stats import rankdata
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
@@ -121,9 +120,9 @@ class Method:
     def _solved(self, negative: Group, difference: Floats, number: int) -> Floats:
         try:
             with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", LinAlgWarning)
-                vector: Floats = solve(self._covariance(negative), difference, assume_a="pos")
-        except LinAlgError as error:
+                warnings.simplefilter("always", scipy.linalg.LinAlgWarning)
+                vector: Floats = scipy.linalg.solve(self._covariance(negative), difference, assume_a="pos")
+        except scipy.linalg.LinAlgError as error:
             raise UserError(
                 f"at layer {number} the covariance of the negative side cannot be inverted with `ridge.value` "
                 f"{self.ridge:g}; take a larger one, such as 0.01"
@@ -340,7 +339,7 @@ def _cosine_of_halves(method: Method, fitting: tuple[Group, Group], number: int,
 
 def auc(positive: Floats, negative: Floats) -> float:
     """Return the area under the ROC curve: the chance that a positive value exceeds a negative one, ties half."""
-    ranks = rankdata(np.concatenate([positive, negative]))
+    ranks = scipy.stats.rankdata(np.concatenate([positive, negative]))
     wins = ranks[: len(positive)].sum() - len(positive) * (len(positive) + 1) / 2
     return float(wins / (len(positive) * len(negative)))
 
