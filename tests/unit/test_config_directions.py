@@ -152,7 +152,7 @@ def test_a_separation_takes_a_steered_model_on_prompts_that_did_not_make_its_dir
     assert "models.steered.intervention.direction: `refusal` is made from all of split `hub-rows`, which" in found
     project.write(BASE, changed(whole, ("models", "steered", "intervention", "allow_overlap"), True))
     (found,) = project.mistakes(study)
-    assert "separation[0].models[1]: `steered` says `allow_overlap`, for which a separation has no mark" in found
+    assert "separation[0].models[1]: `steered` sets `allow_overlap`, which a separation cannot mark" in found
 
 
 def test_two_separations_need_two_names(project):

@@ -316,7 +316,7 @@ def test_each_mode_needs_a_control_and_a_random_direction_is_one(project: Projec
     assert reported(project, ADD | mode) == []
     project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | mode))
     (line,) = project.mistakes(STUDIED | {"models": ["plain", "steered"]})
-    assert "models.steered.intervention: the study has no control of it" in line
+    assert "models.steered.intervention: the study has no control for it" in line
 
 
 def test_layers_that_the_direction_does_not_capture_are_reported(project: Project) -> None:
@@ -398,9 +398,9 @@ def test_a_steered_model_stands_beside_its_control_and_harmless_prompts(project:
     project.write(BASE, CATALOGUE)
     (line,) = without_lines(project.mistakes(STUDIED | {"models": ["plain", "steered"]}))
     assert line.startswith(
-        "models.steered.intervention: the study has no control of it: the same model with the same "
-        "`intervention`, at no smaller `scale`, along a direction that differs only in `method: random` and `of`, here "
-        "`of: rmd`."
+        "models.steered.intervention: the study has no control for it: the same model and "
+        "`intervention`, at the same or a larger `scale`, along a direction that differs only in `method: random` and "
+        "`of`, here `of: rmd`."
     )
     found = without_lines(project.mistakes(STUDIED | {"splits": ["wheel-rows"]}))
     assert [line.split(": ")[0] for line in found] == [f"models.{name}.intervention" for name in ("steered", "control")]

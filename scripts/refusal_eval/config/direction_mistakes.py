@@ -65,7 +65,7 @@ def _wrong_with_model(draft: Draft, name: str, separated: bool = False) -> Itera
         if getattr(model, field, None) and not (separated and field == "intervention"):
             yield f"`{name}` has {what} (`{field}`); activations are those of a model without, so name that one"
     if separated and getattr(model.intervention, "allow_overlap", False):
-        yield f"`{name}` says `allow_overlap`, for which a separation has no mark; name a model that does not"
+        yield f"`{name}` sets `allow_overlap`, which a separation cannot mark; name a model without it"
     engine = draft.engine_of(model)
     if engine is not None:
         yield from _wrong_with_engine(str(model.engine), engine)

@@ -82,8 +82,8 @@ def _without_company(draft: Draft, model: Model) -> Iterator[str]:
     splits = [split for split in draft.splits.values() if split.match is None]
     if splits and all(split.expectation is not None and split.expectation != "comply" for split in splits):
         yield (
-            "the study has no split of harmless prompts (`expectation: comply`), and a rate under steering says "
-            "little without what it does to them; add one"
+            "the study has no split of harmless prompts (`expectation: comply`), without which a rate under steering "
+            "says little; add one"
         )
     asked = model.intervention
     entries = [draft.catalogue.valid["models"].get(name) for name in draft.names("models")]
@@ -95,7 +95,7 @@ def _without_company(draft: Draft, model: Model) -> Iterator[str]:
         return
     methods = " and ".join(dict.fromkeys(f"`of: {direction.method}`" for direction in directions if direction))
     yield (
-        "the study has no control of it: the same model with the same `intervention`, at no smaller `scale`, along a "
+        "the study has no control for it: the same model and `intervention`, at the same or a larger `scale`, along a "
         f"direction that differs only in `method: random` and `of`, here {methods}. Without one, any vector of that "
         "length might do the same; add one (docs/interventions.md)"
     )

@@ -93,7 +93,7 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
         elif section == "models" and "takes_token_ids" not in engine.capabilities:
             yield from _rendered_elsewhere(draft, name, entry, engine)
         if draft.study.determinism == "strict" and "strict" not in engine.capabilities:
-            message = f"`strict` cannot be had from engine `{entry.engine}` of kind `{engine.kind}`"
+            message = f"engine `{entry.engine}` of kind `{engine.kind}` does not support `strict`"
             yield ("determinism",), message
 
 
@@ -102,7 +102,7 @@ def _prefills(draft: Draft) -> Iterator[Mistake]:
     talks = [name for name, split in draft.splits.items() if split.dialogue]
     for name, model in draft.models.items():
         if model.prefill is not None and talks:
-            yield ("models", name, "prefill"), f"is not for dialogues, which `{talks[0]}` has; leave one of them out"
+            yield ("models", name, "prefill"), f"does not work in dialogues (`{talks[0]}`); leave one of them out"
 
 
 def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
@@ -254,7 +254,7 @@ def _comparisons(draft: Draft) -> Iterator[Mistake]:
 
 def _mixed_model(draft: Draft) -> Iterator[Mistake]:
     if draft.study.mixed_model and draft.study.samples == 1:
-        message = "with one answer per prompt, sampling cannot be told from what prompts differ by; "
+        message = "with one answer per prompt, sampling cannot be separated from differences between prompts; "
         yield ("mixed_model",), message + "`samples` must be at least 2 (it is 1), or leave this out"
 
 

@@ -30,8 +30,8 @@ def command(
 
     Requests, tokens, device-hours and disk; on which terms its models and data may be used; and what nobody has
     verified. Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page
-    says what they rest on. Requests that the store has already are left out where request files of an earlier run are
-    there that the next run would leave as they are. Where the study, or a file that it reads, has changed since,
+    says what they rest on. Requests that the store has are left out if request files of an earlier run exist and
+    the next run would not change them. Where the study, or a file that it reads, has changed since,
     requests are estimated again, and the page says so.
     """
     config, file = load_config(study, directory, open_pins=True)

@@ -27,8 +27,8 @@ def command(
 ) -> None:
     """Show how far a study is: what is done, what is missing, what failed and why, and where the log is.
 
-    Nothing is run and nothing is written. It looks at the files that are there; what a change of the study would run
-    again, `snakemake -n` tells. Of logs it may quote what an engine said; prompts and answers are never shown.
+    Nothing is run and nothing is written. It looks at existing files only; `snakemake -n` shows what a changed study
+    would rerun. It may quote an engine's messages from logs, but never shows prompts or answers.
 
     Exit code: 0 everything is done; 1 something failed, or the study is not valid; 2 a mistake on the command line; 3
     not finished, but nothing failed.
