@@ -40,5 +40,5 @@ class DotsFigure(Ordered):
         ax.set_xlabel("Refusal rate")
         ax.legend()
         rows = [{"model": model, "split": split, "rate": rate} for (model, split), rate in rates.items()]
-        words = [*rates_words(data.scores), *study_words(data)]
+        words = [*rates_words(data.scores, data.labels), *study_words(data)]
         return Drawn(fig, pd.DataFrame(rows), Caption(self.title or "Refusal rates.", words))

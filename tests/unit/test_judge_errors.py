@@ -49,6 +49,18 @@ def test_the_table_of_rates_says_what_errors_would_change_beside_the_corrected_r
     assert rates.rows[0][3:5] == ["50.0 [45.0\u201355.0]", "40.0 to 60.0†"]
     # .4 / .95 and .4 / .9; (.4 - .05) / .95 and (.4 - .1) / .9.
     assert rates.rows[0][5:] == ["2.1", "4.4", "\u22123.2", "\u22126.7"]
-    assert any(note.startswith("†") for note in rates.notes)
+    assert rates.rows[0][2] == "40.0*" and {note[0] for note in rates.notes} >= {"†", "*"}
     # One model less another, not one judge less another: 20 of 40 % missed, or 20 of 80 % overcalled.
     assert [list(row) for row in differences.rows] == [["safe", "a", "b", "20.0", "±4.2", "±8.9", "50.0", "25.0"]]
+    assert "judge rules reads K = 1 answers" in " ".join(differences.notes)
+
+
+def test_a_difference_moves_by_the_most_that_an_error_on_either_model_would_do() -> None:
+    # Overcalling takes .02 of the lower rate at most, and (.08 - .05) / .95 - .08 = -.048 of the higher one.
+    cells = {m: score("rules", m, "safe", "comply", ["R"] * n + ["C"] * (100 - n)) for m, n in (("a", 8), ("b", 2))}
+    data = TableData({"labels": {}, "primary_judge": "rules"})
+    about: dict[str, Any] = {"judge": "rules", "model": "a", "split": "safe", "reading": "broad"}
+    data.results = [Estimate("rate_difference", 0.06, parameter="minus b", **about, flags=("few_clusters",))]
+    _, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
+    assert differences.rows[0][4] == "±4.8"
+    assert differences.rows[0][3] == "6.0*" and any(note.startswith("*") for note in differences.notes)

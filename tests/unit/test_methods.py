@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,24 +139,43 @@ def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]
     text = text_of(demo, [pooled, j])
     assert "Rates pooled over splits have intervals recovered from those of the splits [@zou2008construction]." in text
     assert "Youden's J with the correlation due to clusters in both [@newcombe1998interval; @zou2008" in text
-    assert "Other means have bootstrap intervals" in text
+    assert "Mean log-probabilities of answers have t intervals with cluster-robust variance." in text
     assert "recovered" not in text_of(demo)
 
 
 def test_tests_are_reported_where_there_are_some(demo: dict[str, Any]) -> None:
     assert "permutation" not in text_of(demo)
-    assert "sign-flip permutation tests" in text_of(demo, [Estimate("rate_difference", 0.1)])
+    assert "sign-flip permutation tests" in text_of(demo, [Estimate("rate_difference_p", 0.1)])
+    assert "permutation" not in text_of(demo, [Estimate("rate_difference_ppi_p", 0.1)])
+
+
+def test_rates_are_called_corrected_only_where_they_are(demo: dict[str, Any]) -> None:
+    text = text_of(demo, [Estimate("unjudged_tipping_point", 0.1)])
+    assert "ppi" not in text and "corrected" not in text
+    text = text_of(demo, [Estimate("refusal_rate_ppi", 0.1)])
+    assert "except where rates are corrected" in text and "Rates called ppi are corrected" in text
+
+
+def test_an_engine_without_log_probabilities_has_no_sentence_about_them(demo: dict[str, Any]) -> None:
+    of_logprobs = ("c_", "answer_logprob")
+    rows = [replace(row, value=None) if row.estimand.startswith(of_logprobs) else row for row in cell_rows()]
+    text = as_markdown(paragraphs(demo, [], rows, NO_DUPLICATES))
+    assert "c(x)" not in text and "log-prob" not in text
+    assert "c(x)" in text_of(demo)
 
 
 def test_how_comparisons_are_tested_is_said(demo: dict[str, Any]) -> None:
-    found = [Estimate(name, 0.1) for name in ("rate_difference", "rate_difference_p_holm")]
-    assert "over clusters; p-values are adjusted for the comparisons of a family by Holm's" in text_of(demo, found)
-    found = [
-        Estimate(name, 0.1) for name in ("rate_difference", "rate_difference_q_by", "rate_difference_equivalence_p")
-    ]
+    found = [Estimate(name, 0.1) for name in ("rate_difference", "rate_difference_p", "rate_difference_p_holm")]
+    assert "whichever reach further. P-values are adjusted for the comparisons of a family by Holm's" in text_of(
+        demo, found
+    )
+    tests = ("rate_difference_p", "rate_difference_q_by", "rate_difference_equivalence_p", "odds_ratio")
+    found = [Estimate(name, 0.1) for name in tests]
     asked = demo["study"] | {"equivalence_margin": 0.05, "p_values": "mid", "multiple_comparisons": "fdr_by"}
     text = text_of(demo | {"study": asked}, found)
-    assert "clusters (mid-p); q-values are false discovery rates over the comparisons of a family under any" in text
+    assert "clusters (mid-p). Intervals of the differences are from a paired bootstrap" in text
+    assert "those of odds ratios are from the delta method" in text
+    assert "Q-values are false discovery rates over the comparisons of a family under any" in text
     assert "margin of 5 percentage points" in text and "Holm" not in text and "[@schuirmann1987comparison]" in text
 
 
@@ -163,7 +183,7 @@ def test_everything_that_is_cited_has_a_reference(demo: dict[str, Any]) -> None:
     known = study_entries(demo["study"])
     for path in BIBTEX:
         known |= read_bibtex(path.read_text(encoding="utf-8"))
-    found = [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1), Estimate("rg_transfer", 0.1)]
+    found = [Estimate(name, 0.1) for name in ("rate_difference_p", "refusal_rate_ppi", "refusal_rate_rg_transfer")]
     found += [Estimate("refusal_rate", 0.1, pool="comply"), Estimate("youden_j", 0.2)]
     keys = cited_keys(paragraphs(demo, [], [*cell_rows(), *found], NO_DUPLICATES))
     text = bibliography(keys, known)

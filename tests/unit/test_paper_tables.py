@@ -179,7 +179,7 @@ def test_categories_table_by_hand() -> None:
         ["Safe", "a b", "40", "25.0 [10.0\u201350.0]", "25.0 [10.0\u201350.0]"],
         ["Safe", "b | x", "12", "25.0 [10.0\u201350.0]*", "25.0 [10.0\u201350.0]*"],
     ]
-    assert "Reading of the rate: Safe broad." in table.notes and table.notes[-1].startswith("Judge rules")
+    assert "Reading of the rate: Safe (broad)." in table.notes and table.notes[-1].startswith("Judge rules")
     assert any(note.startswith("* fewer than 30") for note in table.notes)
     assert csv_text(frame).splitlines()[1] == "rules,m1,safe,a_b,broad,2,40,40,0.25,0.1,0.5,"
 
@@ -216,7 +216,8 @@ def test_numbers_are_written_in_one_way() -> None:
 
 def test_what_a_user_wrote_begins_no_note_and_is_no_template() -> None:
     show = Labels(golds={"g": "- a\n- {{ b }}"})
-    notes = filled_notes("corrected/models", show, gold="g", errors=[], least_margin="0.3", marks=["- * few"])
+    words = {"judge": "j", "samples": 3, "errors": [], "least_margin": "0.3", "marks": ["- * few"]}
+    notes = filled_notes("corrected/models", show, gold="g", **words)
     assert len(notes) == 3 and "answering model of - a - {{ b }}. " in notes[0] and notes[2] == "- * few"
-    label = re.compile(r"^\{\{-? .*\| (model|split|judge|gold)\b", re.MULTILINE)
+    label = re.compile(r"^(?:- )?\{\{-? (?:[\w.]+ \| (?:model|split|judge|gold)|gold)\b", re.MULTILINE)
     assert not [path for path in FOLDER.rglob("*.j2") if label.search(path.read_text("utf-8"))], "a name begins a line"

@@ -115,7 +115,7 @@ def test_paper_table_by_hand() -> None:
     # 1 - 0.025^(1/8) = 0.369417 for no refusal on the eight prompts that were judged.
     assert safe2 == f"0.0 [0.0{EN_DASH}36.9]†*"
     notes = " ".join(table.notes)
-    assert "unsafe 40, safe 40 (at least 8 scored)." in notes and "K = 2" in notes and "95 %" in notes
+    assert "unsafe (40); safe (40, at least 8 scored)." in notes and "K = 2" in notes and "95 %" in notes
     # People: 25 refusals of 50, the judge finds 20: accuracy 45 / 50; chance 0.5, kappa (0.9 - 0.5) / 0.5.
     assert "on pyrit (50 answers): kappa 0.80 strict, 0.80 broad; more in the judge cards." in notes
     (reported,) = {*rates_frame(study()[:1], cards())["agreement_with_people"]}
@@ -127,7 +127,7 @@ def test_paper_table_by_hand() -> None:
 def test_tables_with_dialogues_say_what_was_counted() -> None:
     cells = [talks(), score("rules", "m1", "safe", "comply", ["C"] * 40)]
     paper = " ".join(table_of(refusal, cells).notes)
-    assert "Prompts: safe 40; talks 2 (4 turns, at least 2 scored)." in paper
+    assert "Prompts: safe (40); talks (2, 4 turns, at least 2 scored)." in paper
     assert "Mean over prompts (scored turns in dialogues) of the share of refusals" in paper
     assert "Scored in dialogues: talks all turns." in paper
     main = table_of(scores, cells)
@@ -145,7 +145,7 @@ def test_tables_with_dialogues_say_what_was_counted() -> None:
 
 def test_one_scored_turn_for_each_dialogue_is_reported_too() -> None:
     notes = " ".join(table_of(refusal, [talks("last")]).notes)
-    assert "Prompts: talks 2 (at least 1 scored)." in notes and "Mean over prompts of the share" in notes
+    assert "Prompts: talks (2, at least 1 scored)." in notes and "Mean over prompts of the share" in notes
     assert "Scored in dialogues: talks the last turn of each." in notes
 
 

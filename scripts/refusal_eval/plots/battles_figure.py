@@ -66,10 +66,11 @@ class BattlesFigure(OfModels):
         if not fits(fig):
             raise data.too_high(fig, "name fewer `splits`")
         flags = {flag for row in rows for flag in row["flags"]}
+        levels = " or ".join(f"{100 * level:g} %" for level in sorted({row["level"] for row in rows if row["level"]}))
         words = [
             "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
-            + (", beside a language model those that it decided too." if paired else "."),
-            "Intervals over clusters of prompts, or over pairs of models where that is wider.",
+            + (" that the language model judged too." if paired else "."),
+            f"Intervals ({levels}) over clusters of prompts, or over pairs of models where that is wider.",
             *study_words(data, flags=flags),
         ]
         frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)

@@ -17,7 +17,7 @@ from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
 from refusal_eval.report.paper.display import number
-from refusal_eval.report.paper.table_notes import ranking_text, value_text
+from refusal_eval.report.paper.table_notes import levels_text, ranking_text, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,8 @@ class CalibrationFigure(FigureEntry):
         fig = _draw(found, data)
         words = [
             "Each mark is a bin of equal mass: the share that people call a refusal or partial refusal, with its "
-            "interval, over the mean probability that the judge gives one. Dashed line: perfect calibration."
+            f"interval, over the mean probability that the judge gives one. Intervals ({levels_text(found)}) are "
+            "also in brackets. Dashed line: perfect calibration."
         ]
         for card in found:
             name = f"{data.labels.judge(card['judge'])} on {data.labels.gold(card['gold'])}"

@@ -3,10 +3,19 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from refusal_eval.plots.figure_data import Caption, FigureData
-from refusal_eval.report.paper.display import Score, flags_in, headlines, notes_of
+from refusal_eval.report.paper.display import Labels, Score, flags_in, headlines, notes_of
 from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.table_notes import AS_READ, agreement_note, level_text, prompts_note, protocol_notes
+from refusal_eval.report.paper.table_notes import (
+    AS_READ,
+    OF_DIALOGUES,
+    agreement_note,
+    k_text,
+    level_text,
+    prompts_note,
+    protocol_notes,
+)
+from refusal_eval.report.results.cells import has_turns
 
 PREAMBLE = "captions_preamble.tex"  # beside the captions
 
@@ -34,17 +43,13 @@ def captions_preamble() -> str:
     return f"% For the captions of figures: \\input this file before \\begin{{document}}.\n{HAN}\n{OTHER}\n"
 
 
-def k_text(scores: Sequence[Score]) -> str:
-    """K of scores, or each of them."""
-    return " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-
-
-def rates_words(scores: Sequence[Score]) -> list[str]:
+def rates_words(scores: Sequence[Score], show: Labels) -> list[str]:
     """What the refusal rates of scores are: mean over what, K, reading, interval."""
+    over = OF_DIALOGUES if has_turns(scores) else ""
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
     return [
-        f"Refusal rate: mean over prompts of the share of refusals among K = {k_text(scores)} answers.",
-        f"Reading: {headlines(scores)} (strict counts refusals, broad partial refusals as well).",
+        f"Refusal rate: mean over prompts{over} of the share of refusals among K = {k_text(scores)} answers.",
+        f"Reading: {headlines(scores, show.split)} (strict counts refusals, broad partial refusals as well).",
         f"Intervals: {level_text(scores)}, {methods}.",
     ]
 

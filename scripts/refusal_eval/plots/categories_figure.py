@@ -129,7 +129,7 @@ class CategoriesFigure(Ordered):
             if n
         ]
         splits = [split for split in data.shown.splits if any(score["split"] == split for score in scores)]
-        words += [*rates_words(scores), *study_words(data, scores, splits)]
+        words += [*rates_words(scores, data.labels), *study_words(data, scores, splits)]
         marks = notes_of(flag for row in rows for flag in row["flags"])
         words += [note for note in marks if note not in words]
         return Caption(self.title or "Refusal rate by category.", words)

@@ -109,7 +109,7 @@ class DoseResponseFigure(OfModels):
         )
         words = [
             f"Scale of {UNITS[self.mode]}" + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
-            *rates_words(data.scores),
+            *rates_words(data.scores, data.labels),
             *study_words(data),
         ]
         title = self.title or "Refusal rate by the scale of the intervention."

@@ -58,7 +58,7 @@ class HeatmapFigure(Ordered):
         fig = data.fitting(lambda width: _draw(cells, rows, columns, width, data), len(columns) > _COLUMNS)
         words = [
             "In each cell the rate in percent and its interval; in brackets what is expected of a well-behaved model.",
-            *rates_words(data.scores),
+            *rates_words(data.scores, data.labels),
             *study_words(data),
         ]
         return Drawn(fig, _frame(cells), Caption(self.title or "Refusal rate of each model on each split.", words))

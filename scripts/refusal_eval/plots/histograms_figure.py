@@ -13,12 +13,12 @@ from refusal_eval.config.figure_entry import SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import name_columns, name_rows, new_figure, settle, text_width, widest, wrap_to
-from refusal_eval.plots.captions import k_text, study_words, tagged
+from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
-from refusal_eval.report.paper.table_notes import blocked_notes
+from refusal_eval.report.paper.table_notes import blocked_notes, k_text
 from refusal_eval.report.results.cells import has_turns
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS, PARTIAL, REFUSAL
 from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
-from refusal_eval.plots.captions import k_text, study_words, tagged
+from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT
 from refusal_eval.report.paper.display import mark_of
-from refusal_eval.report.paper.table_notes import kinds_agreement
+from refusal_eval.report.paper.table_notes import k_text, kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class RefusalKindsFigure(Ordered):
         words = [
             f"Shares among the answers that the judge {called}; n: their number, of K = {k_text(data.scores)} "
             "answers per prompt. Numbers in segments name the kind; segments too narrow for theirs follow in the same "
-            "order. No intervals: answers to one prompt are alike.",
+            "order. No intervals: answers to one prompt are not independent.",
         ]
         if by == "all" and len(data.shown.splits) > 1:
             words.append(

@@ -11,10 +11,10 @@ from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, too_m
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import k_text, study_words
+from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
-from refusal_eval.report.paper.table_notes import blocked_notes
+from refusal_eval.report.paper.table_notes import blocked_notes, k_text
 
 # measure: estimand, name of the vertical axis, words of the caption
 _MEASURES = {

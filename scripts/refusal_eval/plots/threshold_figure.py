@@ -12,9 +12,10 @@ from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, able_
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import k_text, study_words
+from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.curves import Chart, draw_curves
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
+from refusal_eval.report.paper.table_notes import k_text
 from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_of_counts
 from refusal_eval.stats.estimates.units import Units
 

@@ -14,10 +14,11 @@ from refusal_eval.config.figure_entry import OfModels
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
-from refusal_eval.plots.captions import k_text, study_words, tagged
+from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
 from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
+from refusal_eval.report.paper.table_notes import k_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,8 +112,8 @@ class TradeoffFigure(OfModels):
             "prompts once.",
             f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
             f"{found['method']}.",
-            "Dashed line and filled dots: the Pareto front, models that no other one beats in both by these rates, "
-            "whether or not it is distinguishable from them"
+            "Dashed line and filled dots: the Pareto front. By these rates no other model does at least as well in "
+            "both and better in one, whether or not it is distinguishable"
             + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
         ]
         if _paths(entries, data.shown.curves):

@@ -90,7 +90,7 @@ class TurnsFigure(Ordered):
         frame = pd.DataFrame(found, dtype=object)
         frame["turn"] = [int(row["parameter"]) + 1 for row in found]
         names = ["judge", "model", "split", "reading", "turn", "value", "low", "high", "n_prompts", "n_clusters"]
-        words = [*rates_words(data.scores), *study_words(data)]
+        words = [*rates_words(data.scores, data.labels), *study_words(data)]
         caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
         return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
 

@@ -21,11 +21,11 @@ from refusal_eval.report.methods.study_sources import (
     rows_text,
     weights_text,
 )
-from refusal_eval.report.paper.display import annotators, percent
+from refusal_eval.report.paper.display import annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_details, kinds_agreement
-from refusal_eval.report.results.cells import Score, cell_scores
+from refusal_eval.report.results.cells import Score, cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
@@ -179,25 +179,20 @@ def _of_results(
     """What the numbers decide."""
     scores = _cells(config, results)
     golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
-    estimands = {estimate.estimand for estimate in results}
+    estimands = {estimate.estimand for estimate in results if estimate.value is not None}
     sizes = {}
     for split in config["splits"]:
         names = {"prompts": "n_prompts", "clusters": "n_clusters", "turns": "n_turns"}
         own = [score for score in scores if score["split"] == split]
         sizes[split] = {name: max((score[key] for score in own), default=0) for name, key in names.items()}
-    readings: dict[str, set[str]] = {}
-    for score in scores:
-        readings.setdefault(score["headline"], set()).add(score["expectation"])
     own = [score for score in scores if score["judge"] == config["primary_judge"]]
     states = sum((Counter(score["states"]) for score in own), Counter[str]())
     n_answers = sum(score["n_answers"] for score in own)
     lost = {judge: _lost_verdicts(judge, scores) for judge in config["judges"]}
     return {
         "sizes": sizes,
-        "headlines": [
-            f"{reading} where a model {' or '.join(EXPECTED[e] for e in sorted(readings[reading]))}"
-            for reading in sorted(readings)
-        ],
+        "headlines": headlines(scores, lambda name: quoted(config["split_entries"][name].get("label") or name)),
+        "dialogues": has_turns(scores),
         "levels": sorted({f"{100 * score['interval']['level']:g} %" for score in scores}),
         "cards": cards,
         "agreement": {judge: agreement_details(judge, cards, golds) for judge in config["judges"]},
@@ -207,7 +202,8 @@ def _of_results(
         },
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
-        "has": lambda start, part="": any(name.startswith(start) and part in name for name in estimands),
+        "estimands": estimands,
+        "has": lambda start: any(name.startswith(start) for name in estimands),
         "scored_judges": len({score["judge"] for score in scores}),
         "few": len({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]}),
         "states": {COMPLETE: states[COMPLETE]},
@@ -253,7 +249,7 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
     parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling[key] != off]
     parts.append(f"at most {counted(sampling['max_tokens'], 'token')}")
     if sampling.get("stop"):
-        parts.append(f"stop strings {listed(repr(quoted(text)) for text in sampling['stop'])}")
+        parts.append(f"stop strings {listed(quoted(repr(text)) for text in sampling['stop'])}")
     return ", ".join(parts)
 
 

@@ -37,7 +37,7 @@ def categories(data: TableData) -> Made:
         "categories/categories",
         show,
         scores=scores,
-        readings=[f"{show.split(split)} {readings[split]}" for split in places],
+        readings=[f"{show.split(split)} ({readings[split]})" for split in places],
         own=[note for note in flags_notes(row.flags for row in rows) if note not in common],
         marked=any(marked.values()),
         common=common,

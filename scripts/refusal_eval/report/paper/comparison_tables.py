@@ -132,7 +132,7 @@ def _odds(row: Row) -> str:
     if row["odds_ratio"] is None:
         return NO_DATA
     values = [row[f"odds_ratio{end}"] for end in ("", "_low", "_high") if row["odds_ratio_low"] or not end]
-    texts = [f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in values]
+    texts = [f"<{number(0.01, 2)}" if value < 0.005 else number(value, 2) for value in values]
     return texts[0] + (f" [{texts[1]}{EN_DASH}{texts[2]}]" if len(texts) > 1 else "")
 
 

@@ -122,7 +122,8 @@ def _differences_table(entries: Sequence[Entry], result: Result, data: TableData
         rows.append(
             [_where(_place(entry), show), *sides, difference, *(p_text(entry[name]) for name in ("p", "p_holm"))]
         )
-    notes = filled_notes("corrected/differences", show, **_said(entries, result, data), entries=entries)
+    asked = {"judge": data.asked["primary_judge"], "samples": data.asked["samples"]}
+    notes = filled_notes("corrected/differences", show, **_said(entries, result, data), **asked, entries=entries)
     header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
     return Table("corrected-differences", "Differences of corrected refusal rates.", header, rows, notes, keys=3)
 
@@ -142,6 +143,8 @@ def _models_table(entries: Sequence[Entry], gold: str, errors: Sequence[Entry], 
         "corrected/models",
         show,
         gold=gold,
+        judge=data.asked["primary_judge"],
+        samples=data.asked["samples"],
         errors=[error for error in errors if error["gold"] == gold],
         least_margin=f"{LEAST_MARGIN:g}",
         marks=flags_notes(derived_flags([entry["flags"]]) for entry in entries),

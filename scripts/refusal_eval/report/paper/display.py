@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -18,8 +18,8 @@ MARKS = {
     "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens, or more than half at any length"),
     "fitted_prompts": (
         "¶",
-        "prompts that made the direction may be among these (`allow_overlap`); what it does to them says little of "
-        "others",
+        "the direction may have been fitted on some of these prompts (`allow_overlap`); its effect on them says little "
+        "about others",
     ),
     "few_clusters": (
         "*",
@@ -115,13 +115,23 @@ def headline(score: Score) -> Mapping[str, Any]:
     return part
 
 
-def headlines(scores: Iterable[Score]) -> str:
-    """Which reading is the headline where, for example "strict where a model should refuse"."""
+def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean) -> str:
+    """Which reading is the headline where, for example "strict where a model should refuse".
+
+    Where a study overrides it, so that one expectation has both readings, the splits are named instead.
+    """
     places = {"refuse": "a model should refuse", "comply": "a model should comply", "varies": "answers may vary"}
-    where: dict[str, set[str]] = {}
+    where: dict[str, dict[str, set[str]]] = {}  # reading: expectation: splits
     for score in scores:
-        where.setdefault(score["headline"], set()).add(places[score["expectation"]])
-    return ", ".join(f"{reading} where {' or '.join(sorted(where[reading]))}" for reading in sorted(where))
+        where.setdefault(score["headline"], {}).setdefault(score["expectation"], set()).add(score["split"])
+    expectations = [expectation for found in where.values() for expectation in found]
+    texts = []
+    for reading, found in sorted(where.items()):
+        clear = sorted(places[expectation] for expectation in found if expectations.count(expectation) == 1)
+        named = sorted(name for e, names in found.items() if expectations.count(e) > 1 for name in names)
+        parts = [f"where {' or '.join(clear)}"] * bool(clear) + [f"on {joined(map(split_label, named))}"] * bool(named)
+        texts.append(f"{reading} {' and '.join(parts)}")
+    return ", ".join(texts)
 
 
 def ordered(names: Iterable[str], order: Sequence[str] | None) -> list[str]:

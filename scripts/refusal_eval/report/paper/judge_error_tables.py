@@ -12,7 +12,7 @@ from refusal_eval.report.paper.display import NO_DATA, Score, headline, marked, 
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.report.paper.table_notes import flags_notes, rate_text
+from refusal_eval.report.paper.table_notes import rate_text
 from refusal_eval.report.results.cells import state_shares
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -68,10 +68,10 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
             row.append(marked(text, derived_flags(one.flags for one in spread[place])))
         shifts = [way(rate, error, blocked) for way in (missing, overcalling) for error in ERRORS]
         rows.append([*row, *map(points, shifts)])
-    marks = flags_notes(
-        derived_flags([cells[place]["flags"], *(one.flags for one in spread[place])]) for place in places
-    )
-    notes = filled_notes("refusal/errors", show, corrected=own, several=several, marks=marks)
+    marks = [cells[place]["flags"] for place in places] + [own[place].flags for place in places if place in own]
+    marks += [derived_flags(one.flags for one in spread[place]) for place in places if several]
+    shown = [cells[place] for place in places]
+    notes = filled_notes("refusal/errors", show, judge=judge, scores=shown, corrected=own, several=several, marks=marks)
     title = "How far errors of the judge would move each rate, in percentage points."
     return Table(f"refusal-{judge}-errors", title, header, rows, notes, keys=2)
 
@@ -82,16 +82,17 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
     header += ["Explained by\nmissing", "Explained by\novercalling"]
     rows = []
     for row in tested:
-        first, second = (headline(cells[str(m), str(row.split)])["rate"] for m in (row.model, _other(row)))
-        gap = abs(row.value or 0.0)
-        moved = [max(missing(max(first, second), error), -overcalling(min(first, second), error)) for error in ERRORS]
-        needed = [gap / whole if whole > 0 else None for whole in (max(first, second), 1 - min(first, second))]
+        sides = sorted((headline(cell)["rate"], _blocked(cell)) for cell in _sides(row, cells))
+        gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
+        moved = [max(max(missing(r, error, b), -overcalling(r, error, b)) for r, b in sides) for error in ERRORS]
+        wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
+        needed = [gap / whole if whole > 0 else None for whole in wholes]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(
             [*names, marked(points(row.value), row.flags), *(f"±{percent(by)}" for by in moved), *map(percent, needed)]
         )
-    marks = flags_notes(derived_flags([row.flags]) for row in tested)
-    notes = filled_notes("refusal/errors_differences", show, marks=marks)
+    shown, marks = [cell for row in tested for cell in _sides(row, cells)], [row.flags for row in tested]
+    notes = filled_notes("refusal/errors_differences", show, judge=judge, scores=shown, marks=marks)
     title = "How far errors of the judge on one model would move each difference."
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
 
@@ -101,6 +102,11 @@ def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:
     sides = [(str(model), str(row.split)) for model in (row.model, _other(row))]
     own = row.estimand == "rate_difference" and row.judge == data.asked["primary_judge"]
     return own and all(side in cells and headline(cells[side])["rate"] is not None for side in sides)
+
+
+def _sides(row: Estimate, cells: Cells) -> list[Score]:
+    """The cells that are compared."""
+    return [cells[str(model), str(row.split)] for model in (row.model, _other(row))]
 
 
 def _other(row: Estimate) -> str:

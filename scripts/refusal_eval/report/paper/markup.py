@@ -15,7 +15,7 @@ from refusal_eval.core.texts import csv_line, escaped_cell, visible
 CSV_DIGITS = 6
 
 # A number, then nothing, marks, or an interval or count in brackets with perhaps marks behind it.
-_NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021*\u00a7\u00b0]*| [\[(].*)")
+_NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021\u00b6*\u00a7\u00b0]*| [\[(].*)")
 
 # Where GitHub sees an address; a comment there parts it, and an escape would not.
 _ADDRESS = re.compile(r"(?<=\w)(?=://)|(?<=www)(?=\.)|(?<=[\w.+-])(?=\\?@[\w-]+\.)", re.IGNORECASE)

@@ -229,7 +229,7 @@ def answers(data: TableData) -> Made:
     notes = filled_notes("answers/answers", data.labels, scores=found, cards=data.cards, with_right=with_right)
     header += ["Right"] if with_right else []
     align = "ll" + "r" * (len(header) - 2)
-    table = Table("answers", "Answers, and what steering costs.", header, rows, notes, 2, per_block=7, align=align)
+    table = Table("answers", "Properties of the answers.", header, rows, notes, 2, per_block=7, align=align)
     return pd.DataFrame(list(_answers(found)), dtype=object), [table]
 
 

@@ -43,6 +43,11 @@ def level_text(scores: Sequence[Score]) -> str:
     return _levels({score["interval"]["level"] for score in scores})
 
 
+def k_text(scores: Sequence[Score]) -> str:
+    """K of scores, or each of them."""
+    return " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+
+
 def _levels(levels: Iterable[float]) -> str:
     return " or ".join(f"{100 * level:g} %" for level in sorted(levels))
 
@@ -59,7 +64,7 @@ def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -
         inside = [f"{n} turns"] if has_turns(own) else []
         inside += [f"at least {low} scored"] if low < n else []
         prompts = max(score["n_prompts"] for score in own)
-        texts.append(f"{show.split(split)} {prompts}" + (f" ({', '.join(inside)})" if inside else ""))
+        texts.append(f"{show.split(split)} ({', '.join([str(prompts), *inside])})")
     return f"Prompts: {joined(texts)}."
 
 
@@ -72,11 +77,10 @@ def dialogues_notes(scores: Sequence[Score], show: Labels) -> list[str]:
 
 def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
     """What every table of a judge's rates says: K, readings, interval, agreement with people, marks."""
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
     over = OF_DIALOGUES if has_turns(scores) else ""
     return [
-        f"Mean over prompts{over} of the share of refusals among K = {sizes} answers. {READINGS_NOTE}",
+        f"Mean over prompts{over} of the share of refusals among K = {k_text(scores)} answers. {READINGS_NOTE}",
         *dialogues_notes(scores, show),
         f"Intervals ({level_text(scores)}): {methods}.",
         *judged_notes(scores, cards, show),

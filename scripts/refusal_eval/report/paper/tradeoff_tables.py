@@ -14,6 +14,7 @@ from refusal_eval.report.paper.display import (
     marked,
     marks_of,
     notes_of,
+    number,
     ordered,
     p_text,
     percent,
@@ -206,7 +207,7 @@ def _topics_table(
         name=split,
         least=LEAST_PROMPTS,
         signs=any(_sign(entry) for entry in entries),
-        by_chance=_by_chance(len(names), level),
+        by_chance=number((1 - level) * len(names), 1),
         topics=len(names),
         marks=flags_notes(map(_shown_flags, entries)),
     )
@@ -233,8 +234,3 @@ def _sign(entry: Entry) -> str:
 def _shown_flags(entry: Entry) -> list[str]:
     """The flags of what a cell of a topic shows: its rate, and where there is a sign, the difference."""
     return [*entry["rate_flags"], *(entry["flags"] if _sign(entry) else ())]
-
-
-def _by_chance(topics: int, level: float) -> int:
-    """How many of so many independent intervals leave out the truth, rounded up."""
-    return math.ceil(round((1 - level) * topics, 9))
