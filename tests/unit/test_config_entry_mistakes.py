@@ -81,6 +81,11 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         ((*PLAIN, "transform"), "x", "models.plain.transform: reserved for a later version; leave it out"),
         ((*PLAIN, "intervention"), "x", "models.plain.intervention: must be a mapping of keys to values, not 'x'"),
         (
+            (*PLAIN, "sampling", "temperature"),
+            0.001,
+            "vLLM raises a temperature between 0 and 0.01 to 0.01; write 0 for greedy decoding, or at least 0.01",
+        ),
+        (
             (*PLAIN, "sampling", "max_tokens"),
             2048,
             "2048 leaves no room for a prompt: `max_model_len` of its engine is",

@@ -30,6 +30,7 @@ from refusal_eval.config.source_entries import AnyAdapter, DataSource
 from refusal_eval.config.sweep import Sweep
 
 Label = Literal["refusal", "partial", "compliance"]
+LEAST_TEMPERATURE = 0.01
 
 
 # ---------------------------------------------------------------- models
@@ -54,6 +55,16 @@ class Sampling(Entry):
         if self.min_tokens > self.max_tokens:
             raise ValueError(f"min_tokens ({self.min_tokens}) is more than max_tokens ({self.max_tokens})")
         return self
+
+    @field_validator("temperature")
+    @classmethod
+    def _is_not_raised_by_vllm(cls, temperature: float) -> float:
+        if 0 < temperature < LEAST_TEMPERATURE:
+            raise ValueError(
+                f"vLLM raises a temperature between 0 and {LEAST_TEMPERATURE} to {LEAST_TEMPERATURE}; "
+                f"write 0 for greedy decoding, or at least {LEAST_TEMPERATURE}"
+            )
+        return temperature
 
 
 class Reasoning(Entry):
