@@ -139,7 +139,7 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
     drawn = draw("tradeoff", 2, 3, labels, scores=scores, tradeoff=found([(0.1, 0.9), (0.2, 0.95)]))
     text = " ".join(drawn.caption.sentences)
     assert "One, told to decline‡" in shown(drawn.figure) and "‡ more than 20 %" in text and "†" not in text
-    assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: split_00 60, split_01 60." in text
+    assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: split_00 (60), split_01 (60)." in text
 
 
 def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_not() -> None:
