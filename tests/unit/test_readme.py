@@ -212,8 +212,8 @@ def test_the_caption_says_what_the_figure_shows(demo: dict[str, Any]) -> None:
     assert "three answers per prompt" in caption and demo["samples"] == 3
     assert "cut off at 40 tokens" in caption and {row["max_tokens"] for row in demo_rates()} == {"40"}
     of_pyrit = demo_rates()[0]["agreement_with_people"].split("pyrit-refusal")[1]
-    found = {float(share) / 100 for share in re.findall(r"sensitivity ([\d.]+) %", of_pyrit)}
-    assert all(0.62 < share < 0.8 for share in found)  # "misses a quarter to a third"
+    missed = sorted(100 - float(share) for share in re.findall(r"sensitivity ([\d.]+) %", of_pyrit))
+    assert f"misses {missed[0]:.0f} to {missed[-1]:.0f} % of" in caption
 
 
 def test_the_demos_engine_takes_the_memory_that_is_named(demo: dict[str, Any]) -> None:
