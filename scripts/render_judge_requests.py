@@ -49,7 +49,8 @@ def main(
         def token_ids_of(text: str, messages: Any = messages) -> list[int]:
             return judge.token_ids(renderer, messages, text)
 
-        token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(""), 0)
+        # Where not even a part fits, the whole prompt is written: it is longer than `room` and so gets no key.
+        token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(answer["answer"]), 0)
         seeds = [vote_seed(asked["seed"], token_ids, vote) if by_chance else None for vote in range(votes.votes)]
         samples = [(answer["sample"], seed) for seed in seeds]
         asks.append(Ask(answer["prompt_id"], token_ids, samples, answer["turn"], cut=left_out))

@@ -1,12 +1,20 @@
-"""Answers that are too long for a judge are counted where its numbers are read: in scores, tables and cards."""
+"""Answers that are too long for a judge: what it sees of them, and where they are counted."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+import render_judge_requests
 from estimate_rows import score_of_rows
 from figure_checks import shown
+from judge_entries import asked_of, judge_entry
 from judge_rows import rows as gold_rows
 from table_rows import data_of, made
+from tokenizer_folders import byte_tokenizer
 
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.files import write_jsonl
 from refusal_eval.plots.judge_card_figure import card_figure
 from refusal_eval.report.paper.judge_card_tables import cards_table
 from refusal_eval.report.paper.rate_tables import states
@@ -62,3 +70,38 @@ def test_table_and_figure_of_cards_tell() -> None:
     assert not any("Too long" in note for note in cards_table(data_of(cards=[cut_card(0)])).notes)
     drawn = " ".join(shown(card_figure(cut_card(4))).split())
     assert "4 answers are too long for the judge" in drawn
+
+
+ROOM = 1000  # tokens of a judge's prompt
+
+
+@pytest.mark.parametrize("answer", ["No.", "Z" * 400])
+def test_a_judge_is_never_asked_about_an_answer_of_which_it_sees_nothing(tmp_path: Path, answer: str) -> None:
+    """The shortest prompt has room for the answer's gap and some of it, the longest fills the context without it."""
+    rubric = tmp_path / "rubric.md"
+    rubric.write_text("{{ prompt }}\n<r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>\nLabel:")
+    judge = judge_entry("llm", rubric=str(rubric))
+    engine = {"tokenizer_folder": byte_tokenizer(tmp_path / "t"), "engine_id": "e", "identity": {}}
+    renderer = Renderer(tmp_path / "t", untrusted=True)
+    rubric_tokens = judge.least_tokens(renderer)
+    texts = {f"p{empty}": "q" * (empty - rubric_tokens) for empty in range(ROOM - 60, ROOM + 1)}
+    write_jsonl(
+        tmp_path / "prompts.jsonl",
+        [{"id": name, "messages": [{"role": "user", "content": text}]} for name, text in texts.items()],
+    )
+    given = {"sample": 0, "turn": 0, "answer": answer, "state": "complete"}
+    write_jsonl(tmp_path / "answers.jsonl", [{"prompt_id": name} | given for name in texts])
+    checked = {"label_token_ids": {"refusal": 65, "compliance": 67}}
+    asked = asked_of(judge, max_model_len=ROOM + judge.request_sampling(checked)["max_tokens"])
+    output = tmp_path / "requests.jsonl"
+    render_judge_requests.main(
+        str(tmp_path / "prompts.jsonl"), str(tmp_path / "answers.jsonl"), engine, checked, asked, str(output)
+    )
+    requests = list(read_requests(output).requests())
+    assert len(requests) == len(texts)
+    for request in requests:
+        seen = renderer.decode(request.token_ids).partition("<r_")[2].count(answer[0])
+        assert (request.key is None) == (len(request.token_ids) > ROOM)
+        assert request.key is None or seen > 0
+        assert request.key is None or (request.cut > 0) == (seen < answer.count(answer[0]))
+    assert {request.key is None for request in requests} == {True, False}

@@ -48,13 +48,12 @@ def fitted(token_ids_of: Callable[[str], list[int]], answer: str, room: int) -> 
         room: the most tokens of the prompt.
 
     Returns:
-        The prompt and the number of characters that were left out; None where the prompt does not even fit without any
-        of the answer.
+        The prompt and the number of characters that were left out; None where it does not fit with any of the answer.
     """
     token_ids = token_ids_of(answer)
     if len(token_ids) <= room:
         return token_ids, 0
-    low, high = 0, len(answer)  # `low` characters fit (once tried), `high` do not
+    low, high = 1, len(answer)  # fewer than `low` fit (once tried), more than `high` do not
     best = None
     while low <= high:
         kept = (low + high) // 2
