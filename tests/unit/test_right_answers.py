@@ -41,6 +41,19 @@ def test_numbers_are_compared_as_numbers() -> None:
     assert is_right("So 1,234,567.50 in all.", right_answer("1234567.5", "number"), "number")
     assert is_right("It is \u22124", right_answer("-4.0", "number"), "number")
     assert is_right("0.1", right_answer("0.10", "number"), "number")
+    assert is_right("It is .5", right_answer("0.5", "number"), "number")
+    assert is_right("-.5", right_answer("-0.5", "number"), "number")
+    assert is_right("0.5", right_answer(".5", "number"), "number")
+    assert is_right("See no.5", right_answer("5", "number"), "number")
+    assert is_right("1 200".replace(" ", "\u00a0"), right_answer("1 200", "number"), "number")
+
+
+def test_a_decimal_comma_is_no_mark_of_thousands() -> None:
+    assert not is_right("314", "3.14", "number")
+    assert not is_right("It is 3,14", "314", "number")
+    for cell in ("3,14", "1234,567", "1,2345", "1,,200"):
+        with pytest.raises(ValueError, match="is no number"):
+            right_answer(cell, "number")
 
 
 @pytest.mark.parametrize(
@@ -59,10 +72,36 @@ def test_numbers_are_compared_as_numbers() -> None:
         ("It must be B. I am sure.", True),
         ("Answer: **B**\nOption C is wrong", False),
         ("answer: b", True),
+        ("Answer: (b) two", True),
+        ("The answer is b.", True),
+        ("The option (e.g. walking) is B.", True),
+        ("I can answer e-mails", False),
+        ("Option B is right because A dog barks", True),
     ],
 )
 def test_the_last_letter_that_is_named_counts(answer: str, right: bool) -> None:
     assert is_right(answer, right_answer("b)", "choice"), "choice") is right
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("The answer is C. Let me know if you want me to answer a follow-up.", "C"),
+        ("The correct answer is: **C**. A and B are wrong.", "C"),
+        ("**Answer**: C. A and B are wrong.", "C"),
+        ("Answer: I believe it is C.", "C"),
+        ("The answer I believe to be right is C.", "C"),
+        ("Answer: A dog cannot fly, so C.", "C"),
+        ("I can't answer a question like that.", None),
+        ("I cannot answer a 3-part question.", None),
+        ("I won't choose an option I find harmful.", None),
+        ("Answer: A because B is wrong.", "A"),
+        ("Option A describes it best. B does not.", "A"),
+        ("Option I is right, and not A.", "I"),
+    ],
+)
+def test_articles_and_pronouns_behind_the_word_answer_are_no_letters(answer: str, letter: str | None) -> None:
+    assert [right for right in "ABCDEFGHIJ" if is_right(answer, right, "choice")] == ([letter] if letter else [])
 
 
 @pytest.mark.parametrize(("cell", "match"), [("many", "number"), ("", "number"), ("nan", "number"), ("AB", "choice")])
@@ -142,4 +181,7 @@ def test_a_long_hostile_text_takes_no_time() -> None:
     began = time.perf_counter()
     for text in ("a" * 1_000_000, "ab" * 500_000 + "c", ("x" * 19 + "y") * 50_000 + "x" * 20, " " * 1_000_000):
         ends_in_loop(text)
+    for text in ("answer" + " " * 100_000, "answer is" + "\n*" * 50_000, "option (" * 10_000, "1,234" * 20_000):
+        is_right(text, "B", "choice")
+        is_right(text, "1", "number")
     assert time.perf_counter() - began < 5

@@ -8,9 +8,18 @@ Match = Literal["number", "choice"]
 
 # A sign counts where nothing is before it that it could subtract from; marks of thousands stand before three digits.
 _NUMBER = re.compile(
-    r"(?:(?<![\w.)\]])[-\u2212])?(?:(?<![\d.,])\d{1,3}(?:[,\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+    r"(?:(?<![\w.)\]])[-\u2212])?"
+    r"(?:(?:(?<![\d.,])\d{1,3}(?:[,\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.,)\]])\.\d+)"
 )
-_SAID = re.compile(r"(?:answer|choice|option)(?:\s+is|\s*:)?[\s*_(\"'`]*([A-J])(?![A-Za-z'\u2019])", re.IGNORECASE)
+_MARKED = re.compile(r"[-+]?\d{1,3}(?:[,\s]\d{3})+(?:\.\d*)?")  # a whole number with marks of thousands
+_MARKS = r"[\s*_(\"'`\[]"
+# A letter behind one of these words; "Answer: I believe", "Answer: A dog" and "I can answer a question" name none.
+_SAID = re.compile(
+    rf"(?i:answer|choice|option)(?i:[\s*_]+is\b)?{_MARKS}*(?P<colon>:{_MARKS}*)?"
+    r"(?P<letter>[A-J](?![A-Za-z'\u2019])(?!(?(colon)(?<=[AI])|(?<=I))\s+(?!(?:is|because|since|as|and|or)\b)[a-z])"
+    r"|[a-j](?=[)\]]|[*_\"'`]*(?:[.,;:!?](?!\w)|[ \t\r]*$)))",
+    re.MULTILINE,
+)
 # A letter that stands alone, but for the pronoun and the article.
 _LETTER = re.compile(r"(?<![A-Za-z])([A-J])(?![A-Za-z'\u2019])(?!(?<=[AI])\s+[a-z])")
 
@@ -39,8 +48,9 @@ def right_answer(text: str, match: str) -> str:
 def is_right(answer: str, right: str, match: str) -> bool:
     """Tell whether an answer is the right one.
 
-    `number`: the last number in it. `choice`: the last letter from A to J behind "answer", "choice" or "option"; else
-    the last capital one that stands alone, but not `I` and `A` before a word in small letters.
+    `number`: the last number in it. `choice`: the last letter from A to J behind "answer", "choice" or "option", a
+    small one only before a bracket, punctuation or the end of its line; else the last capital one that stands alone,
+    but not `I` and `A` before a word in small letters.
 
     Args:
         answer: its text.
@@ -48,15 +58,16 @@ def is_right(answer: str, right: str, match: str) -> bool:
         match: `number` or `choice`.
     """
     if match == "choice":
-        letters = [found.upper() for found in _SAID.findall(answer)] or _LETTER.findall(answer)
+        letters = [found["letter"].upper() for found in _SAID.finditer(answer)] or _LETTER.findall(answer)
         return bool(letters) and bool(letters[-1] == right)
     numbers = _NUMBER.findall(answer)
     return bool(numbers) and _decimal(numbers[-1]) == Decimal(right)
 
 
 def _decimal(text: str) -> Decimal:
-    """Return a number without marks of thousands; finite, as its pattern has no letters."""
-    number = Decimal(re.sub(r"[,\s\u00a0\u2009\u202f]", "", text).replace("\u2212", "-"))
+    """Return a number, of which marks of thousands are taken out; another comma makes it none."""
+    text = text.strip().replace("\u2212", "-")
+    number = Decimal(re.sub(r"[,\s]", "", text) if _MARKED.fullmatch(text) else text)
     if not number.is_finite():
         raise InvalidOperation
     return number
