@@ -43,9 +43,9 @@ def main(
 
     Args:
         files: `answers`, `requests` and `receipts`; what `engine` and `judge` are (identity, what was checked); and of
-            each none or one: `calibration`, the fitted `model` of a judge that learns, and its `unseen` verdicts on the
-            very gold that it was fitted on, each from a model that had not seen the like of that row: on its own gold
-            they are its verdicts. In a cascade `first` are the verdicts of its first judge.
+            each none or one: `calibration`, the fitted `model` of a judge that learns, and its `unseen` verdicts on
+            gold rows with a prompt that it was fitted on, each from a model that had not seen the like of that row:
+            they are its verdicts there. In a cascade `first` are the verdicts of its first judge.
         store_dir: folder of the store.
         judge: the judge's entry.
         trust_remote_code: whether its tokenizer may bring code along.

@@ -25,10 +25,12 @@ def main(
     store_dir: str,
     model_path: str,
     verdict_path: str,
+    other_paths: Sequence[str] = (),
 ) -> None:
     """Write the model fitted on all gold files together, and verdicts on their rows that did not see their like.
 
-    Weights are brought to mean 1 in each file: the files count by their rows.
+    Weights are brought to mean 1 in each file: the files count by their rows. `other_paths` are gold that it does not
+    learn from: of their rows, those with a prompt of its gold get such a verdict, too. `request_paths` are of both.
 
     Raises:
         UserError: for gold that nothing can be learned from.
@@ -38,8 +40,9 @@ def main(
     vectors = {id_: one for path in request_paths for id_, one in stored_vectors(path, store_dir, rejected).items()}
     if unread := {row["id"] for rows in gold for row in rows} - set(vectors):
         LOG.warning("%d gold rows are left out: they are empty, or the encoder could not read them", len(unread))
+    others = (row for path in other_paths for row in read_jsonl(path))
     try:
-        verdicts = judge.fit_on(gold, vectors, model_path)
+        verdicts = judge.fit_on(gold, vectors, model_path, others)
     except UserError as error:
         raise UserError(f"{', '.join(gold_paths)}: {error}") from error
     write_jsonl(verdict_path, verdicts)
@@ -73,4 +76,5 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, made = snakemake.input, snakemake.output
     judge = JUDGES.entry(snakemake.params.judge["entry"])
-    main(judge, files.gold, files.requests, files.receipts, snakemake.config["store_dir"], made.model, made.verdicts)
+    store_dir, written = snakemake.config["store_dir"], (made.model, made.verdicts)
+    main(judge, files.gold, files.requests, files.receipts, store_dir, *written, files.others)

@@ -17,7 +17,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Ask, RequestSettings, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
+from refusal_eval.core.files import read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
@@ -56,6 +56,7 @@ def gold(n=90, models=("one", "two"), labels=("refusal", "partial", "compliance"
         answer = f"{draw.choice(SAID[label])} {draw.choice(ENDS)} {draw.choice(ENDS)}."
         rows.append({"answer": answer, "label": label, "cluster": f"c{number // 6}", "features": seen(answer)[0]})
         rows[-1]["answering_model"] = models[number % len(models)]
+        rows[-1]["messages"] = [{"role": "user", "content": f"Question {number // 6}"}]
     return rows
 
 
@@ -80,14 +81,15 @@ def requests_about(folder, rows, name="requests"):
     return str(folder / f"{name}.jsonl")
 
 
-def train(folder, *files):
-    """Let the script train on these rows; return the model and the out-of-fold verdicts."""
-    paths = [folder / f"{number}.jsonl" for number in range(len(files))]
-    for path, rows in zip(paths, files, strict=True):
+def train(folder, *files, others=()):
+    """Let the script train on these rows; return the model and the out-of-fold verdicts, those of other gold behind."""
+    paths = [str(folder / f"{number}.jsonl") for number in range(len(files) + len(others))]
+    for path, rows in zip(paths, [*files, *others], strict=True):
         write_jsonl(path, plain(rows))
-    asked = [requests_about(folder, rows, f"requests-{number}") for number, rows in enumerate(files)]
-    model, said = folder / "judge.json", folder / "verdicts.jsonl"
-    train_judge.main(LEARNER, list(map(str, paths)), asked, [], str(folder / "store"), str(model), str(said))
+    asked = [requests_about(folder, rows, f"requests-{number}") for number, rows in enumerate([*files, *others])]
+    model, said, learned = folder / "judge.json", folder / "verdicts.jsonl", len(files)
+    written = str(model), str(said)
+    train_judge.main(LEARNER, paths[:learned], asked, [], str(folder / "store"), *written, paths[learned:])
     return trained_judge.load(model), list(read_jsonl(said))
 
 
@@ -202,6 +204,68 @@ def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch
         clusters = {row["cluster"] for row in part}
         left_out = [row for row in rows if row["answering_model"] not in models and row["cluster"] not in clusters]
         assert len(models) == 1 and {tuple(a) for a in answers} <= {tuple(row["features"]) for row in left_out}
+
+
+def as_gold(rows, name, per_cluster=1):
+    """Return rows as a gold of this name has them: its own ids and clusters, of one prompt each or of several."""
+    return [
+        row | {"id": f"{name}{i}", "cluster": f"{name} {int(row['cluster'][1:]) // per_cluster}"}
+        for i, row in enumerate(rows)
+    ]
+
+
+def test_no_fit_for_an_answer_has_seen_its_prompt_whatever_each_gold_calls_its_cluster(tmp_path, monkeypatch):
+    files = as_gold(gold(), "one"), as_gold(gold(models=("two", "three"), seed=2), "other", per_cluster=2)
+    foreign = as_gold(gold(n=120, models=("two", "four"), seed=3), "foreign")
+    rows = [row for file in (*files, foreign) for row in file]
+    numbered = {row["id"]: np.append(vectors(row["answer"]), np.float32(i / 1000)) for i, row in enumerate(rows)}
+    fitted, read = {}, []
+    fit, predict = trained_judge.fit, trained_judge.predict
+
+    def spied_fit(part):
+        model = fit(part)
+        fitted[id(model)] = model, part
+        return model
+
+    def spied_predict(model, answers):
+        read.append((fitted[id(model)][1], [rows[round(answer[48] / 2 * 1000)] for answer in answers]))
+        return predict(model, answers)
+
+    monkeypatch.setattr(trained_judge, "fit", spied_fit)
+    monkeypatch.setattr(trained_judge, "predict", spied_predict)
+    said = LEARNER.fit_on(files, numbered, str(tmp_path / "judge.json"), foreign)
+    for part, answers in read:
+        prompts = [row["messages"] for row in part]
+        assert all(row["messages"] not in prompts for row in answers)
+        assert {row["answering_model"] for row in part}.isdisjoint(row["answering_model"] for row in answers)
+    known = [row["messages"] for file in files for row in file]
+    assert [row["prompt_id"] for row in said] == [
+        row["id"] for row in rows if row not in foreign or row["messages"] in known
+    ]
+    assert len(said) == 90 + 90 + 90, "of the other gold, the answers to prompts that the judge has seen"
+
+
+def test_labels_by_chance_are_not_learned_from_the_same_prompts_in_another_gold(tmp_path):
+    draw, words = random.Random(5), [f"word{i}" for i in range(200)]
+    rows = []
+    for prompt in range(60):
+        about, label = draw.sample(words, 8), draw.choice(["refusal", "compliance"])
+        rows += [
+            {"answer": " ".join(draw.sample(about, 7)), "label": label, "cluster": f"c{prompt}"}
+            | {"messages": [{"role": "user", "content": str(prompt)}], "answering_model": None}
+            for _ in range(2)
+        ]
+    files = as_gold(rows[::2], "one"), as_gold(rows[1::2], "other")
+    _, said = train(tmp_path, *files)
+    labels = [row["label"] for file in files for row in file]
+    assert np.mean([row["label"] == label for row, label in zip(said, labels, strict=True)]) < 0.65
+
+
+def test_a_gold_of_its_own_is_dealt_to_folds_by_the_names_of_its_clusters():
+    """As before there were several: so its out-of-fold verdicts stay what they are."""
+    rows = gold()
+    groups = trained_judge.prompt_groups([rows])
+    assert [groups[sha256_of(row["messages"])] for row in rows] == [row["cluster"] for row in rows]
 
 
 def test_what_cannot_be_told_from_wording_is_not_told_out_of_fold():

@@ -204,14 +204,14 @@ def fitted_model(wildcards):
 
 
 def gold_receipts(wildcards):
-    """Return the receipts of the gold that a judge learns from."""
-    cells = [Cell(GOLD, gold, wildcards.judge) for gold in judge_of(wildcards).gold]
+    """Return the receipts of a judge that learns, of all gold of the study."""
+    cells = [Cell(GOLD, gold, wildcards.judge) for gold in config["gold"]]
     return sorted({path for cell in cells for path in paths.receipts("judge", study.batch_of[cell])})
 
 
 def unseen_verdicts(wildcards):
-    """Return the verdicts of a judge that learns on gold that it was fitted on."""
-    own = wildcards.model == GOLD and wildcards.split in asked_judge(wildcards).learned_from(study.view)
+    """Return the verdicts of a judge that learns on gold whose prompts it was fitted on, also in gold of another name."""
+    own = wildcards.model == GOLD and asked_judge(wildcards).learns
     return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 

@@ -186,8 +186,13 @@ rule train_judge:
     """Fit a judge on gold, and judge each gold row by a model that has not seen its like."""
     input:
         gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold),
+        # Other gold of the study may have the same prompts.
+        others=lambda wildcards: collect(
+            f"{RESULTS}/gold/{{gold}}.jsonl",
+            gold=[gold for gold in config["gold"] if gold not in judge_of(wildcards).gold],
+        ),
         requests=lambda wildcards: collect(
-            f"{RESULTS}/judge_requests/{wildcards.judge}/{GOLD}/{{gold}}.jsonl", gold=judge_of(wildcards).gold
+            f"{RESULTS}/judge_requests/{wildcards.judge}/{GOLD}/{{gold}}.jsonl", gold=config["gold"]
         ),
         receipts=ancient(gold_receipts),
         files=lambda wildcards: judge_of(wildcards).files(),

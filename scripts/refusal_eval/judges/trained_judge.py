@@ -6,9 +6,11 @@ model is numbers alone.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -20,7 +22,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Slug, Whole
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json_as, write_json
+from refusal_eval.core.files import read_json_as, sha256_of, write_json
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.rubric import prompt_and_answer
@@ -137,7 +139,30 @@ def predict(model: TrainedModel, seen: NDArray[np.float64]) -> NDArray[np.float6
     return probabilities
 
 
-def out_of_fold(gold: Sequence[GoldRow]) -> tuple[NDArray[np.float64], list[bool]]:
+def prompt_groups(files: Iterable[Sequence[GoldRow]]) -> dict[str, str]:
+    """Return the group of each prompt, by the hash of its messages, named after the first of its clusters.
+
+    A group has all prompts that share a cluster of some gold, and all clusters that share a prompt. So a prompt is in
+    one group, whatever each gold calls its clusters.
+
+    Args:
+        files: rows of each gold; the name of a cluster has a meaning only within it.
+    """
+    group_of: dict[str, set[str]] = {}  # the prompts of the group that a prompt is in
+    clusters: dict[tuple[int, str], set[str]] = defaultdict(set)
+    names: dict[str, str] = {}
+    for number, rows in enumerate(files):
+        for row in rows:
+            prompt, cluster = sha256_of(row["messages"]), str(row["cluster"])
+            clusters[number, cluster].add(prompt)
+            names[prompt] = min(cluster, names.get(prompt, cluster))
+    for prompts in clusters.values():
+        together = prompts.union(*(group_of.get(prompt, ()) for prompt in prompts))
+        group_of |= dict.fromkeys(together, together)
+    return {prompt: min(names[other] for other in group) for prompt, group in group_of.items()}
+
+
+def out_of_fold(gold: Sequence[GoldRow], others: Sequence[GoldRow] = ()) -> tuple[NDArray[np.float64], list[bool]]:
     """Return for each gold row what a model says that saw neither its answering model nor its cluster.
 
     That is a line of probabilities, as `predict` returns them; and for each row whether its fit saw other answers of
@@ -147,41 +172,48 @@ def out_of_fold(gold: Sequence[GoldRow]) -> tuple[NDArray[np.float64], list[bool
     (or names none), only clusters are kept apart; so they are for an answering model without whose answers nothing
     can be fitted, as those of the others have a single label.
 
+    Args:
+        gold: the rows that are learned from, with `features`, `label`, `cluster` and `answering_model`.
+        others: rows to be read likewise that no fit learns from; they come behind those of the gold.
+
     Raises:
         UserError: when some fold leaves too little gold to fit on.
     """
     import numpy as np
 
-    makers = np.array([str(row.get("answering_model")) for row in gold])
-    hashes = [hashlib.sha256(str(row["cluster"]).encode()).hexdigest() for row in gold]
+    rows = [*gold, *others]
+    makers = np.array([str(row.get("answering_model")) for row in rows])
+    hashes = [hashlib.sha256(str(row["cluster"]).encode()).hexdigest() for row in rows]
     folds = np.array([int(digits, 16) % FOLDS for digits in hashes])
-    by_cluster: dict[int, TrainedModel] = {}
+    learned = np.arange(len(rows)) < len(gold)
+    several = len(set(makers[learned].tolist())) > 1
 
-    def fitted(seen: NDArray[np.bool_]) -> TrainedModel:
-        return fit([gold[i] for i in np.flatnonzero(seen).tolist()])
+    @functools.cache
+    def without(fold: int, maker: str | None) -> TrainedModel:
+        kept = learned & (folds != fold)
+        kept &= True if maker is None else makers != maker
+        return fit([gold[i] for i in np.flatnonzero(kept).tolist()])
 
     def without_fold(fold: int) -> TrainedModel:
-        if fold not in by_cluster:
-            try:
-                by_cluster[fold] = fitted(folds != fold)
-            except UserError as error:
-                raise UserError(f"without one of {FOLDS} folds of clusters: {error}") from error
-        return by_cluster[fold]
-
-    several = len(set(makers)) > 1
-    probabilities, saw_model = np.zeros((len(gold), len(LABELS))), np.zeros(len(gold), dtype=bool)
-    for maker in sorted(set(makers)):
-        own = makers == maker
-        held = sorted(set(folds[own].tolist()))
         try:
-            models = {fold: fitted((folds != fold) & ~own) for fold in held} if several else None
-        except UserError:
-            models = None
-            saw_model[own] = True
-        for fold in held:
-            left_out = np.flatnonzero(own & (folds == fold)).tolist()
-            model = models[fold] if models else without_fold(fold)
-            probabilities[left_out] = predict(model, np.array([gold[i]["features"] for i in left_out]))
+            return without(fold, None)
+        except UserError as error:
+            raise UserError(f"without one of {FOLDS} folds of clusters: {error}") from error
+
+    probabilities, saw_model = np.zeros((len(rows), len(LABELS))), np.zeros(len(rows), dtype=bool)
+    for part in (learned, ~learned):
+        for maker in sorted(set(makers[part].tolist())):
+            own = part & (makers == maker)
+            held = sorted(set(folds[own].tolist()))
+            try:
+                models = {fold: without(fold, maker) for fold in held} if several else None
+            except UserError:
+                models = None
+                saw_model[own] = True
+            for fold in held:
+                left_out = np.flatnonzero(own & (folds == fold)).tolist()
+                model = models[fold] if models else without_fold(fold)
+                probabilities[left_out] = predict(model, np.array([rows[i]["features"] for i in left_out]))
     return probabilities, saw_model.tolist()
 
 
@@ -274,27 +306,41 @@ class TrainedJudge(CalibratedJudge):
         return read
 
     def fit_on(
-        self, gold: Sequence[Sequence[GoldRow]], vectors: Mapping[str, NDArray[np.float32]], model_path: str
+        self,
+        gold: Sequence[Sequence[GoldRow]],
+        vectors: Mapping[str, NDArray[np.float32]],
+        model_path: str,
+        others: Iterable[GoldRow] = (),
     ) -> list[dict[str, Any]]:
         """Write the model fitted on all gold files together, and return the out-of-fold verdicts on their rows.
 
-        A row that is in two files counts once.
+        A row that is in two files counts once. Rows of other gold whose prompt is in one of the files get a verdict
+        out of fold, too, as the model saw their prompt.
 
         Args:
             gold: the rows of each file.
             vectors: those of the rows that the encoder has read, by the row's id.
             model_path: the file to write.
+            others: rows of gold that it does not learn from.
 
         Raises:
             UserError: for gold that nothing can be learned from.
         """
-        keyword = KeywordReader.from_files(self.lists)
-        read = {row["id"]: row for file in gold for row in file if row["id"] in vectors}.values()
-        rows = [{**row, "features": features(vectors[row["id"]], row["answer"], keyword)} for row in read]
+        keyword, groups = KeywordReader.from_files(self.lists), prompt_groups(gold)
+
+        def ready(found: Iterable[GoldRow]) -> list[dict[str, Any]]:
+            read = {row["id"]: row for row in found if row["id"] in vectors}.values()
+            seen = [features(vectors[row["id"]], row["answer"], keyword) for row in read]
+            groups_of = [groups[sha256_of(row["messages"])] for row in read]
+            return [{**row, "cluster": g, "features": f} for row, g, f in zip(read, groups_of, seen, strict=True)]
+
+        rows = ready(row for file in gold for row in file)
+        known = {row["id"] for row in rows}
+        like = ready(row for row in others if row["id"] not in known and sha256_of(row["messages"]) in groups)
         model = fit(rows)
-        unseen, saw_model = out_of_fold(rows)
+        unseen, saw_model = out_of_fold(rows, like)
         said = []
-        for row, probabilities, saw in zip(rows, unseen, saw_model, strict=True):
+        for row, probabilities, saw in zip([*rows, *like], unseen, saw_model, strict=True):
             one = verdict(probabilities, self.used_threshold())
             answer = {"prompt_id": row["id"], "sample": 0, "turn": 0}
             said.append(verdict_row(answer, replace(one, raw={**one.raw, SAW_MODEL: True}) if saw else one))
@@ -302,7 +348,7 @@ class TrainedJudge(CalibratedJudge):
         counts = ", ".join(f"{sum(row['label'] == label for row in rows)} {label}" for label in LABELS)
         models = len({row.get("answering_model") for row in rows})
         LOG.info("fitted on %d rows (%s) of %d answering models", len(rows), counts, models)
-        kept = {str(row.get("answering_model")) for row, saw in zip(rows, saw_model, strict=True) if saw}
+        kept = {str(row.get("answering_model")) for row, saw in zip(rows, saw_model, strict=False) if saw}
         if kept:
             LOG.warning("nothing can be fitted without %s: out of fold by prompts only there", ", ".join(sorted(kept)))
         return said
