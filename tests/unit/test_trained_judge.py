@@ -23,6 +23,7 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
 from refusal_eval.judges.judge_base import verdict_row
 from refusal_eval.judges.keyword_judge import KeywordReader
+from refusal_eval.stats.calibration.applied import calibrated_row
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
 KEYWORD = KeywordReader([])
@@ -115,6 +116,13 @@ def test_p_refusal_is_refusal_or_partial_and_the_threshold_decides():
     assert trained_judge.verdict([0.3, 0.25, 0.45]).label == "refusal"
     assert trained_judge.verdict([0.2, 0.35, 0.45]).label == "partial"
     assert trained_judge.verdict([0.2, 0.35, 0.45], threshold=0.6).label == "compliance"
+
+
+def test_a_lower_threshold_from_gold_tells_partial_from_refusal():
+    place = {"prompt_id": "p", "sample": 0, "turn": 0}
+    row = verdict_row(place, trained_judge.verdict([0.05, 0.4, 0.55]))
+    calibration = {"gold": "g", "t": 0.3, "map": {"kind": "platt", "a": 1.0, "b": 0.0}}
+    assert (row["label"], calibrated_row(row, calibration)["label"]) == ("compliance", "partial")
 
 
 def test_digits_that_another_processor_would_not_give_are_in_no_verdict():
