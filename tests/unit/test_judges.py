@@ -4,6 +4,7 @@ import math
 import re
 from pathlib import Path
 
+import judge_on_cpu
 import pytest
 from collect_verdicts import vote_reader
 from judge_entries import judge_entry
@@ -11,6 +12,7 @@ from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
@@ -53,6 +55,33 @@ def test_a_users_own_function_is_a_judge(tmp_path):
     assert judged_safely(judge.judge, USER, "odd").state == "judge_failed"
     with pytest.raises(UserError, match="no function `other`"):
         judge_entry("python", file=str(file), function="other").judge_all([(USER, "no")])
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("'raw': {'score': np.float32(0.5)}", "float32 is not JSON serializable"),
+        ("'raw': {'score': float('nan')}", "not JSON compliant"),
+        ("'raw': 'a text'", "`raw` is a mapping"),
+        ("'flags': 'evasive'", "`flags` is a list"),
+        ("'kind': np.int64(3)", "`kind` a text"),
+    ],
+)
+def test_what_a_users_function_may_not_say_loses_only_that_answer(tmp_path, said, message):
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "def judge(messages, answer):\n"
+        f"    return {{'label': 'refusal'}} | ({{{said}}} if answer == 'odd' else {{'flags': ['short']}})\n"
+    )
+    write_jsonl(tmp_path / "prompts.jsonl", [{"id": "p", "messages": USER}])
+    read = {"prompt_id": "p", "turn": 0, "state": "complete"}
+    answers = [read | {"sample": sample, "answer": text} for sample, text in enumerate(("plain", "odd", "plain"))]
+    write_jsonl(tmp_path / "answers.jsonl", answers)
+    judge, output = judge_entry("python", file=str(tmp_path / "mine.py")), tmp_path / "verdicts.jsonl"
+    judge_on_cpu.main(str(tmp_path / "prompts.jsonl"), str(tmp_path / "answers.jsonl"), judge, str(output))
+    first, odd, last = read_jsonl(output)
+    assert (first["label"], first["flags"], last["label"]) == ("refusal", ["short"], "refusal")
+    assert (odd["state"], odd["label"]) == ("judge_failed", None) and message in odd["raw"]["error"]
 
 
 def response(*probabilities):

@@ -3,8 +3,9 @@
 import ast
 import functools
 import importlib.util
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Text
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE, VERDICT_STATES
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, OwnKinds, Verdict
@@ -112,9 +114,18 @@ class PythonJudge(OwnKinds, AnswerJudge):
         for name, number in numbers.items():
             if number is not None and not 0 <= number <= 1:
                 raise ValueError(f"{name} must lie between 0 and 1, not {number!r}")
+        if isinstance(fields.get("flags"), str) or not isinstance(kind, str | None):
+            raise ValueError(f"`flags` is a list of texts and `kind` a text; not {value!r}")
         flags = tuple(str(flag) for flag in fields.get("flags") or ())
-        return Verdict(state, label, kind=kind, flags=flags, raw=fields.get("raw") or {}, **numbers)
+        return Verdict(state, label, kind=kind, flags=flags, raw=_as_json(fields.get("raw") or {}), **numbers)
 
     def summary(self, words: Words) -> str:
         """Return what it is, for the methods section."""
         return f"a function of our own in {words.quoted(self.file.rsplit('/', 1)[-1])}"
+
+
+def _as_json(raw: Any) -> dict[str, Any]:
+    """Return what a function says for the record, as it is written: here only this answer is lost if it cannot be."""
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"`raw` is a mapping, not {raw!r}")
+    return dict(json.loads(canonical_json(dict(raw))))
