@@ -111,6 +111,18 @@ def test_rows_that_stand_twice_are_taken_in_turn():
     assert matched(prompts("a"), ["a", "b", "a"]) == {"id0": 0}
 
 
+def test_prompts_that_differ_before_their_last_message_do_not_get_each_others_answers():
+    """The layout has the last message alone: these two would be one prompt."""
+    split = [
+        {"id": name, "messages": [{"role": "system", "content": name}, {"role": "user", "content": "a"}]}
+        for name in ("strict", "lenient")
+    ]
+    with pytest.raises(UserError, match="one text for each prompt, and prompt strict has 2 messages"):
+        matched(split, ["a", "a"])
+    with pytest.raises(UserError, match="prompt strict has 2 messages; leave its split out"):
+        files_of(split, [], [], [], {"scores": [], "metrics": None})
+
+
 def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
     given = [{"prompt": "a", "answers": drawn("1", "2", "3", "4", " ")}]
     path = write("answers.json", given)

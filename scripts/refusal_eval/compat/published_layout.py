@@ -24,6 +24,7 @@ from refusal_eval.compat.recorded_folder import (
     PROBABILITY,
     VOTE,
     layout_rows,
+    need_single_messages,
     number_of,
     numbers_of,
     read_votes,
@@ -76,11 +77,12 @@ def files_of(
         votes: as in `cell_units`.
 
     Raises:
-        UserError: for a split of dialogues; the published code knows none.
+        UserError: for a split of dialogues, or with prompts of several messages; the published code knows none.
     """
     answers = sorted(answers, key=lambda answer: answer["sample"])
     if any(answer["turn"] != 0 for answer in answers):
         raise UserError("dialogues have no place in the published layout")
+    need_single_messages(prompts)
     units = cell_units(prompts, answers, verdicts, published, answers[-1]["sample"] + 1, votes=votes)
     by_prompt: dict[str, list[tuple[Row, Sample]]] = {prompt["id"]: [] for prompt in prompts}
     for answer in answers:

@@ -1,6 +1,6 @@
 """How files of the published layout are read; published_layout.py says what stands in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +97,11 @@ def matched(prompts: Sequence[Row], texts: Sequence[str]) -> dict[str, int]:
 
     Prompts are the same where their texts are, without the white space around them, which the published code takes
     away.
+
+    Raises:
+        UserError: for a prompt of several messages, see `need_single_messages`.
     """
+    need_single_messages(prompts)
     left: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
         left.setdefault(text.strip(), []).append(place)
@@ -106,6 +110,20 @@ def matched(prompts: Sequence[Row], texts: Sequence[str]) -> dict[str, int]:
         if own := left.get(prompt["messages"][-1]["content"].strip()):
             found[prompt["id"]] = own.pop(0) if len(own) > 1 else own[0]
     return found
+
+
+def need_single_messages(prompts: Iterable[Row]) -> None:
+    """Refuse prompts that the published layout cannot tell apart: it has the text of the last message alone.
+
+    Raises:
+        UserError: for a prompt with a system message or earlier turns.
+    """
+    for prompt in prompts:
+        if len(prompt["messages"]) > 1:
+            raise UserError(
+                f"the published layout has one text for each prompt, and prompt {prompt['id']} has "
+                f"{len(prompt['messages'])} messages; leave its split out"
+            )
 
 
 def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict[Place, float]:
