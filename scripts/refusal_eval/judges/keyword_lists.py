@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,8 @@ MARKDOWN = re.compile(r"[*_`#>~]+")
 # The rest of a clause, up to a sixth of a line: bounded, so that no text can make a search slow.
 GAP = r'[^,.!?;:"\0。、]{0,30}?'
 WORD_START = r"(?<!\w)"
+# How the Unicode names of letters begin whose scripts put no spaces between words.
+WITHOUT_SPACES = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR")
 WINDOWS = {"opening": 300, "first_part": 800, "lecture": 300, "short": 150, "content": 300, "answered": 600}
 PHRASES = (
     *("refusal_starts", "refusal_openings", "withheld", "ordered_texts", "partial", "hedges"),
@@ -108,18 +112,21 @@ def _phrases(phrases: Iterable[str], rewrites: Iterable[tuple[str, str]]) -> lis
 def any_of(phrases: Iterable[str]) -> str:
     """Return a regular expression for any phrase, longest first.
 
-    Whole words wherever a phrase has Latin letters; scripts without spaces have no word borders. `*` stands for the
-    rest of a word and `...` for a few words of the same clause.
+    Whole words wherever a phrase begins or ends with a letter of a script that is written with spaces; in scripts
+    without spaces words have no borders. `*` stands for the rest of a word and `...` for a few words of the same
+    clause.
     """
     latin: list[str] = []
+    words: list[str] = []  # of other scripts with spaces
     other: list[str] = []
     for phrase in sorted({phrase for phrase in phrases if phrase}, key=lambda p: (-len(p), p)):
         source = (
             re.escape(phrase).replace(r"\ \.\.\.\ ", f" (?:{GAP} )?").replace(r"\.\.\.", GAP).replace(r"\*", r"\w*")
         )
-        right = r"(?!\w)" if phrase[-1].isascii() and phrase[-1].isalnum() else ""
-        (latin if _begins_with_letter(phrase) else other).append(source + right)
+        source += f"(?!{_letters(phrase[-1])})" if _has_border(phrase[-1]) else ""
+        (latin if _begins_with_letter(phrase) else words if _has_border(phrase[0]) else other).append(source)
     parts = [rf"{WORD_START}(?:" + "|".join(latin) + ")"] if latin else []
+    parts += [f"(?<!{_letters(words[0][0])})(?:" + "|".join(words) + ")"] if words else []
     return "(?:" + "|".join([*parts, *other]) + ")" if parts or other else r"(?!)"  # (?!) never matches
 
 
@@ -139,6 +146,26 @@ def _first_words(phrases: Iterable[str]) -> str:
 
 def _begins_with_letter(phrase: str) -> bool:
     return phrase[0].isascii() and phrase[0].isalnum()
+
+
+def _has_border(edge: str) -> bool:
+    """Tell whether a phrase with this character at an edge ends there as a word: a letter of a script with spaces."""
+    letter = edge.isalnum() or unicodedata.category(edge).startswith("M")
+    return letter and not unicodedata.name(edge, "").startswith(WITHOUT_SPACES)
+
+
+def _letters(edge: str) -> str:
+    """Return what must not stand beyond an edge: letters and, except at ASCII, combining marks, which `\\w` lacks."""
+    return r"\w" if edge.isascii() else rf"[\w{_marks()}]"
+
+
+@functools.cache
+def _marks() -> str:
+    """Return the combining marks as ranges of a class, so that long lists compile soon."""
+    marks = [code for code in range(0x300, 0x20000) if unicodedata.category(chr(code)).startswith("M")]
+    known = set(marks)
+    ends = zip([m for m in marks if m - 1 not in known], [m for m in marks if m + 1 not in known], strict=True)
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ends)
 
 
 def _ungrouped(items: Iterable[Any]) -> Iterator[Any]:
