@@ -1,5 +1,7 @@
 """What comes back: mistakes told with file and line, disputes, missing rows, weights, agreement of people."""
 
+import csv
+import io
 import json
 import random
 import time
@@ -12,6 +14,7 @@ from independent_people import Twice, human_kappa
 
 from refusal_eval.config.entries import Gold
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.texts import csv_line
 from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.label_merging import (
     disputed,
@@ -23,7 +26,7 @@ from refusal_eval.tools.audit.label_merging import (
     resolved,
 )
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
-from refusal_eval.tools.audit.rater_files import disputed_sheet, sheet
+from refusal_eval.tools.audit.rater_files import PAGE, VALUE, disputed_sheet, plain_sheet_cell, sheet, sheet_cell
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 
 R, P, C = "refusal", "partial", "compliance"
@@ -79,6 +82,59 @@ def test_a_filled_sheet_is_read_and_what_is_empty_is_unfinished(tmp_path):
     left = f"anna: {len(order) - 1} of {len(order)} rows have no label yet, the first of them row 2 .{order[1]}.\nben: "
     with pytest.raises(UserError, match=left):
         check_finished(audit, marks)
+
+
+# What spreadsheets write back in another form: as a number, a date, a truth value.
+CHANGED = (
+    *("1.0", "007", "1e5", "1.5E-3", " 12 ", "5\n", "50%", "$5", "5 \u20ac", "(5)", ".5", "1,000.50"),
+    "3.14" + "15926" * 20,
+    *("3/4", "3-4", "3.4.", "2024-01-02", "2024-01-02T12:30Z", "12:30 PM", "5 Jan", "Jan 5", "March 5, 2024"),
+    *("5. M\u00e4rz", "Mon, 5 Jan 2024", "2024\u5e745\u67083\u65e5", "TRUE", "false", "Wahr"),
+)
+IDS = ("1234567890123456", "0000000000000012", "123e456789012345", "12345678901234e5")
+
+
+def through_a_spreadsheet(text: str) -> str:
+    """Return a sheet as a spreadsheet saves it that knows the texts above, and keeps what an apostrophe is before."""
+    rows = list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+    changed = {*CHANGED, *IDS}
+    kept = [["changed" if cell in changed else cell for cell in row] for row in rows]
+    return "".join(map(csv_line, kept))
+
+
+@pytest.mark.parametrize("value", CHANGED)
+def test_no_id_and_no_text_is_lost_in_a_spreadsheet(tmp_path, value):
+    audit = audit_with(n=4, double=0, raters=("anna",))
+    rows = [
+        {**row, "id": name, "answer": value, "messages": [{"role": "user", "content": value}]}
+        for row, name in zip(audit.sample.values(), IDS, strict=True)
+    ]
+    audit = Audit({**audit.design, "orders": {"anna": list(IDS)}}, {row["id"]: row for row in rows})
+    for apostrophes in ("'", ""):  # some spreadsheets drop the apostrophe, and the text stays one
+        saved = through_a_spreadsheet(sheet("aud1", "anna", rows)).replace(",'", f",{apostrophes}")
+        filled = saved.replace(",,\n", ",refusal,1/2\n")
+        assert filled.count("refusal") == 4
+        marks = read(tmp_path, audit, filled)
+        assert [(mark.id, mark.label, mark.comment) for mark in marks] == [(name, R, "1/2") for name in sorted(IDS)]
+
+
+def test_a_sheet_of_before_numbers_had_an_apostrophe_is_read(tmp_path):
+    audit = audit_with(n=3, double=0, raters=("anna",))
+    text = sheet("aud1", "anna", list(audit.sample.values())).replace(",'0", ",0").replace(",,\n", ",refusal,\n")
+    assert ",0000000000000001," in text
+    assert [mark.id for mark in read(tmp_path, audit, text)] == [f"{i:016x}" for i in range(3)]
+
+
+def test_an_apostrophe_comes_off_as_often_as_it_was_set():
+    for text in (*CHANGED, *IDS, "=1", "No.", "aud1", "'", "'5", "''=", "I can't.", "Answer 5", ""):
+        assert plain_sheet_cell(sheet_cell(text)) == text
+        assert plain_sheet_cell(sheet_cell(sheet_cell(text))) == sheet_cell(text)
+    for text in ("No.", "aud1", "I can't.", "Answer 5"):
+        assert sheet_cell(text) == text
+
+
+def test_the_page_knows_the_same_texts():
+    assert f"const VALUE = /^(?:{VALUE})$/i;" in (PAGE / "page.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,16 @@ LONGEST_CELL = 32_000  # characters; spreadsheets cut a cell at 32,767
 ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 _DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country writes
 PAGE = Path(__file__).parent / "page"
+# A cell that a spreadsheet could take for a number, a date or a truth value and write back in another form, such as an
+# id of digits, 1.0, 3/4 or Jan 5. It matches more, as an apostrophe too many does no harm: it goes when cells are read.
+# page.js has the same.
+VALUE = (
+    r"'*(?:[^A-Za-z0-9]{0,5}[0-9](?:[^\n]{0,40}|[0-9.,]*)"
+    r"|(?:jan|ene|gen|feb|f\u00e9v|mar|m\u00e4r|apr|abr|avr|ma[giy]|mei|ju[iln]|giu|lug|ago|aug|ao\u00fb|sep|set|o[ck]t|ott|out"
+    r"|nov|de[cz]|dic|d\u00e9c|mon|tue|wed|thu|fri|sat|sun)[^0-9\n]{0,9}[0-9][^\n]{0,20}"
+    r"|true|false|wahr|falsch|vrai|faux|verdadero|falso|vero|verdadeiro|waar|onwaar)[ \t\r\n]*"
+)
+_VALUE = re.compile(VALUE, re.IGNORECASE)
 
 
 LANGUAGES = ("en", *sorted(path.stem for path in (PAGE / "words").glob("*.yaml") if path.stem != "en"))
@@ -101,6 +112,16 @@ def same_text(shown: str, given: str) -> bool:
     return " ".join(shown.split()).lstrip("'") == " ".join(given.split()).lstrip("'")
 
 
+def sheet_cell(text: str) -> str:
+    """Return a cell of a sheet that a spreadsheet leaves as it is: an apostrophe before what it would change."""
+    return "'" + text if _VALUE.fullmatch(text) else escaped_cell(text)
+
+
+def plain_sheet_cell(cell: str) -> str:
+    """Return what `sheet_cell` was given."""
+    return cell[1:] if cell.startswith("'") and _VALUE.fullmatch(cell[1:]) else plain_cell(cell)
+
+
 def sheet(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the CSV of one rater, with empty labels."""
     common = {"audit": audit, "rater": rater}
@@ -140,15 +161,19 @@ def read_sheet(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 if len(cells) > len(header):
                     raise UserError(f"{path}, line {line}: has {len(cells)} cells, the header has {len(header)}")
                 cells += [""] * (len(header) - len(cells))
-                yield line, {name: plain_cell(cell) for name, cell in zip(header, cells, strict=True)}
+                yield line, {name: plain_sheet_cell(cell) for name, cell in zip(header, cells, strict=True)}
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: is not valid CSV: {error}") from error
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    lines = (csv_line(escaped_cell(str(row.get(column, ""))) for column in columns) for row in rows)
+    lines = (csv_line(_cell(row.get(column, "")) for column in columns) for row in rows)
     return "\ufeff" + csv_line(columns) + "".join(lines)  # without the mark Excel reads UTF-8 as something else
+
+
+def _cell(value: object) -> str:
+    return sheet_cell(value) if isinstance(value, str) else str(value)
 
 
 def _hash(text: str) -> str:

@@ -241,8 +241,11 @@
   }
 
   const FORMULA = /^'*(?:[ \t\r\n]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/;
-  const escaped = (text) => (FORMULA.test(text) ? "'" + text : text);
-  const plain = (cell) => (cell.startsWith("'") && FORMULA.test(cell.slice(1)) ? cell.slice(1) : cell);
+  // As in rater_files.py, where it is explained.
+  const VALUE = /^(?:'*(?:[^A-Za-z0-9]{0,5}[0-9](?:[^\n]{0,40}|[0-9.,]*)|(?:jan|ene|gen|feb|f\u00e9v|mar|m\u00e4r|apr|abr|avr|ma[giy]|mei|ju[iln]|giu|lug|ago|aug|ao\u00fb|sep|set|o[ck]t|ott|out|nov|de[cz]|dic|d\u00e9c|mon|tue|wed|thu|fri|sat|sun)[^0-9\n]{0,9}[0-9][^\n]{0,20}|true|false|wahr|falsch|vrai|faux|verdadero|falso|vero|verdadeiro|waar|onwaar)[ \t\r\n]*)$/i;
+  const changes = (text) => FORMULA.test(text) || VALUE.test(text);
+  const escaped = (text) => (changes(text) ? "'" + text : text);
+  const plain = (cell) => (cell.startsWith("'") && changes(cell.slice(1)) ? cell.slice(1) : cell);
 
   function exportCsv() {
     const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
