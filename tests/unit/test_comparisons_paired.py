@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from comparison_rows import cell
 
+from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Panel, paired_differences, panel_of, repeated, strata_of
 from refusal_eval.stats.estimates.resampling import drawn_counts
 
@@ -222,6 +223,22 @@ def test_a_pool_of_some_splits_leaves_out_what_the_rule_leaves_out_among_these()
     chain = pairs("a9 b1", "b1 c1")
     assert repeated(chain, ["a", "b", "c"]) == {("b", "1")}
     assert repeated(chain, ["b", "c"]) == {("c", "1")}
+
+
+@pytest.mark.parametrize("margin", [None, 0.2])
+def test_a_split_that_is_left_out_whole_is_not_in_the_pool(tmp_path, margin):
+    words = {"a": ("rrc", "rrr", "ccc", "rcc"), "b": ("ccc", "rrr"), "c": ("rcc", "c?c", "rrr")}
+    frames = {
+        split: [
+            cell(tmp_path, {f"{split}{i}": word for i, word in enumerate(side)}) for side in (own, ["rcc"] * len(own))
+        ]
+        for split, own in words.items()
+    }
+    whole = panel_of(frames, dict.fromkeys(frames, "strict"), {("b", "b0"), ("b", "b1")})
+    rest = panel_of({split: frames[split] for split in "ac"}, dict.fromkeys("ac", "strict"))
+    (found,), (wanted,) = (paired_differences(panel, [(0, 1)], NAMES[:3], 0.95) for panel in (whole, rest))
+    assert found == wanted and found.difference is not None
+    assert effects(whole, 0, 1, 0.95, margin) == effects(rest, 0, 1, 0.95, margin) != Effects()
 
 
 def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path):

@@ -152,6 +152,14 @@ def test_near_duplicates_count_once_in_a_pool_and_in_full_in_their_splits(made):
     assert {r["n"] for r in rows if r["pool"]} == {"15"} and {r["n"] for r in rows if not r["pool"]} == {"8"}
 
 
+def test_a_split_of_near_duplicates_alone_is_not_in_its_pool(made):
+    copies = [[{"split": split, "prompt_id": f"{split}-{i}"} for split in ("mild", "safe")] for i in range(8)]
+    rows = rows_of(made(study_of(splits={"mild": "comply", "safe": "comply", "tame": "comply"}), duplicates=copies))
+    row = next(r for r in rows if (r["first"], r["second"], r["pool"]) == ("plain", "stern", "comply"))
+    assert float(row["difference"]) == float(row["bound_low"]) == float(row["bound_high"]) == -7 / 8
+    assert row["n"] == "16" and float(row["p"]) == pytest.approx(2 / 2**14, abs=1e-6) and row["p_holm"]
+
+
 def test_a_table_says_how_few_prompts_of_a_split_weigh_as_much_as_the_others(made):
     assert "has only 8 prompts but the same weight as the others." in (made() / "tables" / "comparisons.md").read_text(
         "utf-8"

@@ -80,7 +80,7 @@ def panel_of(
     left_out: Collection[tuple[str, str]] = (),
     sources: Mapping[str, str] | None = None,
 ) -> Panel:
-    """Return the panel of some splits.
+    """Return the panel of some splits; one all of whose prompts are left out is not in it.
 
     Args:
         cells: for each split the frames (`units.Units`) of its columns, as many for each split.
@@ -91,6 +91,7 @@ def panel_of(
     parts = {
         split: _part(cells[split], readings[split], {p for s, p in left_out if s == split}) for split in sorted(cells)
     }
+    parts = {split: part for split, part in parts.items() if part["clusters"]} or parts
     names = {split: part["clusters"] for split, part in parts.items()}
     if sources is not None:
         apart = names_apart(names, sources)
