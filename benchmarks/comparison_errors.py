@@ -130,8 +130,7 @@ def compared(design: Design, refusals: Floats) -> list[Paired]:
         lows=rates,
         highs=rates,
         votes=rates,
-        unit=design.samples,
-        exact=True,
+        denominators=(design.samples,) * (2 * runs),
     )
     names = ["made-up", *map(str, range(2 * runs))]
     return paired_differences(panel, [(runs + run, run) for run in range(runs)], names, 1 - ALPHA, resamples=2000)

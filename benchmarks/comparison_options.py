@@ -107,7 +107,7 @@ def effects_of(design: Design, first: Floats, second: Floats, margin: float | No
     rates = np.column_stack([second.ravel(), first.ravel()]) / design.samples
     clusters = np.repeat(np.arange(len(first)), first.shape[1])
     splits = np.zeros(len(rates), dtype=np.intp)
-    panel = Panel(INDEX, clusters, splits, rates, rates, rates, rates, design.samples, True)
+    panel = Panel(INDEX, clusters, splits, rates, rates, rates, rates, (design.samples,) * 2)
     return effects(panel, 0, 1, 1 - ALPHA, margin)
 
 

@@ -23,8 +23,7 @@ def panel(first, second, clusters=None, splits=None):
         lows=rates,
         highs=rates,
         votes=rates,
-        unit=1,
-        exact=True,
+        denominators=(1, 1),
     )
 
 
@@ -43,6 +42,15 @@ def test_swapping_the_sides_swaps_the_tests_and_turns_the_effects_over():
     one, other = (effects(panel(FIRST, SECOND), *sides, 0.95, 0.1) for sides in ((0, 1), (1, 0)))
     assert (one.not_lower_p, one.not_higher_p) == (other.not_higher_p, other.not_lower_p)
     assert one.odds_ratio == pytest.approx(1 / other.odds_ratio) and one.cohens_h == pytest.approx(-other.cohens_h)
+
+
+@pytest.mark.parametrize(("seed", "n", "splits"), [(10, 20, 1), (15, 7, 1), (20, 7, 2), (26, 41, 2)])
+def test_tests_against_a_margin_have_the_same_digits_whichever_side_is_first(seed, n, splits):
+    rates, rows = np.random.default_rng(seed).integers(0, 4, size=(2, n)) / 3, np.arange(n)
+    both = panel(*rates, clusters=rows // 3, splits=rows % splits)
+    one, other = (effects(both, *sides, 0.95, 0.1) for sides in ((0, 1), (1, 0)))
+    assert (one.not_lower_p, one.not_higher_p) == (other.not_higher_p, other.not_lower_p)
+    assert one.adjusted_difference == -other.adjusted_difference and one.equivalence_p == other.equivalence_p
 
 
 def test_copies_of_a_prompt_in_one_cluster_are_no_further_evidence():

@@ -171,7 +171,7 @@ def test_the_pooled_interval_holds_the_truth_where_small_splits_seldom_differ(tm
     for _ in range(runs):
         up, down = rng.random(624) < 0.04, (rng.random(624) < 0.02) & (splits == 1)
         rates = np.stack([up, down], axis=1).astype(float)
-        panel = Panel(index, np.arange(624), splits, rates, rates, rates, rates, 1, True)
+        panel = Panel(index, np.arange(624), splits, rates, rates, rates, rates, (1, 1))
         found = paired_differences(panel, [(0, 1)], NAMES[:3], 0.95, resamples=500)[0]
         held += found.low <= (0.04 + 0.02) / 2 <= found.high
     assert held / runs > 0.9
@@ -187,6 +187,17 @@ def test_a_pair_with_missing_answers_keeps_its_numbers_when_others_are_asked(tmp
         paired_differences(panel, [(0, 1), (2, 3)], names, 0.95)[0]
         == paired_differences(panel, [(0, 1)], names, 0.95)[0]
     )
+
+
+def test_a_p_value_stays_exact_beside_a_column_of_many_denominators(tmp_path):
+    first, second = prompts(*["r" * 5] * 15, *["c" * 5] * 15), prompts(*["c" * 5] * 29, "rrccc")
+    many = prompts(*("c" * (i + 1) for i in range(30)))
+    frames = [cell(tmp_path, side) for side in (first, second, many)]
+    two, three = (
+        paired_differences(panel_of({"s": part}, {"s": "strict"}), [(0, 1)], NAMES[: len(part) + 1], 0.95)[0]
+        for part in (frames[:2], frames)
+    )
+    assert three == two and three.test == "exact"
 
 
 def test_each_split_of_a_pool_keeps_its_reading(tmp_path):

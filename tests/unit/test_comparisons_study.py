@@ -102,7 +102,8 @@ def made(tmp_path):
         paths = {"scores": [], "duplicates": []}
         for judge, model, split in params["cells"]:
             text = (letters or REFUSES)[model] if judge == "words" else "pc"
-            rows = {f"{split}-{i}": text if i else "cr" for i in range(8)}
+            words = ["cr", *[text] * 7] if isinstance(text, str) else text
+            rows = {f"{split}-{i}": word for i, word in enumerate(words)}
             path = results / "scores" / judge / model / f"{split}.parquet"
             state = (states or {}).get((judge, model, split), "complete")
             if state == "unread":
@@ -344,12 +345,21 @@ def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(
     assert "0.016" in text and "\u2212" in text
 
 
-def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made):
-    def numbers(rows):
-        return [row | {"p_holm": None} for row in rows if "mild-mannered" not in row["first"]]
+UNJUDGED = {  # a third model whose answers are not all judged
+    **{name: [f"{'r' * (i * step % 6):c<5}" for i in range(10)] for name, step in (("plain", 2), ("stern", 3))},
+    "mild-mannered": ["rrc??", *["rcccc"] * 9],
+}
 
-    two = rows_of(made(study_of(names=["plain", "stern"])))
-    assert numbers(rows_of(made())) == numbers(two)
+
+@pytest.mark.parametrize("letters", [REFUSES, UNJUDGED])
+def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made, letters):
+    def numbers(names):
+        study = study_of(names=names, equivalence_margin=0.1)
+        rows = json.loads((made(study, letters=letters) / "estimates" / "comparisons.json").read_text())["estimates"]
+        own = [row for row in rows if "mild-mannered" not in f"{row['model']} {row['parameter']}"]
+        return [row for row in own if row["estimand"] != "rate_difference_p_holm"]
+
+    assert numbers(list(REFUSES)) == numbers(["plain", "stern"])
 
 
 def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources():

@@ -12,6 +12,7 @@ from typing import Any
 import make_results_table
 import pyarrow.parquet as pq
 import pytest
+from comparison_rows import write_scores
 from config_project import STUDY, Project
 from judge_rows import panel_of, soft_gold
 from table_rows import cards, cells, units
@@ -29,11 +30,14 @@ from refusal_eval.report.results.results_files import (
     table_rows,
 )
 from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.comparisons import study_comparisons
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD, cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import few_flags
+from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
+from refusal_eval.study.comparison_families import Family, Scope
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import peoples_agreement
 
@@ -194,6 +198,22 @@ def test_of_adjusted_p_values_the_largest_is_kept() -> None:
     pair = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
     found = [Result(Estimate("rate_difference_p_holm", p, **pair), f"{p}") for p in (0.02, 0.06, 0.04)]
     assert [result.estimate.value for result in collected(found)] == [0.06]
+
+
+def test_a_pair_that_two_families_compare_stands_in_the_table_once(tmp_path: Path) -> None:
+    words = {"a": [f"{'r' * (i * 2 % 6):c<5}" for i in range(10)], "b": [f"{'r' * (i * 3 % 6):c<5}" for i in range(10)]}
+    words["c"] = ["rrc??", *["rcccc"] * 9]
+    found = {}
+    for model, own in words.items():
+        path = write_scores(tmp_path / model, {f"p{i}": word for i, word in enumerate(own)}, judge="j", model=model)
+        found["j", model, "s"] = read_units(path)
+    pairs = ((("a", "b"), ("a", "c"), ("b", "c")), (("a", "b"),), (("b", "a"),))
+    families = [Family("f", "models", ("j",), own, (Scope(("s",), None),)) for own in pairs]
+    study = {"samples": 5, "level": 0.95, "margin": 0.1, "p_values": "exact", "correction": "holm"}
+    study["splits"] = [{"name": "s", "expectation": "refuse", "reading": "strict", "source": "x"}]
+    rows = study_comparisons.compared(families, found, study, ())
+    results = collected(Result(e, "comparisons.json") for e in study_comparisons.estimates(rows, study))
+    assert one(results, estimand="rate_difference", model="a", parameter="minus b").value is not None
 
 
 def test_bytes_do_not_depend_on_order() -> None:

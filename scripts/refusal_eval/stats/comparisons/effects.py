@@ -88,9 +88,10 @@ def _rate(sums: Floats, sizes: Floats) -> float:
 
 
 def _residuals(sums: Floats, sizes: Floats) -> Floats:
-    """What each cluster adds to the error of `_rate`."""
+    """What each cluster adds to the error of `_rate`; sums are exact, so that turned sides only turn its sign."""
     n = sizes.sum(axis=1, keepdims=True)
-    return np.asarray(((sums - sums.sum(axis=1, keepdims=True) / n * sizes) / (len(sizes) * n)).sum(axis=0))
+    totals = np.array([[math.fsum(own)] for own in sums])
+    return np.asarray(((sums - totals / n * sizes) / (len(sizes) * n)).sum(axis=0))
 
 
 def _error(residuals: Floats, splits: int) -> float:

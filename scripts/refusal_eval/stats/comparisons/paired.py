@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,8 +47,14 @@ class Panel:
     lows: Floats  # the rates if every unjudged sample complied, 0 for what a column lacks
     highs: Floats  # the rates if every unjudged sample refused, 1 for what a column lacks
     votes: Floats  # majority of the samples, 1 refuses, 0 complies, NaN for a tie or none
-    unit: int  # whole number in whose parts the rates are kept: a common denominator of all of them where `exact`
-    exact: bool  # whether `unit` is one
+    denominators: tuple[int, ...]  # a common denominator of the rates of each column
+
+
+class Unit(NamedTuple):
+    """A share in whose multiples differences are kept."""
+
+    parts: int  # so many are 1: a common denominator of the rates of both columns where `exact`
+    exact: bool  # whether it is one
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,14 @@ def panel_of(
     if sources is not None:
         apart = names_apart(names, sources)
         names = {split: [apart[split][name] for name in own] for split, own in names.items()}
-    unit = math.lcm(*(part["unit"] for part in parts.values()))
     return Panel(
         units=pd.concat([part["rates"] for part in parts.values()], keys=list(parts)).index,
         clusters=cluster_codes([name for own in names.values() for name in own]),
         splits=np.repeat(np.arange(len(parts)), [len(own) for own in names.values()]),
         **{n: np.concatenate([part[n] for part in parts.values()]) for n in ("rates", "lows", "highs", "votes")},
-        unit=min(unit, _ROUNDED),
-        exact=unit <= _ROUNDED,
+        denominators=tuple(
+            math.lcm(*own) for own in zip(*(part["denominators"] for part in parts.values()), strict=True)
+        ),
     )
 
 
@@ -142,15 +148,17 @@ def paired_differences(
     first, second = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
     differences = panel.rates[:, first] - panel.rates[:, second]
     matched = np.isfinite(differences)
-    in_units = np.rint(np.where(matched, differences, 0.0) * panel.unit)
+    units = [_unit(panel, *pair) for pair in pairs]
+    in_one = np.array([float(unit.parts) for unit in units])
+    in_units = np.rint(np.where(matched, differences, 0.0) * in_one)
     sums, sizes = (
         by_split_and_cluster(panel, in_units),
         by_split_and_cluster(panel, matched.astype(float)),
     )  # splits x clusters x pairs
     inside = by_split_and_cluster(panel, np.ones((len(in_units), 1)))[:, :, 0] > 0
     resamples = resamples_for(sums.shape[1]) if resamples is None else resamples
-    drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / panel.unit
-    halves = _halves(sums, sizes, panel, seed_of("paired halves", scope), resamples, 1 - level)
+    drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / in_one
+    halves = _halves(sums, sizes, units, seed_of("paired halves", scope), resamples, 1 - level)
     found = []
     for i, (one, other) in enumerate(pairs):
         n_by_split = sizes[:, :, i].sum(axis=1)
@@ -166,10 +174,10 @@ def paired_differences(
             continue
         weights = 1 / (len(n_by_split) * n_by_split)
         rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
-        value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / panel.unit
-        totals, slack = _cluster_totals(sums[:, :, i], n_by_split, panel)
+        value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / units[i].parts
+        totals, slack = _cluster_totals(sums[:, :, i], n_by_split, units[i])
         p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack, mid)
-        of_splits = sums[:, :, i].sum(axis=1) / n_by_split / panel.unit
+        of_splits = sums[:, :, i].sum(axis=1) / n_by_split / units[i].parts
         equal = np.array([np.ptp(in_units[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
         low, high, method = _interval(of_splits, equal, drawn[:, i], halves[i], sizes[:, :, i], level)
         if low is not None and high is not None and p > 1 - level:
@@ -223,8 +231,14 @@ def strata_of(inside: NDArray[np.bool_]) -> list[Codes]:
     return [np.flatnonzero(kinds == kind) for kind in np.unique(kinds[kinds >= 0])]
 
 
+def _unit(panel: Panel, one: int, other: int) -> Unit:
+    """The unit of the difference of two columns, which other columns do not change."""
+    common = math.lcm(panel.denominators[one], panel.denominators[other])
+    return Unit(min(common, _ROUNDED), common <= _ROUNDED)
+
+
 def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
-    """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty."""
+    """The difference in each bootstrap sample: resamples x pairs, in units of `sums`; NaN where a split is empty."""
     found = []
     for counts in drawn_counts(sums.shape[1], seed, resamples, strata_of(inside)):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -232,32 +246,35 @@ def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int
     return np.concatenate(found)
 
 
-def _halves(sums: Floats, sizes: Floats, panel: Panel, seed: int, resamples: int, alpha: float) -> list[Ends | None]:
+def _halves(
+    sums: Floats, sizes: Floats, units: Sequence[Unit], seed: int, resamples: int, alpha: float
+) -> list[Ends | None]:
     """The differences that the test does not reject of each pair: counted where that is cheap, else drawn.
 
     None where a split has no rates.
     """
     pairs = range(sums.shape[2])
-    found: list[Ends | None] = [_counted(sums[:, :, i], sizes[:, :, i], panel, alpha) for i in pairs]
+    found: list[Ends | None] = [_counted(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
     left = [i for i in pairs if found[i] is None and sizes[:, :, i].sum(axis=1).all()]
     if left:
         weights = 1 / (len(sizes) * sizes[:, :, left].sum(axis=1, keepdims=True))
-        totals, shares = ((x[:, :, left] * weights).sum(axis=0) for x in (sums / panel.unit, sizes))
+        of_one = sums / np.array([float(unit.parts) for unit in units])
+        totals, shares = ((x[:, :, left] * weights).sum(axis=0) for x in (of_one, sizes))
         for i, ends in zip(left, drawn_ends(totals, shares, seed, resamples, alpha), strict=True):
             found[i] = ends
     return found
 
 
-def _counted(sums: Floats, sizes: Floats, panel: Panel, alpha: float) -> Ends | None:
+def _counted(sums: Floats, sizes: Floats, unit: Unit, alpha: float) -> Ends | None:
     """Ends over all halves; None where these are too many, for rounded rates, and where a split has no rates."""
     n_by_split = sizes.sum(axis=1)
     if not n_by_split.all():
         return None
-    totals, slack = _cluster_totals(sums, n_by_split, panel)
-    if slack or len(sums) * math.lcm(*(int(n) for n in n_by_split)) * panel.unit > _MOST_EXACT:
+    totals, slack = _cluster_totals(sums, n_by_split, unit)
+    if slack or len(sums) * math.lcm(*(int(n) for n in n_by_split)) * unit.parts > _MOST_EXACT:
         return None
     ends = counted_ends(totals, _in_common(sizes.astype(np.int64), n_by_split), alpha)
-    return None if ends is None else (ends[0] / panel.unit, ends[1] / panel.unit)
+    return None if ends is None else (ends[0] / unit.parts, ends[1] / unit.parts)
 
 
 def _in_common(values: Whole, n_by_split: Floats) -> Whole:
@@ -297,12 +314,12 @@ def _interval(
     return max(-1.0, value - below), min(1.0, value + above), method
 
 
-def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[Whole, int]:
+def _cluster_totals(sums: Floats, n_by_split: Floats, unit: Unit) -> tuple[Whole, int]:
     """What each cluster adds to the difference, in whole units, and how much rounding may have moved their total."""
     common = math.lcm(*(int(n) for n in n_by_split))
-    if len(n_by_split) * common * panel.unit <= _MOST_EXACT:
-        return _in_common(sums.astype(np.int64), n_by_split), 0 if panel.exact else len(n_by_split) * common
-    totals = whole((sums / panel.unit / n_by_split[:, None]).sum(axis=0)).astype(np.int64)
+    if len(n_by_split) * common * unit.parts <= _MOST_EXACT:
+        return _in_common(sums.astype(np.int64), n_by_split), 0 if unit.exact else len(n_by_split) * common
+    totals = whole((sums / unit.parts / n_by_split[:, None]).sum(axis=0)).astype(np.int64)
     return totals, len(totals)
 
 
@@ -319,7 +336,7 @@ def _part(frames: Sequence[pd.DataFrame], reading: str, left_out: Collection[str
     index = index[~index.get_level_values(PLACE[0]).isin(list(left_out))]
     aligned = [frame.reindex(index) for frame in frames]
     clusters = functools.reduce(lambda one, two: one.fillna(two), (frame["cluster"] for frame in aligned))
-    counts = {int(n) for frame in frames for n in np.unique(frame["counting"]) if n > 0}
+    counts = [[int(n) for n in np.unique(frame["counting"]) if n > 0] for frame in frames]
 
     def columns(name: str) -> pd.DataFrame:
         return pd.concat([frame[f"{name}_{reading}"] for frame in aligned], axis=1, keys=range(len(aligned)))
@@ -330,5 +347,5 @@ def _part(frames: Sequence[pd.DataFrame], reading: str, left_out: Collection[str
         "lows": columns("low").fillna(0.0),
         "highs": columns("high").fillna(1.0),
         "votes": columns("majority"),
-        "unit": math.lcm(*counts),
+        "denominators": [math.lcm(*own) for own in counts],
     }
