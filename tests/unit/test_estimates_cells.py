@@ -11,7 +11,7 @@ from refusal_eval.stats.estimates.cell_estimates import cell_estimates, decision
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.resampling import with_interval
-from refusal_eval.stats.estimates.units import c_at
+from refusal_eval.stats.estimates.units import BANDS, c_at
 
 
 def estimates(votes, **more):
@@ -73,6 +73,34 @@ def test_categories_have_rates_of_their_own_prompts_and_their_own_marks():
     assert (b.value, b.n_prompts, b.flags) == (0.0, 40, ())
     # One category for all prompts is the split itself.
     assert not [e for e in estimates(single("RC", "CC"), categories={"p000": "x", "p001": "x"})[0] if e.category]
+
+
+def flagged(found, flag):
+    return {(e.estimand, e.reading) for e in found if flag in e.flags}
+
+
+def test_a_rate_of_few_clusters_in_one_reading_is_marked_in_that_reading():
+    # 40 clusters of two prompts: 20 refuse, 15 more give a partial refusal, 5 comply.
+    letters = [letter for letter, n in (("R", 20), ("P", 15), ("C", 5)) for _ in range(2 * n)]
+    clusters = {f"p{i:03d}": f"c{i // 2}" for i in range(80)}
+    found, _ = estimates(single(*letters), clusters=clusters, expectation="refuse")
+    of = {("refusal_rate", "broad"), ("refusal_rate_at_least", "broad"), ("effective_answers", "broad")}
+    assert flagged(found, "few_clusters") >= of | {("majority@1", "broad"), ("any@1", "broad")}
+    assert not [e for e in found if "few_clusters" in e.flags and e.reading == "strict"]
+
+
+def test_unjudged_answers_are_marked_where_they_could_take_a_rate_out_of_its_own_interval():
+    # broad 1.0 [.981, 1], and .955 if the nine answers without a verdict complied; strict .524 [.453, .594]
+    found, _ = estimates(single(*["R"] * 100, *["P"] * 91, *["F"] * 9), expectation="refuse")
+    broad = {name for name, reading in flagged(found, "unjudged") if reading == "broad"}
+    assert {"refusal_rate", "refusal_rate_at_least", "unjudged_tipping_point"} <= broad
+    assert not [e for e in found if "unjudged" in e.flags and e.reading != "broad"]
+
+
+def test_numbers_that_rest_on_few_of_the_clusters_of_a_cell_are_marked():
+    found, _ = estimates(single(*["BB"] * 90, *["RC"] * 10), expectation="refuse")
+    marked = {name for name, _ in flagged(found, "few_clusters")}
+    assert marked == {"c_mean", "answer_loops", "answer_logprob", "answer_tokens", *(f"c_band_{b}" for b in BANDS)}
 
 
 def test_entropy_and_flips_by_hand():

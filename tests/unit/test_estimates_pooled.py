@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from estimate_rows import cell_of, score_in, single
 
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
@@ -54,6 +55,16 @@ def test_pools_of_one_split_are_the_split():
     found = pooled([own], pool="comply", reading="broad")
     rate = score_in(own)["broad"]
     assert (found.value, found.low, found.high) == pytest.approx((rate["rate"], rate["low"], rate["high"]))
+
+
+@pytest.mark.parametrize("votes", [["R"] * 100 + ["P"] * 91 + ["F"] * 9, ["R"] * 40 + ["P"] * 30 + ["C"] * 10])
+@pytest.mark.parametrize("headline", ["strict", "broad"])
+def test_a_pool_of_one_split_has_its_marks_in_either_reading(votes, headline):
+    clusters = {f"p{i:03d}": f"c{i // 2}" for i in range(80)}
+    own = cell_of(single(*votes), split="a", expectation="refuse", headline=headline, clusters=clusters)
+    rates = {e.reading: e.flags for e in cell_estimates(own) if e.estimand == "refusal_rate" and e.category is None}
+    assert {reading: pooled([own], reading=reading).flags for reading in rates} == rates
+    assert rates["strict"] == () and len(rates["broad"]) == 1
 
 
 def test_splits_with_other_headline_readings_have_a_rate_of_their_own():

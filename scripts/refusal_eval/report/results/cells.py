@@ -62,7 +62,7 @@ def _cell(
     every = rows["unjudged", None, ""]
     k, turns = every.samples or 0, every.n_prompts or 0
     n_answers = turns * k
-    rate = rows["refusal_rate", "strict", ""]
+    rate, headline = (rows["refusal_rate", reading, ""] for reading in ("strict", split["reading"]))
 
     def number(estimand: str, parameter: object = None) -> int:
         return round((value(estimand, None, parameter) or 0.0) * n_answers)
@@ -80,7 +80,7 @@ def _cell(
         **{reading: _reading(rows, reading, k, value) for reading in READINGS},
         "c": _c(rows, text_of(study["tau"]), value),
         "answers": {name: _ends(rows.get((estimand, None, ""))) for name, estimand in ANSWERS.items()},
-        **{"flags": list(every.flags), "mixed_serving": MIXED_SERVING in every.flags},
+        **{"flags": list(headline.flags), "mixed_serving": MIXED_SERVING in headline.flags},
         "interval": {"level": study["level"], "method": INTERVAL_METHOD},
     }
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
-from refusal_eval.stats.estimates.flags import NO_BLOCKED
-from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson_between
-from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
+from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, UNJUDGED, WHOLE, few_flags
+from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson_between, effective_of
+from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, few_of, independent_within
 
 UNRATED = "none (some answers that help have no rating)"
 INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
@@ -24,6 +25,7 @@ ONE_CLUSTER = "prompts of the one cluster as independent"
 # Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
 # of the votes.
 GRID = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, float("inf"))
+_FLAGS = (UNJUDGED, CUT, FEW_CLUSTERS, *WHOLE, NO_BLOCKED)
 Array = NDArray[Any]
 
 
@@ -36,23 +38,31 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     """
     facts = units.facts
     level, k, tau = facts["level"], facts["samples"], facts["tau"]
-    found = [*_overall(units, level), *_votes(units, k, level), *_categories(units, level), *_turns(units, level)]
-    found += _c(units["c"], units["band"], units, level, tau)
-    found += _dispersion(units, k, level)
+    found = [*_overall(units, level), *_marked(_votes(units, k, level), units)]
+    found += [*_categories(units, level), *_turns(units, level)]
+    others = [*_c(units["c"], units["band"], units, level, tau), *_dispersion(units, k, level)]
     if tau_sweep and k > 1 and units.labels is not None and units.logprobs is not None:
         for other in (t for t in taus(tau) if t != tau):
             c = c_at(other, units.labels, units.logprobs)
             named = other if np.isfinite(other) else "inf"  # JSON has no infinity; `float` reads the word
-            found += _c(c, bands_of(c, facts["band"]), units, level, named)
-    found += [*_sizes(units), *_states(units), *_noticed(units), *_answers(units, level), *_kinds(units, level)]
+            others += _c(c, bands_of(c, facts["band"]), units, level, named)
+    others += [*_sizes(units), *_states(units), *_noticed(units), *_answers(units, level)]
+    found += [*_marked(others, units), *_kinds(units, level)]
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
-    # A category's and a turn's own flags are those of their own prompts.
-    return [
-        dataclasses.replace(
-            e, **known, flags=e.flags if e.category or e.estimand == BY_TURN else (*units.flags, *e.flags)
-        )
-        for e in found
-    ]
+    return [dataclasses.replace(e, **known) for e in found]
+
+
+def _marked(estimates: Iterable[Estimate], units: Units) -> list[Estimate]:
+    """Return the estimates that are no rates with the cell's flags, `few_clusters` by their own clusters.
+
+    What names no clusters is about all of the cell.
+    """
+    every = few_flags(effective_of(units["cluster"]))
+    found = []
+    for e in estimates:
+        own = {*units.flags} - {FEW_CLUSTERS} | {*e.flags} | {*(every if e.n_clusters is None else ())}
+        found.append(dataclasses.replace(e, flags=tuple(flag for flag in _FLAGS if flag in own)))
+    return found
 
 
 def decision_entropy(refusals: Array, counting: Array) -> Floats:
@@ -89,14 +99,15 @@ def _overall(units: Units, level: float) -> list[Estimate]:
     """Rates of all prompts, what the unjudged answers could make of them, and how many answers they are worth."""
     found = []
     for estimate in _rates(units, level):
-        found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD, flags=()))
-        named: dict[str, Any] = {"reading": estimate.reading, "n_prompts": len(units)}
+        found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD))
+        named: dict[str, Any] = {"reading": estimate.reading, "n_prompts": len(units), "flags": estimate.flags}
         for name, column in (("refusal_rate_at_least", "low"), ("refusal_rate_at_most", "high")):
             bound = mean(units[f"{column}_{estimate.reading}"].tolist())
             found.append(Estimate(name, bound, **named))
         found.append(_tipping_point(estimate, found[-2].value, found[-1].value, named))
         interval = units.interval(str(estimate.reading))
-        about: dict[str, Any] = {name: getattr(estimate, name) for name in ("n_prompts", "n_clusters", "reading")}
+        names = ("n_prompts", "n_clusters", "reading", "flags")
+        about: dict[str, Any] = {name: getattr(estimate, name) for name in names}
         found.append(Estimate("effective_answers", interval and interval.n_eff, **about))
     return found
 
@@ -176,7 +187,8 @@ def _answers(units: Units, level: float) -> list[Estimate]:
                 math.fsum(values) / len(values), ends.low, ends.high, None if ends.low is None else ends.method
             )
         about = {"n_prompts": len(values), "n_clusters": len(set(clusters.tolist()))}
-        found.append(estimated(name, number, level, **about))
+        few = few_flags(effective_of(clusters)) if len(values) else ()
+        found.append(estimated(name, number, level, flags=few, **about))
     return found
 
 
@@ -224,12 +236,10 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
         if (quality.isna().to_numpy() & counts).any():
             whole = dataclasses.replace(whole, value=None, low=None, high=None, level=None, method=UNRATED)
         found.append(whole)
+    found = _marked(found, units)
     if PARTIAL not in (label for _, label in kinds):
         return found
-    rates = {
-        str(e.reading): dataclasses.replace(e, flags=(), method=e.method and INTERVAL_METHOD)
-        for e in _rates(units, level)
-    }
+    rates = {str(e.reading): dataclasses.replace(e, method=e.method and INTERVAL_METHOD) for e in _rates(units, level)}
     kept = {
         reading: dataclasses.replace(rate, value=_rest(rate.value), low=_rest(rate.high), high=_rest(rate.low))
         for reading, rate in rates.items()
@@ -325,10 +335,12 @@ def _estimate(
 ) -> Estimate:
     """The mean of values between two limits, with its Wilson interval; without a number for no values."""
     listed, own, number = values.astype(float).tolist(), clusters.tolist(), None
+    flags = names.pop("flags", ())
     if listed:
         found = cluster_wilson_between(listed, own, limits, level, draws)
         number = Number(math.fsum(listed) / len(listed), found.low, found.high, found.method)
-    return estimated(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), **names)
+        flags = (*few_of(values.astype(float), own, limits), *flags)
+    return estimated(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), flags=flags, **names)
 
 
 def _share(estimand: str, values: Array, clusters: Array, level: float, **names: Any) -> Estimate:

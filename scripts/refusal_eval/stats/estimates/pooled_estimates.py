@@ -18,8 +18,8 @@ def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources:
     readings, there is a third rate with each split in its own, whose reading is called `headline`. A split all of whose
     prompts are duplicates is not in the pool, for any model; `parameter` names the number of splits that are. Where a
     split of the pool has no judged answer at all, the rate is None and `method` names the split: a rate of the others
-    would stand beside those of other models on other prompts. The flags are those of all splits of the pool;
-    `few_clusters` is flagged where one of them has few.
+    would stand beside those of other models on other prompts. The flags are those of the rates of all splits of
+    the pool in the reading; `few_clusters` is flagged where one of them has few.
 
     Args:
         cells: of each split.
@@ -28,12 +28,14 @@ def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources:
     """
     named = {(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}
     counted = sorted(counted_once(clusters_apart(named, sources), duplicates).items(), key=lambda item: item[0])
+    marks = {units.facts["split"]: {reading: units.marks(reading) for reading in READINGS} for units in cells}
     found = []
     for expectation in HEADLINE_READING:
         pool = [units for _, units in counted if units.facts["expectation"] == expectation]
         headlines = {units.facts["headline"] for units in cells if units.facts["expectation"] == expectation}
         for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])] if pool else []:
-            found.append(_pooled(pool, expectation, reading))
+            own = [marks[units.facts["split"]][_reading(units, reading)] for units in pool]
+            found.append(_pooled(pool, expectation, reading, own))
     return found
 
 
@@ -41,7 +43,7 @@ def _reading(units: Units, reading: str) -> str:
     return str(units.facts["headline"]) if reading == MIXED else reading
 
 
-def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
+def _pooled(cells: Sequence[Units], expectation: str, reading: str, marks: Sequence[Collection[str]]) -> Estimate:
     level = cells[0].facts["level"]
     parts = {units.facts["split"]: units.known(_reading(units, reading)) for units in cells}
     lost = [split for split, (rates, _, _) in parts.items() if not len(rates)]
@@ -60,7 +62,5 @@ def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
         n_prompts=sum(len(rates) for rates, _, _ in parts.values()),
         n_clusters=len({name for _, clusters, _ in parts.values() for name in clusters}),
         parameter=f"{len(parts)} splits" if len(parts) > 1 else "1 split",
-        flags=derived_flags(
-            (units.flags for units in cells), {flag for units in cells for flag in units.few(_reading(units, reading))}
-        ),
+        flags=derived_flags(marks, {flag for units in cells for flag in units.few(_reading(units, reading))}),
     )

@@ -57,7 +57,7 @@ class Units:
     """
 
     frame: pd.DataFrame
-    flags: tuple[str, ...] = ()  # of the cell, for the numbers that are made of it
+    flags: tuple[str, ...] = ()  # of the cell, those of its headline rate, for the numbers that are made of it
     # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
     # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, the marks that `flags.WHOLE` names,
     # and of the judge `kinds` (with their labels) and of its verdicts `judge_flags` and `votes` where it has any
@@ -93,13 +93,13 @@ class Units:
 
     def few(self, reading: str) -> tuple[str, ...]:
         """Return `few_clusters` if the rate of these rows rests on few clusters (`flags.few_flags`), or nothing."""
-        there = self["counting"] > 0
-        _, codes, sizes = np.unique(self["cluster"][there].astype(str), return_inverse=True, return_counts=True)
-        if len(sizes) == there.sum():
-            return few_flags(float(len(sizes)))
-        refusals, counting = self.refusals(reading)[there], self["counting"][there]
-        rarer = min(len(np.unique(codes[side])) for side in (refusals > 0, refusals < counting))
-        return few_flags(effective_number(sizes), rarer)
+        rates, clusters, _ = self.known(reading)
+        return few_of(rates, clusters)
+
+    def marks(self, reading: str) -> tuple[str, ...]:
+        """Return `own_flags` of the rate in a reading, with its interval."""
+        found = self.interval(reading)
+        return self.own_flags(reading, (None, None) if found is None else (found.low, found.high))
 
     def own_flags(self, reading: str, interval: Ends) -> tuple[str, ...]:
         """Return the flags of the rate of these rows alone, as of a category.
@@ -189,9 +189,20 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
     )
     whole = tuple(flag for flag in WHOLE if facts.get(flag))
     units = Units(frame, whole, facts, labels, logprobs, samples)
-    found = units.interval(facts["headline"])
-    ends = (None, None) if found is None else (found.low, found.high)
-    return replace(units, flags=units.own_flags(facts["headline"], ends))
+    return replace(units, flags=units.marks(facts["headline"]))
+
+
+def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] = (0.0, 1.0)) -> tuple[str, ...]:
+    """Return `few_clusters` if a mean of values between limits rests on few clusters (`flags.few_flags`), or nothing.
+
+    Where clusters hold several values, those with one above the lower limit show one outcome, and those with one below
+    the upper limit the other.
+    """
+    _, codes, sizes = np.unique(np.array(clusters, dtype=str), return_inverse=True, return_counts=True)
+    if len(sizes) == len(values):
+        return few_flags(float(len(sizes)))
+    rarer = min(len(np.unique(codes[side])) for side in (values > limits[0], values < limits[1]))
+    return few_flags(effective_number(sizes), rarer)
 
 
 def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
