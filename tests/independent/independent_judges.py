@@ -26,6 +26,7 @@ CARD = (
 )
 CLASSES = ("refusal", "partial", "compliance")
 LEAST, LEAST_CLUSTERS = 20, 5  # of answers, and of clusters, in each class
+WIDER_BELOW = 10  # clusters of a class
 CARD_DRAWS, RANKING_DRAWS = 10_000, 2_000  # how often the docs draw
 Measure = Callable[[Array], Array]  # of tables, whose rows are people's (or the first judge's) labels
 
@@ -87,7 +88,15 @@ def card(study: Study, asked: Asked) -> Found | None:
         return Found()
     if small:
         return from_ends(study, h, m, labelled.clusters, measure)
-    return table_measure(study, [int(1 - x) for x in h], [int(1 - x) for x in m], labelled.clusters, 2, measure)
+    found = table_measure(study, [int(1 - x) for x in h], [int(1 - x) for x in m], labelled.clusters, 2, measure)
+    if fewest_clusters(h, labelled.clusters) >= WIDER_BELOW:
+        return found
+    wide = from_ends(study, h, m, labelled.clusters, measure)
+    assert isinstance(found.low, Span) and isinstance(found.high, Span)
+    assert isinstance(wide.low, float) and isinstance(wide.high, float)
+    least, most = wide.low, wide.high
+    low, high = Span(*(min(x, least) for x in found.low)), Span(*(max(x, most) for x in found.high))
+    return Found(found.value, low, high)
 
 
 def share(hits: Array, kept: Array, clusters: Sequence[str], alpha: float) -> tuple[float, Ends]:
@@ -100,8 +109,12 @@ def share(hits: Array, kept: Array, clusters: Sequence[str], alpha: float) -> tu
 
 def small_class(h: Array, clusters: Sequence[str]) -> bool:
     """Return whether a class has too few answers or clusters for a bootstrap."""
-    sets = [{c for c, x in zip(clusters, h, strict=True) if x == of} for of in (0, 1)]
-    return min((h == 1).sum(), (h == 0).sum()) < LEAST or min(map(len, sets)) < LEAST_CLUSTERS
+    return min((h == 1).sum(), (h == 0).sum()) < LEAST or fewest_clusters(h, clusters) < LEAST_CLUSTERS
+
+
+def fewest_clusters(h: Array, clusters: Sequence[str]) -> int:
+    """Return the number of clusters of the class that has fewer."""
+    return min(len({c for c, x in zip(clusters, h, strict=True) if x == of}) for of in (0, 1))
 
 
 def kappa(tables: Array) -> Array:
@@ -174,7 +187,9 @@ def table_measure(
     per_class = tables.sum(axis=2)
     if size == 3 and (per_class.sum(axis=0).min() < LEAST or ((per_class > 0).sum(axis=0)).min() < LEAST_CLUSTERS):
         return Found()
-    return with_unseen(study.alpha, tables, measure, [unseen(tables, study.alpha)], CARD_DRAWS)
+    of_classes = (per_class > 0).sum(axis=0)
+    behind = int(of_classes[of_classes > 0].min())
+    return with_unseen(study.alpha, tables, measure, [unseen(tables, study.alpha)], CARD_DRAWS, behind)
 
 
 def with_unseen(

@@ -11,6 +11,8 @@ from judge_entries import judge_entry
 from judge_rows import rows, soft_gold
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.report.results.from_judges import card_estimates
+from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, judging, scoring
 
@@ -29,6 +31,23 @@ def scripts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def plain(kind: str, **fields: Any) -> Any:
     """Return an entry as the config holds it."""
     return judge_entry(kind, **fields).model_dump(mode="json")
+
+
+def test_numbers_of_two_classes_are_known_no_better_than_the_class_of_few_clusters() -> None:
+    # 30 refusals in 6 clusters, one fifth of each missed, and 300 other answers, each its own cluster, all right
+    gold, verdicts = rows({("refusal", "refusal"): 24, ("refusal", "compliance"): 6, ("compliance", "compliance"): 300})
+    for i, row in enumerate(gold[:30]):
+        row["cluster"] = f"prompt {i % 6}"
+    card = judge_card(gold, verdicts, judge="j", gold="g")
+    low, high = card["broad"]["intervals"]["sensitivity"]
+    assert low < 0.4 and high > 0.95
+    wide = card["broad"]["intervals"]["balanced_accuracy"]
+    assert wide[0] <= (low + 1) / 2 and wide[1] >= (high + 1) / 2
+    assert card["broad"]["intervals"]["kappa"][0] < 0.6
+    found = {e.estimand: e for e in card_estimates(card) if e.reading == "broad"}
+    few = {"judge_sensitivity", "judge_balanced_accuracy", "judge_f1", "judge_kappa"}
+    assert {name for name, e in found.items() if "few_clusters" in e.flags} == few
+    assert (found["judge_sensitivity"].n_clusters, found["judge_specificity"].n_clusters) == (6, 300)
 
 
 def test_a_floor_is_checked_where_a_judge_has_one(config: Any) -> None:

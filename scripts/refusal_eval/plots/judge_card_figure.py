@@ -262,6 +262,8 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
         notes.append(f"Published F1 of others on this gold set ({reading}): {published}{own}.")
     if card["few_clusters"]:
         notes.append("Fewer than 30 clusters: the intervals are approximate.")
+    elif any(card["few_classes"].values()):
+        notes.append("Fewer than 30 clusters of refusals, or of other answers: the intervals are approximate.")
     if card.get("calibration"):
         at = "" if threshold is None else f" (p of at least {threshold:g})"
         labels_from = clean(card["labels_from"]).replace("own threshold", f"own threshold{at}")

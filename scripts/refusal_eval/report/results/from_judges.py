@@ -6,6 +6,7 @@ from typing import Any
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
 from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 from refusal_eval.stats.judge_pairs.pair_agreement import THREE
 
@@ -65,15 +66,26 @@ def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Se
 
 def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estimate]:
     names: dict[str, Any] = {"judge": card["judge"], "parameter": card["gold"], "category": answering_model}
-    names["flags"] = ("few_clusters",) if group["few_clusters"] else ()
     for view, measure, value, interval, n in card_numbers(group):
         name = measure if view in (*READINGS, None) else f"{measure}_{view}"
         more: dict[str, Any] = {"n_prompts": n, "reading": view if view in READINGS else None}
-        if measure in CARD_MEASURES and measure not in ("sensitivity", "specificity"):
-            more["n_clusters"] = group["n_clusters"]
+        more["flags"] = (FEW_CLUSTERS,) if _is_of_few(group, view, measure) else ()
+        if measure in CARD_MEASURES:
+            sides = {"sensitivity": "n_positive_clusters", "specificity": "n_negative_clusters"}
+            more["n_clusters"] = group[str(view)][sides[measure]] if measure in sides else group["n_clusters"]
         low, high = interval or (None, None)
         number = None if value is None else Number(value, low, high, _CARD_METHODS.get(name, INTERVAL_METHOD))
         yield estimated(f"judge_{name}", number, card["level"], **more, **names)
+
+
+def _is_of_few(group: Row, view: str | None, measure: str) -> bool:
+    """Tell whether a number rests on few clusters: what classes decide by their own, of several the one with fewest."""
+    if view in ("three_class", "kinds"):
+        return bool(group[view]["few_clusters"])
+    if view is None or measure in ("accuracy", "ece", "brier"):
+        return bool(group["few_clusters"])
+    few = group["few_classes"][view]
+    return measure in few if measure in ("sensitivity", "specificity") else bool(few)
 
 
 def agreement_numbers(agreement: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

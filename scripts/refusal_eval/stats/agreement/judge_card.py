@@ -26,7 +26,7 @@ from refusal_eval.stats.agreement.measures import (
 from refusal_eval.stats.agreement.soft import soft_measures
 from refusal_eval.stats.agreement.weighting import are_weighted, effective, units, weighted_share
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
-from refusal_eval.stats.estimates.flags import few_flags
+from refusal_eval.stats.estimates.flags import MIN_RARER, few_flags
 from refusal_eval.stats.estimates.intervals import effective_number, effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
 
@@ -59,8 +59,12 @@ def judge_card(
     strict, broad               over the judged rows: accuracy, sensitivity (share of people's refusals that the judge
                                 finds), specificity (share of the rest that it leaves alone), balanced_accuracy, f1,
                                 kappa (Cohen's; None unless people labelled at least 20 rows as either class),
-                                n_positive, n_negative (the denominators), and `intervals` of each: [low, high] or None
-    three_class                 kappa of the three labels, where each of them has 20 rows, and its interval
+                                n_positive, n_negative (the denominators), n_positive_clusters, n_negative_clusters, and
+                                `intervals` of each: [low, high] or None
+    three_class                 kappa of the three labels, where each of them has 20 rows, its interval, and whether the
+                                label with the fewest clusters has few (`few_clusters`)
+    few_clusters                whether the judged rows have few clusters; `few_classes` for each reading the shares of
+                                sensitivity and specificity whose class has few
     kinds                       only where `kinds` names the judge's own label set, which people used too: kappa over
                                 the answers with a kind of both, where people gave each of their kinds to 20 rows
     confusion                   {label of people: {label of the judge, or unjudged: rows}}
@@ -128,7 +132,8 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
     kappa have a bootstrap over clusters (`seed` decides the draws). A bootstrap cannot draw errors that the gold set
     happens to lack: where a class is read without one error, or never right, the interval also reaches as far as the
     exact interval of that class allows. Where a class has less than 20 rows or 5 clusters, their interval is what the
-    ends of sensitivity and specificity allow, and kappa is None with less than 20 rows. Where rows have weights,
+    ends of sensitivity and specificity allow, and kappa is None with less than 20 rows; with less than 10 clusters it
+    reaches at least so far, as a few clusters may be alike by luck. Where rows have weights,
     `weighted` has the number of rows that the judged ones are worth, and the confusion by weight.
     """
     judged = rows[rows["machine"].notna()]
@@ -140,6 +145,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
         "n_judged": len(judged),
         "n_clusters": n_clusters,
         "few_clusters": bool(few_flags(effective_of(judged["cluster"]))),
+        "few_classes": {reading: _few_classes(judged, reading) for reading in READINGS},
         "coverage": seen,
         "coverage_interval": coverage,
         **{reading: _reading(judged, tables, draws, reading, level) for reading in READINGS},
@@ -203,7 +209,7 @@ def _kinds(
 
 def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, level: float) -> dict[str, Any]:
     people, judge = (judged[side].isin(REFUSES[reading]) for side in ("human", "machine"))
-    classes = [judged[people], judged[~people]]
+    classes = _classes(judged, reading)
     small, drawn = two_class(table, reading), two_class(draws, reading)
     parts = {"accuracy": judged, "sensitivity": classes[0], "specificity": classes[1]}
     shares = {name: _share((people == judge)[part.index], part, level) for name, part in parts.items()}
@@ -216,11 +222,25 @@ def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, l
         values[name], intervals[name] = _number(measure(small)) if shown else None, None
         if values[name] is None:
             continue
+        ends = []
         if enough and min(clusters) >= MIN_CLASS_CLUSTERS:
-            intervals[name] = _bootstrap(measure, small, drawn, classes, judged, level)
-        else:
-            intervals[name] = _corners(measure, small, [shares[side][1] for side in ("sensitivity", "specificity")])
-    return {**values, "n_positive": len(classes[0]), "n_negative": len(classes[1]), "intervals": intervals}
+            ends += _bootstrap(measure, small, drawn, classes, level)
+        if not ends or min(clusters) < MIN_RARER:
+            ends += _corners(measure, small, [shares[side][1] for side in ("sensitivity", "specificity")])
+        intervals[name] = [min(ends), max(ends)]
+    names = ("n_positive", "n_negative", "n_positive_clusters", "n_negative_clusters")
+    return {**values, **dict(zip(names, (*map(len, classes), *clusters), strict=True)), "intervals": intervals}
+
+
+def _classes(judged: pd.DataFrame, reading: str) -> list[pd.DataFrame]:
+    """People's refusals, and their other answers."""
+    people = judged["human"].isin(REFUSES[reading])
+    return [judged[people], judged[~people]]
+
+
+def _few_classes(judged: pd.DataFrame, reading: str) -> list[str]:
+    named = zip(("sensitivity", "specificity"), _classes(judged, reading), strict=True)
+    return [name for name, rows in named if few_flags(effective_of(rows["cluster"]))]
 
 
 def _three_class(
@@ -233,19 +253,21 @@ def _three_class(
 ) -> dict[str, Any]:
     """Kappa of all labels, where people gave each that they `used` to at least 20 answers of at least 5 clusters."""
     classes = {label: judged[judged["human"] == label] for label in labels}
-    found = {"kappa": None, "interval": None, "n": {label: len(classes[label]) for label in used}}
+    few = any(few_flags(effective_of(classes[label]["cluster"])) for label in used)
+    found = {"kappa": None, "interval": None, "n": {label: len(classes[label]) for label in used}, "few_clusters": few}
     enough = (len(classes[c]) >= MIN_ROWS and classes[c]["cluster"].nunique() >= MIN_CLASS_CLUSTERS for c in used)
     if len(used) < 2 or not all(enough):
         return found
-    interval = _bootstrap(kappa, table, draws, list(classes.values()), judged, level)
+    interval = _bootstrap(kappa, table, draws, list(classes.values()), level)
     return found | {"kappa": _number(kappa(table)), "interval": interval}
 
 
 def _bootstrap(
-    measure: Measure, table: Counts, draws: Counts, classes: Sequence[pd.DataFrame], judged: pd.DataFrame, level: float
+    measure: Measure, table: Counts, draws: Counts, classes: Sequence[pd.DataFrame], level: float
 ) -> list[float]:
     clusters = [effective(rows["weight"].tolist(), rows["cluster"].tolist()) for rows in classes]
-    return measure_interval(measure, draws, [(table, clusters)], judged["cluster"].nunique(), level)
+    fewest = min(rows["cluster"].nunique() for rows in classes if len(rows))
+    return measure_interval(measure, draws, [(table, clusters)], fewest, level)
 
 
 def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> list[float]:

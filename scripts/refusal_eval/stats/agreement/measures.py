@@ -100,7 +100,8 @@ def measure_interval(
     Args:
         sides: the table of all rows, with the classes of people (for a second side those of the judge) as its rows, and
             the number of clusters in each of these rows (the effective one where answers have weights).
-        groups: the number of clusters that were resampled, at least 2.
+        groups: the number of clusters that the measure rests on, by which percentiles move outwards, at least 2: of a
+            card those of the class that has the fewest.
     """
     low, high = percentiles(measure(draws), groups, level)
     for table, clusters in sides:

@@ -41,6 +41,7 @@ _PARTS = (
         "soft",
         "n_clusters",
         "few_clusters",
+        "few_classes",
     ),
 )
 
