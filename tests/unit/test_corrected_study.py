@@ -88,6 +88,16 @@ def test_every_scope_has_a_rate_by_gold_and_labelled_ones_by_labels() -> None:
     assert pooled["n_labels"] == 120 and pooled["value"] == pytest.approx(0.7, abs=0.1)
 
 
+def test_few_clusters_with_the_rarer_outcome_mark_the_judges_own_and_the_corrected_rate() -> None:
+    names = [f"c{i // 2}" for i in range(120)]
+    units = {("j", "m", "one"): units_of([2] * 4 + [0] * 116, clusters=names)}
+    units["j", "n", "one"] = units_of([2, 0] * 60, clusters=names)
+    study = STUDY | {"splits": SPLITS[:1]}
+    found = {e["model"]: e for e in study_corrected(units, study, {("j", "g"): gold(0.9, 0.95)}, {})["transfer"]}
+    assert found["m"]["observed_flags"] == found["m"]["flags"] == ["few_clusters"]
+    assert found["n"]["observed_flags"] == found["n"]["flags"] == [] and found["m"]["value"] is not None
+
+
 def of_two_splits(labelled: tuple[str, ...], blocked: int = 0, unread: tuple[str, ...] = ()) -> dict[str, Any]:
     """A study of one model with labels on some splits of a pool; of `unread` splits every answer is blocked."""
     rng = np.random.default_rng(2)

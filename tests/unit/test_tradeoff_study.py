@@ -104,6 +104,22 @@ def test_a_near_duplicate_counts_once_where_splits_are_pooled() -> None:
     assert (twice, once) == (0.375, 0.25)
 
 
+def test_few_clusters_with_the_rarer_outcome_mark_all_that_is_made_of_the_rate() -> None:
+    names = [f"c{i // 2}" for i in range(120)]
+    half, few = [2, 0] * 60, [2] * 4 + [0] * 116  # one prompt of each of 60 clusters refused, and both of two
+    units = {("j", model, split): units_of(half, clusters=names) for _, model, split in UNITS}
+    units["j", "careful", "safe"] = units_of(few, clusters=names, prefix="q")
+    units["j", "eager", "safe"] = units_of(half, clusters=names, prefix="q")
+    for model, refusals in (("careful", [*few[:60], *half[60:]]), ("eager", half)):
+        units["j", model, "touchy"] = units_of(refusals, clusters=names, categories=["a"] * 60 + ["b"] * 60)
+    spoken = {"safe": {}, "unsafe": {}, "touchy": {f"p{i:03d}": "en" if i < 60 else "zh" for i in range(120)}}
+    result = study_trade_off(units, STUDY, spoken)
+    for kind in ("models", "topics", "languages"):
+        assert {e["model"] for e in result[kind] if "few_clusters" in e["flags"]} == {"careful"}, kind
+    marked = [(e["model"], e["estimand"]) for e in result["estimates"] if "few_clusters" in e["flags"]]
+    assert ("careful", "youden_j") in marked and ("eager", "youden_j") not in marked
+
+
 def test_a_study_of_one_expectation_has_no_trade_off() -> None:
     study = STUDY | {"splits": [STUDY["splits"][2]], "twins": [], "related": [["touchy"]]}
     result = study_trade_off({c: u for c, u in UNITS.items() if c[2] == "touchy"}, study, LANGUAGES)

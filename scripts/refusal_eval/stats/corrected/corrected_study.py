@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import HEADLINE_READING
@@ -126,17 +125,17 @@ def _transfer(
     for i, (model, observed) in enumerate(zip(study["models"], observed_rates, strict=True)):
         if observed is None:
             continue
-        fewest = min(effective_of(part.clusters[~np.isnan(part.rates[i])]) for part in splits)
+        few_here = {flag for part in splits for flag in part.few(i)}
         cells = [part.flags[i] for part in splits]
         for gold, found in errors.items():
             rate = transfer.transferred(observed, found, study["level"])
-            few = () if rate.value is None else few_flags(min(fewest, found.effective_clusters))
+            few = set() if rate.value is None else few_here | {*few_flags(found.effective_clusters)}
             yield {
                 **names,
                 **{"model": model, "gold": gold, "observed": observed.rate},
                 **{"observed_low": observed.low, "observed_high": observed.high, "blocked": observed.blocked},
                 **{"n_prompts": observed.n_prompts, "n_clusters": observed.n_clusters},
-                "observed_flags": list(derived_flags(cells, few_flags(fewest))),
+                "observed_flags": list(derived_flags(cells, few_here)),
                 "flags": list(derived_flags(cells, few)),
                 **vars(rate),
                 "method": transfer.method_of(found.spread),

@@ -9,8 +9,8 @@ import scipy
 from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, effective_of
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
+from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.resampling import blocks
 from refusal_eval.stats.tradeoff.pooled_rates import (
     SplitRates,
@@ -43,7 +43,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     n_prompts, n_clusters   of both kinds together; clusters over both, so that a contrast pair is one
     fewest_clusters         of the split that has the fewest; without near-duplicates a split may have few though none
                             of its cells has
-    flags                   of the model's cells on all these splits, and `few_clusters` where there is a J
+    flags                   of the model's cells on all these splits, and `few_clusters` where there is a J and the rate
+                            of one of them rests on few
     front_flags             of its place on the front: those of all models that have a place, who decide it
 
     Args:
@@ -72,8 +73,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         entry["n_prompts"] = _prompts(splits, model)
         clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
         entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))
-        fewest = min(effective_of(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True))
-        few = () if entry["youden_j"] is None else few_flags(fewest)
+        few = () if entry["youden_j"] is None else {flag for rates in splits for flag in rates.few(model)}
         entry["flags"] = list(derived_flags((rates.flags[model] for rates in splits), few))
         entries.append(entry)
     placed = [entry for entry in entries if entry["youden_j"] is not None]
@@ -84,8 +84,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         known_here = entry["youden_j"] is not None
         entry["on_front"] = bool(front[model]) if known_here else None
         entry["front_share"] = float(fronts[:, model].mean()) if known_here and tells else None
-        few = (FEW_CLUSTERS,) if FEW_CLUSTERS in entry["flags"] else ()
-        entry["front_flags"] = list(derived_flags((other["flags"] for other in placed), few))
+        own_few = (FEW_CLUSTERS,) if FEW_CLUSTERS in entry["flags"] else ()
+        entry["front_flags"] = list(derived_flags((other["flags"] for other in placed), own_few))
     return entries
 
 

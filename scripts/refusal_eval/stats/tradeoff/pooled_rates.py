@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, pooled_rate, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
-from refusal_eval.stats.estimates.units import Cell, Units
+from refusal_eval.stats.estimates.units import Cell, Units, few_of
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
@@ -38,6 +38,11 @@ class SplitRates:
         """Return a model's rates, without those it lacks, and the cluster of each and the answers behind it."""
         there = ~np.isnan(self.rates[model])
         return self.rates[model][there], self.clusters[there].tolist(), self.draws[model][there].tolist()
+
+    def few(self, model: int, part: NDArray[np.bool_] | None = None) -> tuple[str, ...]:
+        """Return `few_clusters` if a model's rate, of all rows or of a part, rests on few (`flags.few_flags`)."""
+        there = ~np.isnan(self.rates[model]) & (True if part is None else part)
+        return few_of(self.rates[model][there], self.clusters[there].tolist())
 
 
 def split_rates(models: Sequence[Units], split: str, expectation: str, reading: str) -> SplitRates:

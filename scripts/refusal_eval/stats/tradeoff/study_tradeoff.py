@@ -1,7 +1,7 @@
 """The trade-off of a study: all models under all judges, contrast pairs, topics and languages."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,9 @@ import numpy as np
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
+from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
-from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
+from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits, few_of
 from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
 from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, components, study_rates
@@ -90,7 +91,9 @@ def _topics(
         for topic in topics(rates[split], model, level):
             part, rate = own.kept(own["category"] == topic["topic"]), topic["rate"]
             of_topic = part.own_flags(rates[split].reading, (rate["low"], rate["high"]))
-            flags = derived_flags((own.flags, of_topic), few_flags(topic["effective_clusters"]))
+            sides = (rates[split].categories == topic["topic"], rates[split].categories != topic["topic"])
+            few = {flag for side in sides for flag in rates[split].few(model, side)}
+            flags = derived_flags((own.flags, of_topic), few)
             found.append({**names, "split": split, "rate_flags": list(of_topic), "flags": list(flags), **topic})
     return found
 
@@ -118,11 +121,18 @@ def _languages(
             about = {"splits": list(group), "reading": readings.pop() if len(readings) == 1 else MIXED}
             for entry in entries:
                 # Of both rates, and of their difference: which answers of a split a language lacks is not known here.
-                compared = entry["n_twins"] if entry["paired"] else min(entry["effective_clusters"])
-                numbers = (*entry["effective_clusters"], compared)
-                flags = [list(derived_flags((r.flags[model] for r in own), few_flags(n))) for n in numbers]
+                few = [_few_of_language(values, clusters, spoken, entry[side]) for side in ("first", "second")]
+                few.append(few_flags(entry["n_twins"]) if entry["paired"] else tuple({*few[0], *few[1]}))
+                flags = [list(derived_flags((r.flags[model] for r in own), flag)) for flag in few]
                 found.append({**names, **about, "rate_flags": flags[:2], "flags": flags[2], **entry})
     return found
+
+
+def _few_of_language(
+    values: Floats, clusters: Sequence[str], spoken: Sequence[str | None], language: str
+) -> tuple[str, ...]:
+    rows = [i for i, own in enumerate(spoken) if own == language and not np.isnan(values[i])]
+    return few_of(values[rows], [clusters[i] for i in rows])
 
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
