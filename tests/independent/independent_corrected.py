@@ -43,10 +43,12 @@ def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | Non
     h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
     rng = np.random.default_rng(SEED)
     clusters, numbers = np.unique(gold.clusters, return_inverse=True)
-    named, of_model = np.unique(models, return_inverse=True)
+    named = sorted(set(models) - {""})
+    of_model = np.array([named.index(model) if model else -1 for model in models])  # -1 for answers that name none
     weights = rng.standard_exponential((DRAWS, len(clusters)))[:, numbers]
     if len(named) > 1:
-        weights = weights * rng.standard_exponential((DRAWS, len(named)))[:, of_model]
+        own_weights = np.column_stack([rng.standard_exponential((DRAWS, len(named))), np.ones(DRAWS)])
+        weights = weights * own_weights[:, of_model]
     drawn = []
     for label in (1, 0):
         own, hits = h == label, (h == label) & (h == m)
@@ -60,7 +62,7 @@ def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | Non
 def new_model(h: Array, m: Array, of_model: npt.NDArray[np.intp], rng: np.random.Generator) -> Array:
     """Return how far a new answering model's Se and Sp are from the mean of models: 2 x draws."""
     shares, counts = [], []
-    for model in np.unique(of_model):
+    for model in np.unique(of_model[of_model >= 0]):
         classes = [(of_model == model) & (h == label) for label in (1, 0)]
         if min(own.sum() for own in classes) >= FEW:
             shares.append([(h == m)[own].mean() for own in classes])

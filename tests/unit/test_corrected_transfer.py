@@ -54,6 +54,19 @@ def test_errors_of_one_model_have_jeffreys_intervals() -> None:
     assert np.quantile(errors.drawn[1], 0.025) == pytest.approx(0.9752, abs=0.006)
 
 
+@pytest.mark.parametrize("nameless", ["", None])
+def test_answers_that_name_no_model_are_not_those_of_one(nameless: str | None) -> None:
+    both = gold([0.95, 0.75], [0.95, 0.85])
+    one, none = (both.assign(answering_model=["m0"] * 200 + [name] * 200) for name in ("m0", nameless))
+    found, wanted = error_rates(none, "strict", 1), error_rates(one, "strict", 1)
+    assert found.spread is None and [own["answering_model"] for own in found.by_model] == ["m0"]
+    assert (found.drawn == wanted.drawn).all()  # no weight of a model that they would share
+    three = pd.concat([gold([0.9, 0.9], [0.9, 0.9]), none.iloc[200:]], ignore_index=True)
+    three["cluster"] = [f"c{i:04d}" for i in range(len(three))]
+    alone = error_rates(three, "strict", 1)
+    assert [own["answering_model"] for own in alone.by_model] == ["m0", "m1"] and alone.spread == (0.0, 0.0)
+
+
 def test_models_that_differ_make_a_new_one_uncertain() -> None:
     alike = error_rates(gold([0.9] * 5, [0.9] * 5), "strict", 1)
     apart = error_rates(gold([0.75, 0.85, 0.9, 0.95, 1.0], [0.9] * 5), "strict", 1)

@@ -115,11 +115,12 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
 
     Three things make them uncertain for a new model. Prompts and answering models are resampled together (Bayesian
     bootstrap: clusters and models have exponential weights, a row the product of its two, Owen 2007, Annals of Applied
-    Statistics 1:386), with half a cluster of right and half a cluster of wrong rows of each class put in (Jeffreys'
-    prior: a bootstrap cannot draw errors that the gold set happens to lack, and what it draws is clusters; with half a
-    row a judge without an error on 10 clusters of 25 rows would be as certain as on 250 clusters). And a new model
-    differs from the mean of models: to each resample comes a deviation with the covariance that answering models have
-    beyond chance (method of moments), of a t distribution with as many degrees of freedom as there are models less one.
+    Statistics 1:386; rows that name no model have the weight of their cluster alone), with half a cluster of right
+    and half a cluster of wrong rows of each class put in (Jeffreys' prior: a bootstrap cannot draw errors that the
+    gold set happens to lack, and what it draws is clusters; with half a row a judge without an error on 10 clusters
+    of 25 rows would be as certain as on 250 clusters). And a new model differs from the mean of models: to each
+    resample comes a deviation with the covariance that answering models have beyond chance (method of moments), of
+    a t distribution with as many degrees of freedom as there are models less one.
 
     Args:
         gold: rows that the judge labelled, of `judged_gold`.
@@ -282,9 +283,14 @@ def _share(rows: _Rows, mask: NDArray[np.bool_]) -> float:
     return math.fsum(rows.weights[rows.right & mask]) / math.fsum(rows.weights[mask])
 
 
+def _names(rows: _Rows) -> list[str]:
+    """Answering models, sorted; rows that name none may be of many."""
+    return [str(name) for name in np.unique(rows.models) if name]
+
+
 def _by_model(rows: _Rows) -> list[dict[str, Any]]:
     found = []
-    for name in np.unique(rows.models).tolist():
+    for name in _names(rows):
         masks = [(rows.models == name) & of_class for of_class in rows.classes]
         counts = [int(mask.sum()) for mask in masks]
         if min(counts) >= MIN_ROWS:
@@ -317,14 +323,16 @@ def _root(covariance: Floats) -> Floats:
 
 def _drawn(rows: _Rows, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:
     """Yield sensitivity and specificity of resamples in blocks of 2 x resamples."""
-    groups, (names, models) = int(rows.clusters.max()) + 1, np.unique(rows.models, return_inverse=True)
+    groups, names = int(rows.clusters.max()) + 1, _names(rows)
+    named = rows.models != ""
+    models = np.unique(rows.models[named], return_inverse=True)[1]
     columns = np.stack([part for own in rows.classes for part in (rows.right & own, own)], axis=1).astype(float)
     # Mean weight of the rows of a class in a cluster that has any.
     sizes = [math.fsum(rows.weights[own]) / len(np.unique(rows.clusters[own])) for own in rows.classes]
-    for size in blocks(resamples, len(models)):
+    for size in blocks(resamples, len(rows.models)):
         weights = rng.standard_exponential((size, groups))[:, rows.clusters] * rows.weights
         if len(names) > 1:
-            weights *= rng.standard_exponential((size, len(names)))[:, models]
+            weights[:, named] *= rng.standard_exponential((size, len(names)))[:, models]
         total = weights @ columns
         extra = rng.gamma(_JEFFREYS, size=(2, 2, size)) * np.array(sizes)[:, None, None]
         yield np.stack([(total[:, 2 * i] + extra[i, 0]) / (total[:, 2 * i + 1] + extra[i].sum(axis=0)) for i in (0, 1)])
