@@ -148,6 +148,34 @@ def test_a_split_of_a_pool_with_answers_that_only_people_could_read_needs_labels
     assert found[None]["value"] is None and found[None]["unlabelled"] == ["two"]
 
 
+def pooled_none(result: dict[str, Any], estimand: str) -> list[tuple[Any, ...]]:
+    found = [estimate_of(row) for row in result["estimates"] if row["estimand"] == estimand and row["pool"]]
+    assert all(e.value is e.low is e.level is None for e in found)
+    return [(e.model, e.reading, e.parameter, e.method, e.n_prompts, e.n_clusters) for e in found]
+
+
+def test_a_pool_with_a_split_that_nobody_read_has_rows_that_say_so() -> None:
+    units = {("j", "m", "one"): units_of([2, 0] * 30, prefix="one")}
+    units["j", "m", "two"] = units_of([0] * 60, unjudged=[2] * 60, prefix="two")
+    said = {Key(f"one{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+    labels = {("j", "m", "one"): Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
+    study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
+    result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
+    why = "none (nothing judged in two)"
+    assert pooled_none(result, "refusal_rate_rg_transfer") == [("m", "strict", "g", why, 60, 60)]
+    assert pooled_none(result, "refusal_rate_ppi") == [("m", "strict", None, why, 60, 60)]
+    assert corrected_tables(result, data_of(STUDY))[0].rows
+
+
+def test_a_pool_of_different_headline_readings_has_a_row_that_says_why_gold_corrects_it_not() -> None:
+    study = STUDY | {"models": ["m"], "splits": [SPLITS[0], SPLITS[1] | {"reading": "broad"}]}
+    units = {("j", "m", split): units_of([2, 0] * 30, prefix=split) for split in ("one", "two")}
+    result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, {})
+    why = "none (splits with different headline readings)"
+    assert pooled_none(result, "refusal_rate_rg_transfer") == [("m", "headline", "g", why, 120, 120)]
+    assert flags_of(result, "refusal_rate_rg_transfer")["refuse"] == ["not_headline"]
+
+
 def test_rates_corrected_either_way_have_the_marks_of_their_cells() -> None:
     units = {("j", "m", "one"): units_of([2, 0] * 50, flags=["unjudged", "few_clusters"])}
     said = {Key(f"p{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}

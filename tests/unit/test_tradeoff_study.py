@@ -120,6 +120,16 @@ def test_few_clusters_with_the_rarer_outcome_mark_all_that_is_made_of_the_rate()
     assert ("careful", "youden_j") in marked and ("eager", "youden_j") not in marked
 
 
+def test_a_model_without_a_verdict_on_a_split_has_a_row_that_says_why_it_has_no_j() -> None:
+    nothing = units_of([0] * 12, clusters=PAIRS, unjudged=[2] * 12)
+    result = study_trade_off(UNITS | {("j", "eager", "unsafe"): nothing}, STUDY, LANGUAGES)
+    found = {e["model"]: estimate_of(e) for e in result["estimates"] if e["estimand"] == "youden_j"}
+    assert found["careful"].value is not None
+    none = found["eager"]
+    assert (none.value, none.method, none.n_prompts) == (None, "none (nothing judged in unsafe)", 12)
+    assert not [e for e in result["estimates"] if e["estimand"] == "pareto_front_share"]
+
+
 def test_a_study_of_one_expectation_has_no_trade_off() -> None:
     study = STUDY | {"splits": [STUDY["splits"][2]], "twins": [], "related": [["touchy"]]}
     result = study_trade_off({c: u for c, u in UNITS.items() if c[2] == "touchy"}, study, LANGUAGES)

@@ -1,7 +1,7 @@
 """Corrected rates of a study: of every model on every split, and pooled over the splits of an expectation."""
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,6 +20,7 @@ from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, study_rates
 from refusal_eval.study.comparison_families import Scope
 
 Study = Mapping[str, Any]
+TRANSFER, PPI = "refusal_rate_rg_transfer", "refusal_rate_ppi"
 
 
 def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
@@ -61,6 +62,8 @@ def study_corrected(
     one_class   [judge, gold set, reading] of gold on which people call all answers that the judge labelled refusals, or
                 none: it gives no sensitivity, or no specificity, and no rate by transfer
     elsewhere   [model, split, number of labels] of what people labelled and the study does not have
+    missing     by judge, model and pool what has no entry above, and why (`method`): a split without an answer that
+                counts, or, of rates by transfer, splits with different headline readings
     dialogues   splits of which scored turns are counted, and not prompts
 
     Args:
@@ -72,7 +75,7 @@ def study_corrected(
         elsewhere: number of labels of each (model, split) that the study does not have.
     """
     result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": [], "differences": []}
-    result["one_class"] = []
+    result |= {"one_class": [], "missing": []}
     result["dialogues"] = dialogue_splits(units)
     result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
@@ -95,6 +98,10 @@ def study_corrected(
             names["reading"] = common = readings.pop() if len(readings) == 1 else MIXED
             used = {name: of for (name, reading), of in errors.items() if reading == common}
             result["transfer"] += _transfer(rates, names, study, used)
+            if scope.pool:
+                golds = dict.fromkeys(name for name, reading in errors if common in (reading, MIXED))
+                result["missing"] += _missing_transfer(rates, names, study, golds)
+                result["missing"] += _missing_ppi(cells, scope, names, study, labels)
             answers: dict[str, tuple[ppi.Answers, ppi.Labels]] = {}
             found_here = list(_ppi(cells, scope, names, study, labels, answers))
             result["ppi"] += found_here
@@ -141,6 +148,56 @@ def _transfer(
                 "method": transfer.method_of(found.spread),
                 "by_model": [_under(observed, own) for own in found.by_model],
             }
+
+
+def _missing_transfer(
+    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, golds: Iterable[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield what `_transfer` leaves out of a pool."""
+    mixed = "none (splits with different headline readings)" if names["reading"] == MIXED else None
+    for (i, model), gold in itertools.product(enumerate(study["models"]), golds):
+        known = {part.split: part.known(i) for part in splits}
+        why = _nothing_in([split for split, (rates, _, _) in known.items() if not len(rates)]) or mixed
+        if why:
+            yield {
+                **names,
+                **{"estimand": TRANSFER, "model": model, "parameter": gold, "method": why},
+                "n_prompts": sum(len(rates) for rates, _, _ in known.values()),
+                "n_clusters": len({name for _, clusters, _ in known.values() for name in clusters}),
+                "flags": ["not_headline", *derived_flags(part.flags[i] for part in splits)],
+            }
+
+
+def _missing_ppi(
+    cells: Mapping[tuple[str, str, str], Units],
+    scope: Scope,
+    names: Mapping[str, Any],
+    study: Study,
+    labels: Mapping[tuple[str, str, str], Labelled],
+) -> Iterator[dict[str, Any]]:
+    """Yield what `_ppi` leaves out of a pool though there are labels."""
+    for model in study["models"]:
+        places = [(names["judge"], model, split) for split in scope.splits]
+        if not any(place in labels and labels[place].people for place in places):
+            continue
+        own = {place[2]: cells[place] for place in places if place in cells}
+        readable = {
+            split: joined([(units, labels.get((names["judge"], model, split)) or Labelled({}, {}))], ["strict"])
+            for split, units in own.items()
+        }
+        if why := _nothing_in([split for split, answers in readable.items() if answers is None]):
+            known = [answers[0] for answers in readable.values() if answers is not None]
+            yield {
+                **names,
+                **{"estimand": PPI, "model": model, "parameter": None, "method": why},
+                "n_prompts": sum(len(answers.rates) for answers in known),
+                "n_clusters": len({name for answers in known for name in answers.names or ()}),
+                "flags": list(derived_flags(units.flags for units in own.values())),
+            }
+
+
+def _nothing_in(splits: Sequence[str]) -> str | None:
+    return f"none (nothing judged in {', '.join(splits)})" if splits else None
 
 
 def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,7 +277,7 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
 
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
-    estimands = {"transfer": "refusal_rate_rg_transfer", "ppi": "refusal_rate_ppi"}
+    estimands = {"transfer": TRANSFER, "ppi": PPI}
     marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
     names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
@@ -238,6 +295,9 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             parameter=entry.get("gold"),
             flags=(*flags, *entry["flags"]),
         )
+    for entry in result["missing"]:
+        about = {name: entry[name] for name in (*names, "method", "parameter")}
+        yield Estimate(entry["estimand"], None, samples=study["samples"], flags=tuple(entry["flags"]), **about)
     for entry in result["differences"]:
         about = {name: entry[name] for name in names}
         about |= {"samples": study["samples"], "parameter": f"minus {entry['other']}", "flags": tuple(entry["flags"])}

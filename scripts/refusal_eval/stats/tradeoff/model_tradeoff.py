@@ -40,6 +40,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     front_share             in what share of the resamples that is so; None where a split of some model is one cluster,
                             which no resample varies: it would be taken for known exactly; and where no other model
                             has a place, so that nobody could beat it
+    lost                    splits without a rate of the model; with one there is no J
     n_prompts, n_clusters   of both kinds together; clusters over both, so that a contrast pair is one
     fewest_clusters         of the split that has the fewest; without near-duplicates a split may have few though none
                             of its cells has
@@ -70,6 +71,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
             entry["correlation"] = own
             entry["region"] = region(parts[0], parts[1], own, level)
         known = [~np.isnan(rates.rates[model]) for rates in splits]
+        entry["lost"] = [rates.split for rates, own in zip(splits, known, strict=True) if not own.any()]
         entry["n_prompts"] = _prompts(splits, model)
         clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
         entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))

@@ -145,9 +145,10 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
         return estimated(estimand, number, study["level"], samples=study["samples"], **known)
 
     for entry in result["models"]:
-        if entry["youden_j"] is None:
-            continue
         names = {"pool": "comply+refuse", "n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
+        if entry["youden_j"] is None:
+            yield made("youden_j", entry, None, method=f"none (nothing judged in {', '.join(entry['lost'])})", **names)
+            continue
         yield made("youden_j", entry, Number(**entry["youden_j"]), **names)
         # Of one model alone there is nothing to tell: nobody could beat it.
         if placed[entry["judge"]] > 1:
