@@ -14,9 +14,10 @@ from scipy.stats import false_discovery_control
 
 from refusal_eval.core.files import write_json
 from refusal_eval.stats.comparisons.paired import Paired
-from refusal_eval.stats.comparisons.study_comparisons import paired_flags, tipping_point
+from refusal_eval.stats.comparisons.study_comparisons import compared, estimates, paired_flags, tipping_point
 from refusal_eval.stats.estimates.estimate import estimate_of
-from refusal_eval.study.comparison_families import family_of
+from refusal_eval.stats.estimates.units import read_units
+from refusal_eval.study.comparison_families import Family, Scope, family_of
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow import analyses_stage, tables_stage
@@ -360,6 +361,21 @@ def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made, letters
         return [row for row in own if row["estimand"] != "rate_difference_p_holm"]
 
     assert numbers(list(REFUSES)) == numbers(["plain", "stern"])
+
+
+def test_a_pool_of_different_headline_readings_is_compared_in_the_reading_headline(tmp_path):
+    names = {"one": "strict", "two": "broad"}
+    cells = {
+        ("j", model, split): read_units(write_scores(tmp_path / f"{model}{split}", {f"{split}{i}": word for i in "ab"}))
+        for model, word in (("m", "rp"), ("n", "cc"))
+        for split in names
+    }
+    family_of_one = Family("f", "models", ("j",), (("m", "n"),), (Scope(("one", "two"), "comply"),))
+    study = {"samples": 2, "level": 0.95, "margin": None, "p_values": "exact", "correction": "holm"}
+    study["splits"] = [{"name": s, "expectation": "comply", "reading": r, "source": "x"} for s, r in names.items()]
+    rows = compared([family_of_one], cells, study, ())
+    assert [(row["reading"], row["difference"]) for row in rows] == [("headline", 0.75)]
+    assert {e.reading for e in estimates(rows, study)} == {"headline"}
 
 
 def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources():

@@ -11,6 +11,7 @@ from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS, c
 from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
+from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
@@ -31,7 +32,7 @@ def compared(
     """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
 
     A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
-    (None where the splits have different ones), what `paired.Paired`, `effects.Effects` and `paired_flags` have,
+    (`headline` where the splits have different ones), what `paired.Paired`, `effects.Effects` and `paired_flags` have,
     `noninferior_first_p` and `noninferior_second_p` (of either side being worse by the margin, see `_sides_p`), the
     corrected p or q under the name of its `Correction`, and McNemar's test of one decision per prompt (`decision`: what
     it is, `only_first`, `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled,
@@ -200,7 +201,7 @@ def _rows(
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], study["level"], mid=mid)
     readings = {all_readings[split] for split in scope.splits}
-    reading = readings.pop() if len(readings) == 1 else None
+    reading = readings.pop() if len(readings) == 1 else MIXED
     counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
     flags = [[cells[family.cell(held, side, s)].flags for s in scope.splits if s in counting] for side in sides]
     rows = []
