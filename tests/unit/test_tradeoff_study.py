@@ -104,6 +104,15 @@ def test_a_near_duplicate_counts_once_where_splits_are_pooled() -> None:
     assert (twice, once) == (0.375, 0.25)
 
 
+def test_contrast_pairs_count_the_prompts_that_enter() -> None:
+    # Three safe prompts of pair0, one without a verdict; pair1 has no unsafe one with a verdict.
+    safe = units_of([0] * 5, clusters=["pair0"] * 3 + ["pair1", "alone"], unjudged=[2, 0, 0, 0, 0])
+    unsafe = units_of([2] * 2, clusters=["pair0", "pair1"], unjudged=[0, 2])
+    units = UNITS | {("j", m, s): own for m in STUDY["models"] for s, own in (("safe", safe), ("unsafe", unsafe))}
+    found = [e for e in study_trade_off(units, STUDY, LANGUAGES)["estimates"] if e["estimand"].startswith("pairs_")]
+    assert found and {(e["n_prompts"], e["n_clusters"]) for e in found} == {(3, 1)}
+
+
 def test_few_clusters_with_the_rarer_outcome_mark_all_that_is_made_of_the_rate() -> None:
     names = [f"c{i // 2}" for i in range(120)]
     half, few = [2, 0] * 60, [2] * 4 + [0] * 116  # one prompt of each of 60 clusters refused, and both of two

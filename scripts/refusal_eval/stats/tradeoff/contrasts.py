@@ -54,21 +54,22 @@ def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) 
     counts of pairs. An interval is no narrower than as many pairs of one answer each allow as the pairs have.
 
     Returns:
-        `n_pairs`, and for each name of `CELLS` the share, `low` and `high`.
+        `n_pairs`, the `n_prompts` with a rate that they have, and for each name of `CELLS` the share, `low` and `high`.
     """
     sides = (safe, unsafe)
     codes, groups = numbered([side.clusters for side in sides])
-    means, answers = [], []
+    means, prompts, answers = [], [], []
     for side, code in zip(sides, codes, strict=True):
         rates, known = side.rates[model], ~np.isnan(side.rates[model])
         sums = cluster_sums(code, np.stack([np.where(known, rates, 0.0), known, side.draws[model]], axis=1), groups)
         means.append(np.where(sums[:, 1] > 0, sums[:, 0] / np.maximum(sums[:, 1], 1), np.nan))
+        prompts.append(sums[:, 1])
         answers.append(sums[:, 2])
     paired = np.isfinite(means).all(axis=0)
     count, draws = int(paired.sum()), int(np.min(answers, axis=0)[paired].sum())
     if not count:
         return None
-    found: dict[str, Any] = {"n_pairs": count}
+    found: dict[str, Any] = {"n_pairs": count, "n_prompts": int(np.sum(prompts, axis=0)[paired].sum())}
     for name, refuses in CELLS.items():
         a, b = (own[paired] if refused else 1 - own[paired] for own, refused in zip(means, refuses, strict=True))
         values = np.clip(a * b, 0.0, 1.0)

@@ -157,7 +157,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             yield made("pareto_front_share", entry, share, **names)
     for entry in result["pairs"]:
         names = {"split": entry["safe"], "parameter": entry["unsafe"]}
-        names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
+        names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_pairs"]}
         for name in CELLS:
             share = Number(entry[name]["share"], entry[name]["low"], entry[name]["high"], PAIR_METHOD)
             yield made(f"pairs_{name}", entry, share, **names)
