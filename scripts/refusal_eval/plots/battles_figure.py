@@ -69,7 +69,7 @@ class BattlesFigure(OfModels):
         levels = " or ".join(f"{100 * level:g} %" for level in sorted({row["level"] for row in rows if row["level"]}))
         words = [
             "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
-            + (" that the language model judged too." if paired else "."),
+            + (" that the language model judged too, its ties included." if paired else "."),
             f"Intervals ({levels}) over clusters of prompts, or over pairs of models where that is wider.",
             *study_words(data, flags=flags),
         ]
