@@ -47,13 +47,15 @@ def main(
         log: the job's log.
 
     Raises:
-        UserError: for layers that the model does not have, and if nothing can be captured.
+        UserError: for layers that the model does not have, for requests that were made for another engine, and if
+            nothing can be captured.
     """
     facts = model_facts(engine["folder"])
     if highest is not None:
         checked_layers([highest], facts["model_layers"], names["model"])
     wanted = checked_layers(layers, facts["model_layers"], names["model"])
     requests = read_requests(requests_path)
+    plan.refuse_other_engine([requests])
     asked = asked_states(requests, names["positions"], answers, plan.store_dir)
     if not asked:
         raise UserError(f"no prompt of split {names['split']} fits the model {names['model']}, or none was answered")

@@ -123,7 +123,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     """Execute a batch and write its receipt; without anything to do no engine is started.
 
     Raises:
-        UserError: if anything is left to be executed; what was answered is in the store.
+        UserError: if requests were made for another engine, and if anything is left to be executed; what was answered
+            is in the store.
     """
     started = time.monotonic()
     files = [read_requests(path) for path in request_paths]
@@ -131,8 +132,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     requests = len(shard_keys(files, *part))  # of dialogues the first turns: more is not known before
     pending: list[Pending] = []
     if files:
-        (engine_id,) = {str(file.header["engine_id"]) for file in files}  # those of a batch ask one engine
-        store = StoreReader(plan.store_dir, engine_id)
+        plan.refuse_other_engine(files)
+        store = StoreReader(plan.store_dir, plan.engine_id)
         pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}

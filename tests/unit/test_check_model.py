@@ -128,7 +128,7 @@ def trial(
     header = {"sampling": SAMPLING | {"stop_token_ids": list(stops)}, "identity": {"weights": {"repo": "org/m"}}}
     files = [SimpleNamespace(header=header, settings=RequestSettings(sampling=header["sampling"]))]
     how = (None, "python", "cuda", determinism, 64, 0.0, "store")
-    plan = LoadPlan(engine_of(ENTRY | dict(engine)), "m", "m", *how, adapters=adapters)
+    plan = LoadPlan(engine_of(ENTRY | dict(engine)), "engine", "m", "m", *how, adapters=adapters)
     made = Trial(CheckedModel(entry, files, [Path("prompts")], plan, Path("log")))
     made.engine, made.samples, made.serving = Engine(samples, **wrong), samples, serving | {"determinism": determinism}
     made.start_seconds, made.work_seconds, made.devices = 40.2, 2.0, (device(0), device(1))
@@ -543,7 +543,7 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     def make(files, study):
         asked.extend(files)
         paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(repository)))
-        described = {"engine": "smollm2-135m", "folder": "model", "tokenizer_folder": "model"}
+        described = {"engine": "smollm2-135m", "engine_id": "id", "folder": "model", "tokenizer_folder": "model"}
         write_json(study.parent / paths.engine("smollm2-135m"), described)
         write_json(manifest, {"folder": ".", "files": {}})
 

@@ -33,7 +33,7 @@ DESCRIBED = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model"
 HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
 
 
-def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, **entry):
+def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",), **entry):
     """Execute the cell's batch as the rule `generate` does."""
     engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
     config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
@@ -41,7 +41,7 @@ def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, **entry):
     config["model_entries"] = {"thinker": {"reasoning": reasoning}, "other": {"reasoning": None}}
     models = execute.reasoning_models(config)
     plan = LoadPlan.of_study(config, DESCRIBED, ["weights.json"], tmp_path, reasoning=models)
-    execute.main(["requests/thinker/split.jsonl"], "receipts/0.json", tmp_path / "log", gpus, plan)
+    execute.main([f"requests/{cell}/split.jsonl" for cell in cells], "receipts/0.json", tmp_path / "log", gpus, plan)
 
 
 class Engine(RunningEngine):
@@ -122,6 +122,16 @@ def test_without_anything_to_do_neither_gpus_nor_weights_are_needed(no_engine, t
     run_batch(tmp_path, weights=HUB, device="cuda", tensor_parallel=4)
     receipt = read_json("receipts/0.json")
     assert (receipt["requests"], receipt["executed"]) == (1, 0)
+
+
+@pytest.mark.parametrize("cells", [["other"], ["thinker", "other"]])
+def test_requests_of_another_engine_are_refused(no_engine, tmp_path, cells):
+    settings = settings_of(DESCRIBED | {"engine_id": "another"}, {"max_tokens": 4, "temperature": 1.0})
+    write_requests("requests/other/split.jsonl", [Ask("p", [1, 2], [(0, 7)])], settings, 100)
+    why = r"requests/other/split\.jsonl was made for engine another, and this load starts engine id; delete it"
+    with pytest.raises(UserError, match=why):
+        run_batch(tmp_path, cells=cells)
+    assert not (tmp_path / "receipts").exists()
 
 
 def test_what_the_engine_refuses_is_a_result_and_what_failed_for_now_is_not():

@@ -228,6 +228,8 @@ CHANGED_BY_COMPAT = {
         ("determinism", "strict", {"generation.request_params", "judging.asked", "weights.identified_entry"}),
         ("determinism", "free", {"generation.request_params", "judging.asked"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
+        ("model_entries.plain.engine", "folder-engine", {"generation.request_params"}),
+        ("judge_entries.reader.engine", "folder-engine", {"judging.asked", "judging.reading"}),
         ("model_entries.plain.template", "none", {"generation.request_params"}),
         ("model_entries.plain.date", "2020-02-02", {"generation.request_params"}),
         ("model_entries.plain.sampling.temperature", 0.25, {"generation.request_params"}),

@@ -6,10 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from project import ROOT, Project, make_project, planned_jobs
+from project import ROOT, Project, change_yaml, make_project, planned_jobs
+
+from refusal_eval.ask.requests import read_requests
 
 AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
@@ -328,6 +331,32 @@ def test_other_weights_under_the_same_path_are_another_engine(finished: Project)
     os.utime(weights, ns=(state.st_atime_ns, state.st_mtime_ns + 5_000_000_000))
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == 2 * (6 + 5) * 3
+
+
+def test_a_model_that_changes_to_an_engine_that_is_there_already_is_asked_anew(fresh: Project) -> None:
+    """Its identity file is older than the requests, so that only the engine's name tells."""
+
+    def engines_asked() -> dict[str, str]:
+        files = {model: fresh.results / "requests" / model / "one.jsonl" for model in ("plain", "terse")}
+        return {model: read_requests(file).header["engine_id"] for model, file in files.items()}
+
+    def add_engine(catalogue: dict[str, Any]) -> dict[str, Any]:
+        catalogue["engines"]["half"] = catalogue["engines"]["tiny"] | {"dtype": "float16"}
+        return catalogue
+
+    change_yaml(fresh.folder / "catalogue.yaml", add_engine)
+    fresh.study(splits=["one"])
+    fresh.catalogue("models", "terse", engine="half")
+    fresh.snakemake("--until", "requests")
+    before = engines_asked()
+    assert before["plain"] != before["terse"]
+    fresh.catalogue("models", "plain", engine="half")
+    fresh.catalogue("models", "terse", engine="tiny")
+    fresh.snakemake("--until", "requests")
+    assert engines_asked() == {"plain": before["terse"], "terse": before["plain"]}
+    fresh.catalogue("models", "plain", engine="tiny")  # and back
+    fresh.snakemake("--until", "requests")
+    assert engines_asked() == {"plain": before["plain"], "terse": before["plain"]}
 
 
 def workflow_copy(project: Project) -> Path:

@@ -30,6 +30,7 @@ rule intervention:
         mem_mb=2000,
         runtime=10,
     params:
+        engine=lambda wildcards: study.models[wildcards.model].engine,  # its identity file may be older than the output
         asked=lambda wildcards: study.models[wildcards.model].intervention.model_dump(mode="json"),
         code=code_version(ROOT / "scripts" / "compile_intervention.py"),
     message:

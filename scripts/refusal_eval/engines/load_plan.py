@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import RequestFile
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
@@ -23,6 +24,7 @@ class LoadPlan:
     """How a load is executed. It is read from the config and not from params: none of it may make a job run again."""
 
     engine: Engine  # the engine's entry
+    engine_id: str  # the id that the keys of its requests hold
     folder: str | None  # its model folder; None for an engine without weights
     tokenizer_folder: str | None  # folder of its tokenizer; None for an engine that takes messages
     manifest: str | None  # manifest of fetched weights; None for others
@@ -55,6 +57,7 @@ class LoadPlan:
         one_by_one = config["determinism"] == "strict" and device == "cpu"
         return cls(
             engine=engine,
+            engine_id=described["engine_id"],
             folder=described["folder"],
             tokenizer_folder=described["tokenizer_folder"],
             manifest=None if source is None or not source.fetched else weights[0],
@@ -80,6 +83,15 @@ class LoadPlan:
                 f"this job got {gpus} GPUs and needs {self.gpus} (tensor x pipeline x data parallel). "
                 f"Run snakemake with `--resources gpu={self.gpus}` or more."
             )
+
+    def refuse_other_engine(self, files: Iterable[RequestFile]) -> None:
+        """Raise `UserError` if requests were made for another engine, whose id the responses would be stored under."""
+        for file in files:
+            if (asked := file.header["engine_id"]) != self.engine_id:
+                raise UserError(
+                    f"{file.path} was made for engine {asked}, and this load starts engine {self.engine_id}; "
+                    "delete it and run again"
+                )
 
     def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
         """Return what the engine is entered with.

@@ -19,6 +19,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     """Return the settings of model and study that enter the requests of a cell."""
     entry = study.config["model_entries"][model]
     params = rendering_params(study.config, entry) | {
+        # The identity file of another engine may be older than the requests, and keys hold the engine's id.
+        "engine": entry["engine"],
         "sampling": entry["sampling"],
         "samples": study.config["samples"],
         "seed": study.config["seed"],
