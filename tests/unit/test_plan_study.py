@@ -386,6 +386,11 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
         assert what in flat(page), what
 
 
+def test_the_demo_with_its_text_encoder_is_planned(repository, tmp_path, capsys):
+    assert main(["plan", str(repository / "config" / "config.yaml"), "--directory", str(tmp_path)]) == 0
+    assert numbers(capsys.readouterr().out, "minilm-l6")[:3] == ["CPU", "90", "MB"]
+
+
 def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(repository, tmp_path, capsys):
     for name, said in (
         ("steering", "9 models on 3 splits (72 prompts), K = 1"),

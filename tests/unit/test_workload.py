@@ -2,6 +2,7 @@
 
 import pytest
 
+from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.tools.plan.workload import ELSEWHERE, CellWork, answer_tokens, pace_of, work_seconds
 from refusal_eval.weights.engine_size import billions_in_name
 
@@ -44,6 +45,16 @@ def test_copies_of_a_model_share_the_work_and_start_like_one():
     one, four = gpu(8), gpu(8, devices=4, data_parallel=4)
     assert four.start_seconds == one.start_seconds and four.write_rate == pytest.approx(4 * one.write_rate)
     assert four.stream_rate == one.stream_rate
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("transformers", ClassifierEngine), ("encoder", EncoderEngine)])
+def test_engines_that_write_no_text_have_a_pace_on_both_devices(kind, engine):
+    """Their entries have none of vLLM's keys."""
+    entry = {"kind": kind, "weights": {"kind": "folder", "path": "m"}, "max_model_len": 512}
+    entry = engine.model_validate(entry).model_dump(mode="json")
+    on_cpu, on_gpu = (pace_of(entry, device, 1, (0.1, 0.1), False) for device in ("cpu", "cuda"))
+    assert on_cpu.start_seconds > 0 and on_gpu.devices == 1
+    assert on_cpu.read_rate < on_gpu.read_rate
 
 
 def test_the_measured_cpu_engine_is_met():

@@ -92,9 +92,10 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
     share = STRICT_SHARE[kind] if strict else 1.0
     if kind == "cpu":
         slower = MEASURED_BILLIONS / active
-        start = CPU_START_SECONDS["eager" if entry["args"].get("enforce-eager", True) else "compiled"]
+        eager = entry.get("args", {}).get("enforce-eager", True)  # engines that write no text have no `args`
+        start = CPU_START_SECONDS["eager" if eager else "compiled"]
         return Pace(kind, 1, start, CPU_READ_RATE * slower, CPU_WRITE_RATE * slower * share, CPU_STREAM_RATE * slower)
-    copies = int(entry["data_parallel"])
+    copies = int(entry.get("data_parallel", 1))
     gpus = devices / copies
     doublings = math.log2(gpus)
     speed = gpus * PARALLEL_SHARE**doublings
