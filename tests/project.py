@@ -216,4 +216,5 @@ def copy_of(project: Project, folder: Path) -> Project:
     shutil.copytree(project.folder, folder, symlinks=True)
     # The record names the original's study file, which still exists: without it the copy is a study of its own.
     (folder / "results" / "small" / "study.json").unlink(missing_ok=True)
+    shutil.rmtree(folder / "results" / "store" / "studies", ignore_errors=True)
     return Project(folder)

@@ -243,6 +243,34 @@ def test_studies_that_ran_beside_those_of_config_are_found(project, monkeypatch,
     assert "config/second.yaml: 1 of 1 cells" in text and "study.yaml: 9 of 9 cells" in text
 
 
+def test_what_a_store_notes_of_other_folders_is_looked_at_or_a_reason_to_remove_nothing(project, reported, tmp_path):
+    """Of results that are gone it is none."""
+
+    def told(*arguments):
+        code, said = reported(*arguments)
+        return code, " ".join(said.split())
+
+    write_json(project.results / "study.json", {"file": str(project.folder / "study.yaml"), "study": "small"})
+    far = tmp_path / "far" / "results" / "mine"
+    note = project.store / "studies" / "1234.json"
+    write_json(note, {"file": str(tmp_path / "far" / "mine.yaml"), "folder": str(far), "study": "mine"})
+    store(project.store, KEYS)
+    assert told("--prune")[0] == 0, "its results are gone"
+    far.mkdir(parents=True)
+    code, said = told("--prune")
+    assert code == 1 and f"{far} holds results of {tmp_path}/far/mine.yaml, which is gone" in said
+    study = yaml.safe_load((project.folder / "study.yaml").read_text())
+    catalogue = str(project.folder / "catalogue.yaml")
+    Path(tmp_path, "far", "mine.yaml").write_text(yaml.safe_dump(study | {"catalogue": [catalogue], "study": "mine"}))
+    code, said = told("--prune")
+    assert code == 1 and f"{far} holds results of ../far/mine.yaml, which was not looked at" in said
+    code, said = told("study.yaml", "../far/mine.yaml", "--prune")
+    assert code == 1 and "mine.yaml, which has its results elsewhere when it is read from here" in said
+    note.write_text("{}")
+    code, said = told("--prune")
+    assert code == 1 and "studies/1234.json is damaged" in said
+
+
 def test_links_are_not_followed(project, reported, tmp_path):
     store(project.store, KEYS[:20])
     store(tmp_path / "outside", KEYS[20:30])

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+import yaml
 from program import refusal_eval
 from project import Project
 
+from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
 
 RENDERED_AND_EXECUTED = {"requests", "generate", "judge_requests", "judge", "answers", "llm_verdicts"}
@@ -59,11 +61,27 @@ def test_a_model_that_was_taken_away_can_be_pruned_and_the_rest_runs_nothing(fin
     assert code == 0 and "study.yaml: 5 of 5 cells rendered" in reported
     left = sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl"))
     assert 0 < left < responses and f"Removed {responses - left} responses" in reported
-    (engine,) = finished.store.iterdir()
+    (engine,) = {file.parent for file in finished.store.glob("*/*.jsonl")}
     reader = StoreReader(finished.store, engine.name)
     assert reader.missing(theirs["plain"]) == [] and set(reader.missing(theirs["terse"])) == theirs["terse"]
     finished.snakemake("--until", "llm_verdicts", "--forcerun", "answers", "llm_verdicts")
     assert not RENDERED_AND_EXECUTED & set(finished.planned())
+
+
+def test_a_study_with_another_results_folder_keeps_its_responses(finished: Project) -> None:
+    other = yaml.safe_load((finished.folder / "study.yaml").read_text())
+    other |= {"study": "other", "models": ["terse"], "judges": ["words"], "gold": [], "results_dir": "scratch"}
+    (finished.folder / "other.yaml").write_text(yaml.safe_dump(other))
+    finished.snakemake("--configfile", "other.yaml", "--until", "requests")
+    asked = [read_requests(path) for path in (finished.folder / "scratch" / "other" / "requests").rglob("*.jsonl")]
+    finished.study(models=["plain"])
+    finished.snakemake("--until", "requests")
+    code, reported = store_info(finished, "--prune", "--yes")
+    assert code == 1 and "scratch/other holds results of other.yaml, which was not looked at" in reported
+    code, reported = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 0 and "other.yaml: 2 of 2 cells rendered" in reported and "Removed" in reported
+    for file in asked:
+        assert not StoreReader(finished.store, file.header["engine_id"]).missing(file.keys())
 
 
 def test_a_study_that_would_ask_for_something_else_has_to_run_first(finished: Project, responses: int) -> None:

@@ -1,18 +1,20 @@
 """The folder of a study: private, and of one study file only."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.files import read_json, sha256_of, write_json
 
 RECORD = "study.json"
+NOTES = "studies"  # folder of the store: which results were made with it, wherever they lie
 
 
 def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
@@ -62,7 +64,10 @@ def recorded_file(record: Path) -> Path:
 
 
 def record_study(config: Mapping[str, Any], study_file: str) -> None:
-    """Create the folders of results, store and fetched rows; note the study file and the validated config."""
+    """Create the folders of results, store and fetched rows; note the study file and the validated config.
+
+    The store notes where the results lie: what they ask for is never pruned, wherever that is.
+    """
     mode = 0o700 if config["private_folders"] else 0o777
     study, rows = Path(config["results_dir"], config["study"]), Path(config["cache_dir"], "rows")
     for folder in (config["results_dir"], config["store_dir"], study, rows):
@@ -70,6 +75,45 @@ def record_study(config: Mapping[str, Any], study_file: str) -> None:
         Path(folder).parent.mkdir(parents=True, exist_ok=True)
         if not os.path.isdir(folder):
             os.mkdir(folder, mode)
-    write_json(study / RECORD, {"file": str(Path(study_file).resolve()), "study": config["study"]})
+    record = {"file": str(Path(study_file).resolve()), "study": config["study"]}
+    write_json(study / RECORD, record)
+    folder = str(study.resolve())
+    with contextlib.suppress(OSError):  # a store that may only be read; others say nothing of it either
+        write_json(Path(config["store_dir"], NOTES, f"{sha256_of(folder)[:16]}.json"), record | {"folder": folder})
     with open(study / "config.yaml", "w", encoding="utf-8") as handle:
         yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
+
+
+class StudyNote(NamedTuple):
+    """What a store says of a study that was run with it."""
+
+    path: Path  # of the note
+    folder: Path  # the study's results
+    file: str  # its study file
+
+
+def study_notes(store: str | Path) -> list[StudyNote]:
+    """Return what a store says of the studies that were run with it, as far as their results are not known to be gone.
+
+    Raises:
+        UserError: if a note is damaged.
+    """
+    notes = []
+    for path in sorted(Path(store, NOTES).glob("*.json")):
+        read = read_json(path)
+        folder, file = (read.get(key) if isinstance(read, dict) else None for key in ("folder", "file"))
+        if not isinstance(file, str) or not isinstance(folder, str) or not os.path.isabs(folder) or "\0" in folder:
+            raise UserError(f"{path} is damaged: it does not say which results were made with this store")
+        if not _gone(folder):
+            notes.append(StudyNote(path, Path(folder), file))
+    return notes
+
+
+def _gone(folder: str) -> bool:
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it may be there, and not be for us to read
+        return False
+    return False

@@ -33,7 +33,7 @@ def command(
     """Show what the store holds, and how much of it no study uses; with --prune and --yes, remove that part.
 
     A study asks for what is in the request files of its cells. The studies are those that have results here: study
-    files in config/, and others (their results say where their study file lies). Without --yes nothing is ever changed.
+    files in config/, and others: their results, or the store, say where they lie. Without --yes nothing is changed.
     """
     if yes and not prune:
         raise typer.BadParameter("--yes goes with --prune")
@@ -52,7 +52,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     waiting: list[StudyFile] = []
     if not named:
         # What never ran has paid for nothing; of the studies that ship, few are ever run, and some need data first.
-        beside = [file for _, file in store_studies.recorded_studies(studies, store) if os.path.isfile(file)]
+        beside = [one.file for one in store_studies.recorded_studies(studies, store) if os.path.isfile(one.file)]
         waiting = [study for study in studies if not study.has_run]
         studies = [study for study in studies if study.has_run]
         studies += [store_studies.read_study(file, ROOT) for file in dict.fromkeys(beside)]
@@ -112,9 +112,15 @@ def common_store(studies: Sequence[StudyFile]) -> str:
 
 def unseen_studies(studies: Sequence[StudyFile], store: str) -> Iterator[str]:
     """Yield a sentence about each study that has results here and is not among those looked at."""
-    for folder, file in store_studies.recorded_studies(studies, store):
+    known = {os.path.realpath(study.path) for study in studies}
+    for folder, file, note in store_studies.recorded_studies(studies, store):
         what, means = "a study that no study.json tells", f"name it on the command line or delete {folder}"
-        if os.path.isfile(file):
+        if not os.access(folder, os.R_OK | os.X_OK):
+            what, means = "a study and cannot be read", f"delete {note or folder} if it no longer uses this store"
+        elif os.path.realpath(file) in known:  # with other results, as seen from here
+            what = f"{file}, which has its results elsewhere when it is read from here"
+            means = f"start this where that study is run, or delete {note} if it does not use this store"
+        elif os.path.isfile(file):
             what = f"{os.path.relpath(file)}, which was not looked at"
         elif file:
             what, means = f"{file}, which is gone", f"delete {folder} if it is not needed"

@@ -2,10 +2,10 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import load_study
@@ -15,7 +15,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_folder import RECORD, recorded_file
+from refusal_eval.study.study_folder import RECORD, recorded_file, study_notes
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.status_jobs import requests_file
 
@@ -65,28 +65,58 @@ def read_study(path: str, root: Path) -> StudyFile:
         return StudyFile(shown, None, str(error), has_run)
 
 
-def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str, str]]:
-    """Return (results folder, study file) of the studies that have run beside these ones with this store and are not
-    among them: their study file lies elsewhere, or is gone. The study file is empty where no record tells it.
+class Recorded(NamedTuple):
+    """Results that were made with a store, of a study that was not looked at."""
+
+    folder: str  # the results
+    file: str  # the study file; empty where no record tells it
+    note: str = ""  # the store's note of results that lie elsewhere; empty for those beside the studies looked at
+
+
+def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[Recorded]:
+    """Return the results made with this store that are of none of these studies.
+
+    They lie beside the results of these studies, or where the store notes it.
 
     Raises:
         UserError: if a record is damaged.
     """
     studies = list(studies)
+    beside, folders = _recorded_beside(studies, store)
+    return beside + _recorded_elsewhere(studies, store, folders)
+
+
+def _recorded_elsewhere(studies: Iterable[StudyFile], store: str, beside: Collection[str]) -> list[Recorded]:
+    """Return those that the store notes; `beside` are the real paths of results that need no note.
+
+    A study that was looked at counts where it has its results there: from here, `results` may be another folder.
+    """
+    known = {os.path.realpath(study.path): study.config for study in studies}
+    found = []
+    for note in study_notes(store):
+        folder, file = os.path.realpath(note.folder), os.path.realpath(note.file)
+        config = known.get(file)
+        seen = config is not None and same_folder(str(config["results_dir"]), os.path.dirname(folder))
+        if folder not in beside and not seen:
+            found.append(Recorded(str(note.folder), note.file, str(note.path)))
+    return found
+
+
+def _recorded_beside(studies: Sequence[StudyFile], store: str) -> tuple[list[Recorded], set[str]]:
+    """Return those beside the results of these studies, and the real paths of all results there."""
     known = {os.path.realpath(study.path) for study in studies}
     configs = [study.config for study in studies if study.config is not None]
     theirs = {os.path.realpath(Paths(config).results) for config in configs}
     results = [Path(folder) for folder in {str(config["results_dir"]) for config in configs}]
     found = []
-    for folder in sorted(
-        {path.parent for one in results for name in (RECORD, "requests") for path in one.glob(f"*/{name}")}
-    ):
+    folders = {path.parent for one in results for name in (RECORD, "requests") for path in one.glob(f"*/{name}")}
+    for folder in sorted(folders):
         recorded = (folder / RECORD).is_file()
         file = str(recorded_file(folder / RECORD)) if recorded else ""
         seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
         if not seen and same_folder(Source(str(folder / "config.yaml")).data.get("store_dir", store), store):
-            found.append((str(folder), file))
-    return found
+            found.append(Recorded(str(folder), file))
+    return found, set(map(os.path.realpath, folders))
 
 
 def request_files(study: Study) -> list[str]:
@@ -102,7 +132,7 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
         try:
             file = read_requests(path)
             keys = set(file.keys())
-        except (FileNotFoundError, BadFile):
+        except (OSError, BadFile):
             continue
         engine_id = str(file.header["engine_id"])
         asks.rendered += 1
