@@ -326,3 +326,7 @@ def test_the_tokens_of_a_first_token_judge_are_read_in_the_models_own_refusals(t
     ]
     assert len({*refused}) > 1 and checked["of"] == len(refused)
     assert {checked["token_ids"][text]: count for text, count in checked["refusals"].items()} == Counter(refused)
+    project.study(models=["plain"])
+    project.snakemake("results/small/judges/first.json")
+    left = json.loads((project.results / "judges" / "first.json").read_text())
+    assert 0 < left["of"] < checked["of"], "a model that was taken away gives no tokens"

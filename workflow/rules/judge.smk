@@ -34,7 +34,7 @@ rule check_judge:
         mem_mb=1000,
         runtime=10,
     params:
-        asked=lambda wildcards: judging.asked(study, wildcards.judge),
+        asked=lambda wildcards: judging.checking(study, wildcards.judge),
         code=judge_code("check_judge.py"),
     message:
         "Checking judge {wildcards.judge}"

@@ -20,6 +20,15 @@ def asked(study: Study, judge: str) -> dict[str, Any]:
     return params | ({"seed": study.settings.seed} if entry.votes_asked().written else {})
 
 
+def checking(study: Study, judge: str) -> dict[str, Any]:
+    """Return what decides what is found out about a judge before it is asked.
+
+    Beside what it asks these are the models whose refusals it reads: of one that was taken away no file tells.
+    """
+    read = study.engine_judges[judge].refusals_read()
+    return asked(study, judge) | ({"models": sorted(study.settings.models)} if read else {})
+
+
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
     """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold.
 
