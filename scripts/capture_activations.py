@@ -1,5 +1,7 @@
 """Capture the activations of one model on one split: what the store lacks is computed, in the engine environment."""
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ from refusal_eval.ask.requests import RequestSettings, read_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.slurm_jobs import job_end
+from refusal_eval.core.time_limit import time_limit
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
+from refusal_eval.engines.running_jobs import only_capture
 
 
 def main(
@@ -48,7 +53,8 @@ def main(
 
     Raises:
         UserError: for layers that the model does not have, for requests that were made for another engine, and if
-            nothing can be captured.
+            nothing can be captured; if the time limit is reached (what was captured is in the store); and if another
+            job captures the same.
     """
     facts = model_facts(engine["folder"])
     if highest is not None:
@@ -68,14 +74,18 @@ def main(
     store = ActivationStore(plan.store_dir, engine["engine_id"])
     if store.missing((item.key for item in asked), wanted):
         plan.refuse_too_few(gpus)
-    request = Pending(next(requests.requests()), RequestSettings.of_header(requests.header))
-    capture_missing(store, asked, wanted, facts["model_layers"], plan, request, log.with_suffix(".capture.log"))
+        request = Pending(next(requests.requests()), RequestSettings.of_header(requests.header))
+        with only_capture(output) as look_again:
+            look_again()
+            store.refresh()  # a job of an earlier run may have ended meanwhile
+            capture_missing(store, asked, wanted, facts["model_layers"], plan, request, log.with_suffix(".capture.log"))
     states, kind = store.states([item.key for item in asked], wanted)
     write_states(output, states, kind, card(facts, engine, asked, wanted, **names))
     LOG.info("%d prompts x %d layers x %d", *states.shape)
 
 
 if snakemake := globals().get("snakemake"):
+    started = time.monotonic()
     end_with_parent()
     start_log(snakemake)
     described = read_json(snakemake.input.engine)
@@ -95,6 +105,9 @@ if snakemake := globals().get("snakemake"):
                 CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))
                 for path in snakemake.input.intervention
             ],
+            limit=time_limit(
+                snakemake.config["time_limit"], snakemake.resources.get("runtime"), job_end(os.environ), started
+            ),
         ),
         gpus=int(snakemake.resources.get("gpu", 0)),
         output=snakemake.output[0],

@@ -1,10 +1,15 @@
-"""Capturing activations before a model is loaded: where it is loaded to, and whether it fits the memory."""
+"""Capturing activations: where a model is loaded to, whether it fits the memory, and how long it may take."""
 
+import dataclasses
 import sys
+import time
 import types
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
+from engine_entries import engine_of
 from safetensors.numpy import save_file
 
 from refusal_eval.activations import capture
@@ -13,6 +18,8 @@ from refusal_eval.activations.capture_program import load_model
 from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
+from refusal_eval.core.time_limit import TimeLimit
+from refusal_eval.engines.load_plan import LoadPlan
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,39 @@ def test_a_model_that_does_not_fit_the_memory_is_refused_before_it_is_loaded(tmp
 def test_weights_in_bfloat16_which_numpy_lacks_are_counted_too(tmp_path):
     write_states(tmp_path / "model.safetensors", np.zeros((2, 3, 4), np.uint16), "BF16", {})
     assert loaded_size(tmp_path, "bfloat16") == 48 and loaded_size(tmp_path, "float32") == 96
+
+
+# ---------------------------------------------------------------- how long it may take
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that captures with a program, a shell script, and returns what it was stopped with."""
+    save_file({"a": np.zeros(3, np.float32)}, tmp_path / "model.safetensors")
+    job = {"folder": str(tmp_path), "dtype": "float32", "device": "cpu", "items": []}
+
+    def run(script, limit=None, **entry):
+        program = tmp_path / "python"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        engine = engine_of({"kind": "vllm", "python": str(program), "start_timeout": 600, "stall_timeout": 600} | entry)
+        plan = LoadPlan(engine, "engine", str(tmp_path), None, None, str(program), "cpu", "seeded", 1, 0.0, "store")
+        log = tmp_path / "capture.log"
+        with pytest.raises(UserError) as stopped:
+            capture._run(job, dataclasses.replace(plan, limit=limit), log)
+        return str(stopped.value)
+
+    return run
+
+
+def test_the_time_limit_ends_a_program_that_hangs(run, tmp_path):
+    now = time.monotonic()
+    said = run(f"echo $$ > {tmp_path}/pid; exec sleep 600", TimeLimit(take=now, stop=now + 1))
+    assert "the time limit is reached; what was captured is kept" in said
+    assert not psutil.pid_exists(int(Path(tmp_path, "pid").read_text()))
+
+
+@pytest.mark.parametrize(("before", "seconds"), [("", 2), ("echo captured 1 of 2 prompts; ", 1)])
+def test_a_program_of_which_nothing_comes_is_ended(run, before, seconds):
+    said = run(f"{before}echo loading; exec sleep 600", start_timeout=1, stall_timeout=1)
+    assert f"nothing was captured for {seconds} s" in said and "loading" in said

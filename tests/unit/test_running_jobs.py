@@ -19,7 +19,7 @@ import refusal_eval.engines.running_jobs as module
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.slurm_jobs import NoAnswer
 from refusal_eval.engines.process import process_start, this_place
-from refusal_eval.engines.running_jobs import only_job
+from refusal_eval.engines.running_jobs import only_capture, only_job
 
 
 @pytest.fixture(autouse=True)
@@ -221,3 +221,16 @@ def test_damaged_records_are_no_jobs(study: Path, field: str, value: object) -> 
         (study / "running" / f"{name}.json").write_text(text)
     with job(study, "a/one"):
         pass
+
+
+def test_the_same_activations_are_captured_by_one_job(study: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    file = study / "activations" / "last_prompt_token" / "a" / "s.safetensors"
+    sleeps = {"pid": sleeper.pid, "start": process_start(sleeper.pid)}
+    other = running("activations/last_prompt_token/a/s", (str(file.relative_to(study)),), **sleeps)
+    (study / "running").mkdir(parents=True)
+    (study / "running" / other.file()).write_text(json.dumps(dataclasses.asdict(other)))
+    with pytest.raises(UserError, match=f"process {sleeper.pid} .* still executes"), only_capture(file, {}):
+        pass
+    with only_capture(file.with_name("t.safetensors"), {}) as look_again, job(study, "a/s"):
+        look_again()
+    assert len(list((study / "running").iterdir())) == 1

@@ -132,6 +132,15 @@ def test_a_job_comes_after_the_jobs_of_earlier_runs_for_its_batch() -> None:
     assert options(profile(slurm_extra="--nice=5"), ["model/c", "0-of-1"], earlier) == "--nice=5"
 
 
+def test_a_capture_of_an_earlier_run_is_found_and_waited_for(submitted) -> None:
+    captured = "rule_activations_wildcards_last_prompt_token_a_s"
+    assert submitted(comment=captured) == ["7"]
+    earlier = [SlurmJob("7", "RUNNING", "/w", captured)]
+    assert options(profile(), ["last_prompt_token", "a", "s"], earlier) == "--dependency=afterany:7"
+    for other in (["last_prompt_token", "a", "s-2"], ["answer_mean", "a", "s"], ["model/a", "0-of-1"]):
+        assert options(profile(), other, earlier) is None
+
+
 @pytest.mark.parametrize(
     ("batch", "load", "waits"),
     [

@@ -39,6 +39,7 @@ rule activations:
         gpu=capture_gpus,
         gpu_model=lambda wildcards, input: cluster.gpu_model(workflow, capture_gpus(wildcards, input)),
         slurm_partition=lambda wildcards, input: cluster.partition(workflow, capture_gpus(wildcards, input)),
+        slurm_extra=load_options,
     params:
         layers=lambda wildcards: activations_stage.layers(study, wildcards.positions, wildcards.model, wildcards.split),
         highest=lambda wildcards: activations_stage.highest_layer(study, wildcards.model),

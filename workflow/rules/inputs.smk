@@ -91,13 +91,13 @@ def load_partition(wildcards, input):
 
 
 def load_options(wildcards):
-    """Return the options of a load for a cluster's scheduler."""
+    """Return the options of a load, or of capturing, for a cluster's scheduler."""
     return cluster.options(workflow, wildcards, earlier_jobs())
 
 
 @cache
 def earlier_jobs():
-    """Return the loads of this study that earlier runs left on the cluster; none unless this run submits jobs."""
+    """Return the loads and captures of this study that earlier runs left on the cluster; none unless this run submits jobs."""
     return jobs_of_earlier_runs(STUDY_FILE) if cluster.submits(workflow) else []
 
 

@@ -19,6 +19,7 @@ from refusal_eval.ask.pending import Pending
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.memory import main_memory
+from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.load_plan import LoadPlan
@@ -57,12 +58,13 @@ def capture_missing(
         asked: what is wanted.
         layers: the layers.
         depth: the number of the model's layers.
-        plan: how the engine is loaded; of its devices all are leased.
+        plan: how the engine is loaded, and until when; of its devices all are leased.
         request: one of the cell's, which says what of the model is changed.
         log: file for the program's output.
 
     Raises:
-        UserError: if the program ends without having captured everything; what it captured is in the store.
+        UserError: if the program ends without having captured everything, or is ended because the time limit is reached
+            or nothing comes; what it captured is in the store.
     """
     lacking = set(store.missing((item.key for item in asked), layers))
     todo = {item.key: item for item in asked if item.key in lacking}
@@ -110,7 +112,7 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
     record: ServerRecord | None = None
     lease = Lease()
     try:
-        lease = lease_devices(plan.gpus, os.environ, None, oldest)
+        lease = lease_devices(plan.gpus, os.environ, plan.limit.stop if plan.limit else None, oldest)
         job_file = Path(private, "job.json")
         write_json(job_file, dict(job))
         environment = server_environment(plan.determinism, plan.device, 1, plan.python)
@@ -119,7 +121,8 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
         lease.hand_to(process.pid)
         record = ServerRecord(process, private)
         LOG.info("capturing %d prompts on %s; the model's output goes to %s", len(job["items"]), job["device"], log)
-        code = _watched(process, record, log)
+        assert isinstance(plan.engine, LocalEngine)
+        code = _watched(process, record, log, plan.engine, plan.limit)
         if code != 0:
             raise UserError(
                 f"capturing stopped (exit code {code}); what was captured is kept, and the next run goes on. Its last "
@@ -134,9 +137,17 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
             record.remove()
 
 
-def _watched(process: ServerProcess, record: ServerRecord, log: Path) -> int:
-    """Return the exit code of a program when it has ended; its lines of progress go to our log."""
-    said = ""
+def _watched(
+    process: ServerProcess, record: ServerRecord, log: Path, engine: LocalEngine, limit: TimeLimit | None
+) -> int:
+    """Return the exit code of a program when it has ended; its lines of progress go to our log.
+
+    Raises:
+        UserError: when the time limit is reached, and where its device counts as hanging: no line of progress came for
+            `stall_timeout` seconds, after the `start_timeout` that loading may take.
+    """
+    said, patience = "", float(engine.start_timeout + engine.stall_timeout)
+    silent_since = time.monotonic()
     with open(log, encoding="utf-8", errors="replace") as lines:
         while True:
             code = process.exit_code()
@@ -146,8 +157,17 @@ def _watched(process: ServerProcess, record: ServerRecord, log: Path) -> int:
             for line in whole:
                 if line.startswith("captured "):
                     LOG.info("%s", line)
+                    silent_since, patience = time.monotonic(), float(engine.stall_timeout)
             if code is not None:
                 return code
+            if limit and limit.stop_is_over():
+                raise UserError("the time limit is reached; what was captured is kept, and the next run goes on")
+            if time.monotonic() - silent_since > patience:
+                raise UserError(
+                    f"nothing was captured for {patience:g} s, which is what `stall_timeout` allows (with "
+                    f"`start_timeout` at the start); what was captured is kept, and the next run goes on. Its last "
+                    f"lines, from {log}:\n{process.last_lines()}"
+                )
             time.sleep(POLL_SECONDS)
 
 

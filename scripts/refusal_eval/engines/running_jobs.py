@@ -1,4 +1,4 @@
-"""No two jobs execute the same requests of a study at the same time.
+"""No two jobs execute the same requests of a study, or capture the same activations, at the same time.
 
 A job of a killed run may go on (on a cluster it always does), and the next run starts another for the same batch. So
 each job that executes leaves a record, `running/*.json` in the study's folder, and looks at those of the others. A job
@@ -40,7 +40,7 @@ class RunningJob:
     """A job that executes requests."""
 
     name: str  # stage, batch and load: `generate/model/engine/small/0-of-1-1b2c3d4e`
-    cells: tuple[str, ...]  # its request files, relative to the study's folder
+    cells: tuple[str, ...]  # its request files, or the one of activations, relative to the study's folder
     shard: int  # which part of their requests it executes
     shards: int  # how many parts there are
     host: str  # the machine
@@ -88,10 +88,31 @@ def only_job(
         UserError: if another job that lives executes some of them.
     """
     receipts = next(folder for folder in Path(receipt).parents if folder.name == "receipts")
-    study = receipts.parent
+    name, cells = Path(receipt).relative_to(receipts), [os.path.relpath(path, receipts.parent) for path in requests]
+    with _only(receipts.parent, str(name.with_suffix("")), cells, shard, shards, environment) as look_again:
+        yield look_again
+
+
+@contextlib.contextmanager
+def only_capture(output: str | Path, environment: Mapping[str, str] | None = None) -> Iterator[Callable[[], None]]:
+    """Be the only job that captures a cell's activations, in the same way; `output` is the file that it will write.
+
+    Raises:
+        UserError: if another job that lives captures them.
+    """
+    study = Path(output).parents[3]  # activations/{positions}/{model}/{split}.safetensors
+    cell = Path(output).relative_to(study)
+    with _only(study, str(cell.with_suffix("")), [str(cell)], 0, 1, environment) as look_again:
+        yield look_again
+
+
+@contextlib.contextmanager
+def _only(
+    study: Path, name: str, cells: Sequence[str], shard: int, shards: int, environment: Mapping[str, str] | None
+) -> Iterator[Callable[[], None]]:
     me = RunningJob(
-        name=str(Path(receipt).relative_to(receipts).with_suffix("")),
-        cells=tuple(os.path.relpath(path, study) for path in requests),
+        name=name,
+        cells=tuple(cells),
         shard=shard,
         shards=shards,
         **this_place()._asdict(),

@@ -8,7 +8,7 @@ from typing import Any
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, batch_script, own_jobs
 from refusal_eval.study.batches import LOAD_NAME, shard_of, shards_of
 
-RULES = ("generate", "judge")  # the ones that are submitted
+LOADS, CAPTURE = ("generate", "judge"), "activations"  # the rules that are submitted
 STUDY_OF_SCRIPT = re.compile(r"--(configfiles|snakefile) +('[^']+'|\S+)")
 
 
@@ -45,7 +45,7 @@ def partition(workflow: Any, gpus: int) -> str | None:
 
 
 def options(workflow: Any, wildcards: Iterable[Any], earlier: Sequence[SlurmJob]) -> str | None:
-    """Return the profile's `slurm_extra`, and that a job comes after those of earlier runs for the same batch.
+    """Return the profile's `slurm_extra`, and that a job comes after those of earlier runs for the same batch, or cell.
 
     The same also where the batch had other cells by then: both may hold the same requests.
     """
@@ -64,11 +64,11 @@ def _default(workflow: Any, name: str) -> str | None:
 
 
 def jobs_of_earlier_runs(study_file: str) -> list[SlurmJob]:
-    """Return the engine loads of a study that are queued or run, before this run submits its own.
+    """Return the engine loads and captures of a study that are queued or run, before this run submits its own.
 
     None are returned where Slurm does not answer: the jobs themselves look again when they start.
     """
-    heads = tuple(comment_of(rule, [""]) for rule in RULES)
+    heads = tuple(comment_of(rule, [""]) for rule in (*LOADS, CAPTURE))
     try:
         loads = [job for job in own_jobs() if job.comment.startswith(heads)]
         return [job for job in loads if _study_file(job) == Path(study_file).resolve()]
@@ -92,7 +92,7 @@ def about_jobs(jobs: list[SlurmJob]) -> str:
     return (
         "Slurm jobs of an earlier run of this study are still there:\n"
         + "\n".join(lines)
-        + "\nA job of this run for the same batch starts when they are over, and executes what they leave."
+        + "\nA job of this run for the same work starts when they are over, and executes what they leave."
         + f"\nTo end them instead: scancel {numbers} (what they have is in the store)"
     )
 
@@ -101,9 +101,13 @@ def shares_requests(comment: str, wildcards: Iterable[Any]) -> bool:
     """Tell whether the job with this comment may execute requests of the load that these wildcards name.
 
     That is a load of the same batch and the same shard, or of another number of shards; its cells may have changed.
+    Of a capture it is one of the same activations.
     """
+    wildcards = list(wildcards)
+    if comment == comment_of(CAPTURE, wildcards):
+        return True
     *batch, load = map(str, wildcards)
-    heads = [comment_of(rule, [*batch, ""]) for rule in RULES]
+    heads = [comment_of(rule, [*batch, ""]) for rule in LOADS]
     other = next((comment.removeprefix(head) for head in heads if comment.startswith(head)), "")
     if LOAD_NAME.fullmatch(other) is None:  # another batch, whose name begins like this one's
         return False
