@@ -386,6 +386,35 @@ def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_reported(study)
     assert [trouble.job for trouble in study.status().troubles] == [("export", "plain"), ("tables", "")]
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        *(
+            "figures/tau",
+            "tables/battles",
+            "battles",
+            "mixed_model",
+            "judge_floor",
+            "separation/far",
+            "direction_cosines",
+        ),
+        *("separation/aqi/far", "fetch_adapter/0123", "identify_adapter/plain", "intervention/plain"),
+        *("activations/answer_mean/plain/hub-rows", "calibration/in-turn/people", "estimates/words/tuned"),
+    ],
+)
+def test_a_failed_figure_that_left_the_study_is_not_reported(study, log):
+    """Nor any other job that has."""
+    study.log(log, record("ERROR", "it failed"))
+    assert study.status().troubles == []
+
+
+@pytest.mark.parametrize("log", ["figures/tau_sweep", "tables/scores", "judge_agreement", "variance", "judge_floor"])
+def test_a_failed_job_that_is_no_cells_is_reported_while_the_study_has_it(study, log):
+    study.config["judge_entries"]["reader"]["floor"] = {"se": 0.5}
+    study.log(log, record("ERROR", "it failed"))
+    assert [(trouble.rule, trouble.state) for trouble in study.status().troubles] == [(log.split("/")[0], "failed")]
+
+
 # --- The table --------------------------------------------------------------------------------------------------------
 
 

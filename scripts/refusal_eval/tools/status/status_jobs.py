@@ -1,6 +1,6 @@
 """The jobs of a study: which engine loads are done or run, and what failed and why."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
+from refusal_eval.workflow.activations_stage import uses
+from refusal_eval.workflow.analyses_stage import estimate_files, floors
 
 FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
 RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
@@ -39,6 +41,15 @@ OUTPUTS = {
     "score": "{results}/scores/{name}.parquet",
     "judge_card": "{results}/judge_cards/{name}.json",
 }
+
+# Other rules whose jobs are called by names of the study alone: one that has another name has left it.
+OF_NAMES = (
+    *("calibration", "estimates", "fetch_adapter", "judge_card_figure", "published_answers", "published_scores"),
+    "train_judge",
+)
+# Rules that run once, and only for some studies, with the estimates that they make.
+ANALYSES = {name: name for name in ("battles", "corrected", "mixed_model", "tradeoff", "variance")}
+ANALYSES |= {"compare": "comparisons"}
 
 
 @dataclass(frozen=True)
@@ -91,11 +102,39 @@ def failures(study: Study) -> dict[Job, Trouble]:
         job = rule, "/".join(parts)
         if rule in LOADS:
             continue
-        if rule in OUTPUTS and (not names.issuperset(parts) or modified(output(study.paths, *job)) is not None):
+        if rule in {*OUTPUTS, *OF_NAMES} and not names.issuperset(parts):
             continue
-        if trouble_read := error_and_cause(tail(log)):
+        if rule in OUTPUTS and modified(output(study.paths, *job)) is not None:
+            continue
+        if (trouble_read := error_and_cause(tail(log))) and _still_asked(study, *job):
             found[job] = Trouble(*job, FAILED, *trouble_read, shown_path(log))
     return found
+
+
+def _still_asked(study: Study, rule: str, name: str) -> bool:
+    """Tell whether a study still has a job, as far as that is not seen by the names of its entries."""
+    if rule in ANALYSES:
+        return f"{study.paths.results}/estimates/{ANALYSES[rule]}.json" in estimate_files(study)
+    if rule == "tables" and name:
+        from refusal_eval.workflow.tables_stage import tables_of  # here, as it loads Snakemake
+
+        return name in tables_of(study)
+    separations = study.settings.separation
+    asked: dict[str, Callable[[], Collection[str]]] = {
+        "activations": lambda: {"/".join(use) for use, _ in uses(study)},
+        "check_adapter": lambda: {model for model, entry in study.models.items() if entry.lora},
+        "direction_cosines": lambda: {""} if len(study.directions) > 1 else set(),
+        "figures": lambda: study.figures,
+        "identify_adapter": lambda: {model for model, entry in study.models.items() if entry.lora},
+        "intervention": lambda: study.steered_models,
+        "judge_agreement": lambda: {""} if len(study.judges) > 1 else set(),
+        "judge_floor": lambda: {""} if floors(study) else set(),
+        "separation": lambda: {
+            *(entry.name for entry in separations),
+            *(f"aqi/{entry.name}" for entry in separations if entry.aqi is not None),
+        },
+    }
+    return rule not in asked or name in asked[rule]()
 
 
 def batches(study: Study) -> dict[Job, list[Cell]]:
