@@ -132,6 +132,28 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
             "engines.hub-engine.args.enforce-eager: '--model=/tmp/other' begins with `-`, as another argument does; "
             "write a number without quotes",
         ),
+        (
+            (*HUB_ENGINE, "args"),
+            {"max-num-seqs": "auto"},
+            "engines.hub-engine.args: `max-num-seqs` must be a whole number, at least 1, not 'auto'",
+        ),
+        ((*HUB_ENGINE, "args"), {"max-num-seqs": -3}, "`max-num-seqs` must be a whole number, at least 1, not -3"),
+        (
+            (*HUB_ENGINE, "args"),
+            {"max-num-batched-tokens": 0.5},
+            "`max-num-batched-tokens` must be a whole number, at least 1, not 0.5",
+        ),
+        (
+            (*HUB_ENGINE, "args"),
+            {"enforce-eager": True, "no-enforce-eager": True},
+            "engines.hub-engine.args: the engine's args give `enforce-eager` twice",
+        ),
+        (
+            (*HUB_ENGINE, "args"),
+            {"enable-prefix-caching": "false"},
+            "`enable-prefix-caching` is the text 'false'; write false without quotes",
+        ),
+        ((*HUB_ENGINE, "args"), {"max-num-seq": 8}, "`max-num-seq` is short for `max-num-seqs`; write arguments in"),
         # What only language models know
         ((*CLASSES_ENGINE, "tensor_parallel"), 2, f"engines.classes-engine: `tensor_parallel` {BY_VLLM}"),
         ((*CLASSES_ENGINE, "quantization"), "fp8", f"engines.classes-engine: `quantization` {BY_VLLM}"),

@@ -81,4 +81,6 @@ def test_the_names_are_those_of_vllm():
     older |= {"max-num-partial-prefills", "max-long-partial-prefills"}
     assert len(names) > 200
     assert SERVING_ARGS - names == elsewhere | older
+    # A shorter name is refused as short for one of these.
+    assert not [name for name in names - SERVING_ARGS if any(known.startswith(name) for known in SERVING_ARGS)]
     assert not any(only_serving(name, None) for name in ("model", "dtype", "quantization", "revision", "load-format"))

@@ -55,6 +55,9 @@ def _free_argument(name: str) -> str:
     for known in (*ARGS_WITH_A_FIELD, *ARGS_OF_THE_WORKFLOW, *ARGS_REFUSED):
         if known.startswith(plain):
             raise ValueError(f"`{name}` is short for `{known}`; write arguments in full")
+    # Such a name would be in the key, although it only concerns serving.
+    if meant := sorted(known for known in SERVING_ARGS if plain not in SERVING_ARGS and known.startswith(plain)):
+        raise ValueError(f"`{name}` is short for `{meant[0]}`; write arguments in full")
     return name
 
 
@@ -116,6 +119,7 @@ _SERVING = """
     per-request-spec-decode-metrics profiler-config jit-monitor-mode jit-monitor-verbose fail-on-environ-validation
 """
 SERVING_ARGS: Final = frozenset(_SERVING.split())
+WHOLE_NUMBERS = ("max-num-seqs", "max-num-batched-tokens")  # how large the engine's batches are
 # Ways to read the same weights. Any other `load-format` is in the key: `dummy` makes weights up, others quantize.
 FAITHFUL_LOAD_FORMATS: Final = (
     *("auto", "hf", "mistral", "safetensors", "fastsafetensors", "instanttensor", "runai_streamer"),
@@ -146,6 +150,20 @@ def identity_args(args: Mapping[str, Any]) -> dict[str, Any]:
             )
         found[name] = plain(value)
     return {name: value for name, value in found.items() if not only_serving(name, value)}
+
+
+def refuse_unusable(args: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if an argument is given twice, or cannot have its value."""
+    try:
+        identity_args(args)
+    except UserError as error:
+        raise ValueError(str(error)) from error
+    for given, value in args.items():
+        name, value = one_spelling(given, value)
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            raise ValueError(f"`{given}` is the text {shown(value)}; write {value.lower()} without quotes")
+        if name in WHOLE_NUMBERS and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"`{given}` must be a whole number, at least 1, not {shown(value)}")
 
 
 def one_spelling(given: str, value: Any) -> tuple[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.shapes import Whole
@@ -21,6 +21,7 @@ from refusal_eval.engines.vllm_arguments import (
     no_argument,
     one_spelling,
     only_serving,
+    refuse_unusable,
 )
 from refusal_eval.study.engine_environment import shares_few_cores
 from refusal_eval.weights.adapter import Adapter
@@ -97,6 +98,12 @@ class VllmEngine(LocalEngine):
         "Those that only concern serving stay out of the request key, `max-num-seqs` and `max-num-batched-tokens` "
         "among them. `enforce-eager` is `true` by default on a CPU engine.",
     )
+
+    @field_validator("args")
+    @classmethod
+    def _args_can_be_used(cls, args: dict[str, Any]) -> dict[str, Any]:
+        refuse_unusable(args)
+        return args
 
     @model_validator(mode="after")
     def _nodes_share_the_gpus(self) -> VllmEngine:
