@@ -193,6 +193,17 @@ def test_entries_with_one_label_could_not_be_told_apart(project):
     assert found.endswith("models.two.label: `thinker` has the label 'thinker' too; tables need different ones")
 
 
+@pytest.mark.parametrize("models", [["thinker", "mine"], ["mine", "thinker"]])
+def test_an_inherited_label_is_a_mistake_of_the_entry_that_inherits_it(project, models):
+    labelled = CATALOGUE["models"]["thinker"] | {"label": "Thinker"}
+    project.write(BASE, changed(CATALOGUE, ("models", "thinker"), labelled))
+    project.write("own.yaml", {"models": {"mine": {"like": "thinker", "system_prompt": "x"}}})
+    (found,) = project.mistakes(STUDY | {"models": models, "catalogue": ["own.yaml"]})
+    assert found == (
+        "own.yaml:2: models.mine: `mine` inherits the label 'Thinker' of `thinker`; give it a `label` of its own"
+    )
+
+
 def test_splits_of_two_data_sets_need_different_names(project):
     other = {"splits": {"hub-rows": CATALOGUE["datasets"]["family"]["splits"]["file-rows"] | {"expectation": "comply"}}}
     (found,) = with_entry(project, "datasets", "other", other)

@@ -21,6 +21,7 @@ from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import Mistake, one_of
+from refusal_eval.config.yaml_source import look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import BATTLES, CHANNEL_ENDS, JUDGE_SCORES, split_folder
@@ -70,9 +71,24 @@ def _labels(draft: Draft) -> Iterator[Mistake]:
         first: dict[str, str] = {}
         for name, entry in draft.entries(section).items():
             label = entry.label or name
-            if first.setdefault(label, name) != name:
-                message = f"`{first[label]}` has the label {label!r} too; tables need different ones"
+            if (other := first.setdefault(label, name)) == name:
+                continue
+            # Where a label is inherited it stands in another entry, in which nothing is wrong.
+            inherited = ((one, _label_of(draft, section, one)) for one in (name, other))
+            if heir := next(((one, parent) for one, parent in inherited if parent), None):
+                message = f"`{heir[0]}` inherits the label {label!r} of `{heir[1]}`; give it a `label` of its own"
+                yield (section, heir[0]), message
+            else:
+                message = f"`{other}` has the label {label!r} too; tables need different ones"
                 yield (section, name, "label"), message
+
+
+def _label_of(draft: Draft, section: str, name: str) -> str | None:
+    """Return the entry whose label another has by its `like`; None for one that has a label of its own, or none."""
+    layers = draft.catalogue.written[section][name].layers
+    own = [layer.path for layer in layers if layer.path[0] == section and look_up(layer.value, ["label"])[1]]
+    is_entry = layers[-1].path == (section, name)  # and no model of a sweep
+    return str(own[-1][1]) if own and is_entry and own[-1] != (section, name) else None
 
 
 # ---------------------------------------------------------------- what models and judges need
