@@ -13,6 +13,7 @@ from refusal_eval.activations.model_facts import checked_layers, model_facts
 from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import RequestSettings, read_requests
+from refusal_eval.ask.store import when_stored
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.core.logs import LOG, start_log
@@ -62,7 +63,7 @@ def main(
     wanted = checked_layers(layers, facts["model_layers"], names["model"])
     requests = read_requests(requests_path)
     plan.refuse_other_engine([requests])
-    asked = asked_states(requests, names["positions"], answers, plan.store_dir)
+    asked = when_stored(lambda: asked_states(requests, names["positions"], answers, plan.store_dir))
     if not asked:
         raise UserError(f"no prompt of split {names['split']} fits the model {names['model']}, or none was answered")
     every = {request.prompt_id for request in requests.requests()}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.ask.render import Renderer
-from refusal_eval.ask.store import StoreReader, not_in_store
+from refusal_eval.ask.store import StoreReader, not_in_store, when_stored
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
@@ -77,6 +77,10 @@ def main(
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, of_engine = snakemake.input, read_json(snakemake.input.engine)
-    stored = StoreReader(snakemake.config["store_dir"], of_engine["engine_id"])
-    begun = first_tokens_of_refusals(files.answers, files.verdicts, stored) if files.verdicts else []
+    stored = snakemake.config["store_dir"], of_engine["engine_id"]
+    begun = (
+        when_stored(lambda: first_tokens_of_refusals(files.answers, files.verdicts, StoreReader(*stored)))
+        if files.verdicts
+        else []
+    )
     main(of_engine, snakemake.params.asked, snakemake.output[0], list(files.gold), begun)

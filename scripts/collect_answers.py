@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.reasoning_check import refuse_no_answers
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import StoreReader, not_in_store, rejections
+from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.ask.turns import Chain, Turns, walk
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
@@ -67,4 +67,6 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     folder = read_json(snakemake.input.engine)["tokenizer_folder"]
-    main(snakemake.input, snakemake.config["store_dir"], folder, snakemake.params.segments, snakemake.output[0])
+    files, store, how = snakemake.input, snakemake.config["store_dir"], snakemake.params.segments
+    out = snakemake.output[0]
+    when_stored(lambda: main(files, store, folder, how, out))

@@ -8,7 +8,7 @@ from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import StoreReader, not_in_store, rejections
+from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.ask.turns import Chain, walk
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_json, read_jsonl
@@ -134,4 +134,5 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     asked, store_dir = snakemake.params.judge, snakemake.config["store_dir"]
     judge, cascade = JUDGES.entry(asked["entry"]), JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
-    main(snakemake.input, store_dir, judge, asked["trust_remote_code"], snakemake.output[0], cascade)
+    files, trust, out = snakemake.input, asked["trust_remote_code"], snakemake.output[0]
+    when_stored(lambda: main(files, store_dir, judge, trust, out, cascade))

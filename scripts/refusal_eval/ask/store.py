@@ -22,12 +22,20 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_chain,
+    wait_fixed,
+)
 from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
@@ -42,7 +50,9 @@ BRING_BACK = (
     "again: what the store lacks is then executed."
 )
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
+LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
+Result = TypeVar("Result")
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
 
@@ -52,11 +62,38 @@ def rejections(receipts: Iterable[str | Path]) -> dict[str, str]:
     return {row["key"]: row["message"] for path in there for row in read_json(path)["rejected"]}
 
 
-def not_in_store(what: str) -> UserError:
+class NotInStore(UserError):
+    """A receipt tells of responses that the store lacks."""
+
+
+def not_in_store(what: str) -> NotInStore:
     """Return the error for `what`, such as `2 responses are`, which a receipt tells of and the store lacks."""
-    return UserError(
+    return NotInStore(
         f"{what} not in the store, although executed before (was the store moved or pruned?). {BRING_BACK}"
     )
+
+
+def when_stored(read: Callable[[], Result]) -> Result:
+    """Return what `read` returns, which looks at the store; where responses are missing, look again for a minute.
+
+    On a network file system a file that another host has closed may be seen late.
+
+    Raises:
+        NotInStore: if they are missing at the last look, too.
+    """
+
+    def warn(state: RetryCallState) -> None:
+        assert state.next_action
+        LOG.warning("responses are not in the store, or not seen yet; looking again in %g s", state.next_action.sleep)
+
+    retrying = Retrying(
+        stop=stop_after_attempt(len(LATE_SECONDS) + 1),
+        wait=wait_chain(*map(wait_fixed, LATE_SECONDS)),
+        retry=retry_if_exception_type(NotInStore),
+        before_sleep=warn,
+        reraise=True,
+    )
+    return retrying(read)
 
 
 class StoreError(UserError, OSError):
