@@ -400,6 +400,25 @@ def test_results_must_not_lie_in_the_store(project):
     ]
 
 
+def test_the_store_must_not_lie_in_the_results(project):
+    (found,) = project.mistakes(STUDY | {"store_dir": "results/small/store"})
+    assert found.startswith("study.yaml:") and ": store_dir: the store would lie in results/small, whose files" in found
+    assert project.mistakes(STUDY | {"store_dir": "results/small-store"}) == []
+
+
+@pytest.mark.parametrize("key", ["results_dir", "store_dir", "cache_dir"])
+@pytest.mark.parametrize(("name", "pattern"), [("a{b}", "{"), ("runs/*", "*")])
+def test_a_folder_must_not_be_a_pattern(project, key, name, pattern):
+    (found,) = project.mistakes(STUDY | {key: name})
+    assert found.endswith(f"{key}: `{pattern}` in the name of a folder is a pattern to Snakemake; choose another name")
+
+
+@pytest.mark.parametrize("name", ["${NOT_SET_ANYWHERE}/x", "$NOT_SET_ANYWHERE"])
+def test_a_variable_that_is_not_set_is_reported_once(project, name):
+    (found,) = project.mistakes(STUDY | {"results_dir": name})
+    assert "the environment variable" in found and "is not set" in found
+
+
 @pytest.mark.parametrize("other", ["other.yaml", "config/other.yml"])
 def test_two_files_of_one_name_and_different_content(project, other):
     project.write(other, STUDY | {"samples": 9})

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest_name
 
 LARGEST_STUDY = 2**20  # bytes
+PATTERNS = "{}*"  # what Snakemake does not take as part of a name
 
 
 def path_mistakes(draft: Draft) -> Iterator[Mistake]:
@@ -46,6 +48,10 @@ def folder_mistakes(draft: Draft) -> Iterator[Mistake]:
     results = os.path.abspath(os.path.join(study.results_dir, study.study))
     shared = {"store_dir": os.path.abspath(study.store_dir), "cache_dir": os.path.abspath(study.cache_dir)}
     folders = {"results_dir": os.path.abspath(study.results_dir), **shared, "study": results}
+    for key in ("results_dir", *shared):
+        folder = re.sub(r"\$\{\w+\}", "", getattr(study, key))  # a variable that is not set is another mistake
+        if found := sorted(set(PATTERNS).intersection(folder)):
+            yield (key,), f"`{found[0]}` in the name of a folder is a pattern to Snakemake; choose another name"
     for key, folder in folders.items():
         if in_the_way := _no_folder(folder):
             message = f"{shown_path(in_the_way)} is there and is no folder; move it away, or choose another name"
@@ -54,6 +60,12 @@ def folder_mistakes(draft: Draft) -> Iterator[Mistake]:
         if (results + os.sep).startswith(folder + os.sep):
             message = f"the results would lie in {shown_path(results)}, inside `{key}`; choose another name"
             yield ("study",), message
+    if shared["store_dir"].startswith(results + os.sep):
+        message = (
+            f"the store would lie in {shown_path(results)}, whose files can be made again and may be deleted; "
+            "responses cannot, so choose a folder outside"
+        )
+        yield ("store_dir",), message
 
 
 def same_name_mistakes(draft: Draft) -> Iterator[Mistake]:
