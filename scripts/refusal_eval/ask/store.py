@@ -22,20 +22,13 @@ import json
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_chain,
-    wait_fixed,
-)
 from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
@@ -81,19 +74,13 @@ def when_stored(read: Callable[[], Result]) -> Result:
     Raises:
         NotInStore: if they are missing at the last look, too.
     """
-
-    def warn(state: RetryCallState) -> None:
-        assert state.next_action
-        LOG.warning("responses are not in the store, or not seen yet; looking again in %g s", state.next_action.sleep)
-
-    retrying = Retrying(
-        stop=stop_after_attempt(len(LATE_SECONDS) + 1),
-        wait=wait_chain(*map(wait_fixed, LATE_SECONDS)),
-        retry=retry_if_exception_type(NotInStore),
-        before_sleep=warn,
-        reraise=True,
-    )
-    return retrying(read)
+    for seconds in LATE_SECONDS:
+        try:
+            return read()
+        except NotInStore as error:
+            LOG.warning("%s; looking again in %g s", str(error).split(",")[0], seconds)
+            time.sleep(seconds)
+    return read()
 
 
 class StoreError(UserError, OSError):
