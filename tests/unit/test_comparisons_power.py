@@ -103,7 +103,7 @@ def pilot(tmp_path):
 def test_the_command_from_numbers(capsys):
     assert main(["power", "--clusters", "200", "--samples", "5", "--rate", "0.1"]) == 0
     text = capsys.readouterr().out
-    assert "(given)" in text and "(assumed)" in text and "K = 10" in text and "a pilot of some 50 prompts" in text
+    assert "(given)" in text and "(assumed)" in text and "K = 10" in text and "a pilot of about 50 prompts" in text
 
 
 def test_the_command_from_a_pilot_says_what_came_from_it_and_what_was_given(pilot, capsys):
