@@ -22,13 +22,12 @@ KINDS = {"label": "llm", "writer": "reasoned", "guard": "wildguard"}
 
 def test_all_sixty_come_back_from_every_kind_that_asks_a_language_model(tmp_path: Path) -> None:
     project = real_project(tmp_path / "study", models=["declining"], judges=list(KINDS))
-    study = project.folder / "study.yaml"
+    study, catalogue = project.folder / "study.yaml", project.folder / "catalogue.yaml"
+    own = {"writer": JUDGES["writer"] | {"votes": 1, "retries": 0}, "guard": JUDGES["guard"]}
+    change_yaml(catalogue, lambda data: {**data, "judges": data["judges"] | own})
     weights = {"kind": "folder", "path": str(first_layers(project, tmp_path / "model", FIRST_LAYERS))}
-    own = {name: JUDGES[name] | {"votes": 1, "retries": 0} for name in ("writer",)} | {"guard": JUDGES["guard"]}
     engines = {ENGINE: {"like": ENGINE, "weights": weights, "dtype": "float32"}}
-    change_yaml(
-        study.with_name("catalogue.yaml"), lambda data: {**data, "judges": data["judges"] | own, "engines": engines}
-    )
+    change_yaml(catalogue, lambda data: {**data, "engines": engines})
     program = [sys.executable, str(ROOT / "benchmarks" / "attacked_judges.py"), "--study", str(study)]
     run = subprocess.run([*program, "--folder", str(tmp_path / "run")], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
