@@ -333,7 +333,7 @@ def test_other_weights_under_the_same_path_are_another_engine(finished: Project)
     assert len(finished.missing("requests")) == 2 * (6 + 5) * 3
 
 
-def test_a_model_that_changes_to_an_engine_that_is_there_already_is_asked_anew(fresh: Project) -> None:
+def test_a_model_that_changes_to_an_engine_that_is_there_already_is_asked_again(fresh: Project) -> None:
     """Its identity file is older than the requests, so that only the engine's name tells."""
 
     def engines_asked() -> dict[str, str]:
