@@ -240,11 +240,20 @@ def test_the_sheet_of_disputes_holds_what_nobody_decided_and_is_read_back(tmp_pa
     assert [(int(row["id"], 16), row["labels"]) for row in rows] == [(0, "compliance | refusal"), (1, "skip | unsure")]
     text = disputed_sheet("aud1", rows)
     lines = text.splitlines()
-    lines[1] += "partial"
+    lines[1] = lines[1].removesuffix(",") + "partial,it lectures"
     decided = read(tmp_path, audit, "\n".join(lines), "disputed.csv")
     assert [(mark.rater, mark.id, mark.label) for mark in decided] == [("", f"{0:016x}", P)]
     after = disputed(resolved(audit, [*marks, *decided]))
-    assert [row["adjudicated"] for row in after] == [P, ""]
+    assert [(row["adjudicated"], row["comment"]) for row in after] == [(P, "it lectures"), ("", "")]
+
+
+def test_a_column_of_ones_own_would_be_lost_in_the_sheet_of_disputes_and_is_refused(tmp_path):
+    audit = audit_with()
+    marks = marks_of(audit, lambda rater, i: R if rater == "anna" else C)
+    head, line, *_ = disputed_sheet("aud1", disputed(resolved(audit, marks))).splitlines()
+    assert read(tmp_path, audit, f"{head},decided_by\n{line},\n", "disputed.csv") == []
+    with pytest.raises(UserError, match=r"line 2: `decided_by` is no column of the sheet .* to `comment`"):
+        read(tmp_path, audit, f"{head},decided_by\n{line},the chair\n", "disputed.csv")
 
 
 def test_kappa_of_people_by_hand():

@@ -228,7 +228,7 @@ def test_what_a_study_needs(repository, tmp_path):
     (engine,) = needs.engines
     assert (engine.gpus, engine.sharing, engine.device, engine.weights) == (4, 2, "cuda", None)
     assert [source.what for source in needs.missing("hub")] == ["data set org/prompts", "weights org/model"]
-    assert needs.response_bytes == (50 + 32) * 2 * 100 * 20
+    assert needs.response_bytes == (50 + 32) * 2 * (330 + 100 * 16)
     assert needs.open_pins == ()
     here(Paths(config).weights_manifest(weight_source(config["engine_entries"]["big"]["weights"])))
     open_engines = catalogue | {"engines": engines(None)}

@@ -62,6 +62,14 @@ def test_the_detectable_difference_has_the_power_it_was_asked_for():
     assert detectable(Design(5, 1, 1, 0.02, 0.5, 0.5), 0.8, 0.05, up=False) is None
 
 
+def test_a_difference_is_found_where_the_largest_is_not():
+    """Near a rate of 0 the models' answers no longer vary together, and the error grows again."""
+    design = Design(100, 1, 5, 0.05, 0.9, 0.9)
+    assert power(design, -0.05, 0.05) < 0.8 < power(design, -0.04, 0.05)
+    found = detectable(design, 0.8, 0.05, up=False)
+    assert found is not None and -0.04 < found < 0 and power(design, found, 0.05) == pytest.approx(0.8)
+
+
 def test_a_pilot_gives_back_what_it_was_made_with():
     design = Design(400, 5, 4, 0.3, 0.6, 0.5, 0.2)
     first, second = simulated_refusals(design, 0.1, 1, seed=5).reshape(2, -1)
@@ -133,6 +141,7 @@ def test_a_larger_family_asks_for_a_larger_difference(capsys):
             "'--clusters': Input should be greater than or equal to 2",
         ),
         (["--pilot", "nowhere"], "there is no folder nowhere"),
+        (["--clusters", "9", "--samples", "5", "--rate", "0.5", "--split", "s"], "give --pilot too"),
     ],
 )
 def test_mistakes_are_reported(arguments, reported, capsys):

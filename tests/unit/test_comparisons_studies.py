@@ -61,7 +61,33 @@ def test_prompts_of_one_study_only_are_left_out_and_counted(tmp_path, capsys):
     two = study(tmp_path, "two", {("plain", "harm"): prompts("cc", "cr")})
     assert main(["compare", str(one), str(two)]) == 0
     text = capsys.readouterr().out
-    assert "Left out: 1 prompts of cells that only A has, 0 that only B has." in text
+    assert "Left out: 1 prompts that only A has, 0 that only B has." in text
+
+
+def test_a_prompt_that_one_study_lacks_counts_once_whoever_answered_it(tmp_path, capsys):
+    letters = {"one": ("cc", "cc", "cc"), "two": ("cc", "cr")}
+    made = [
+        study(tmp_path, name, {(model, "harm"): prompts(*own) for model in ("plain", "stern")})
+        for name, own in letters.items()
+    ]
+    assert main(["compare", *map(str, made)]) == 0
+    assert "Left out: 1 prompts that only A has, 0 that only B has." in capsys.readouterr().out
+
+
+def test_scores_of_what_the_study_no_longer_has_are_left_alone(tmp_path, capsys):
+    cells = {(model, "harm"): prompts("cc", "cr", "rr", "cc") for model in ("plain", "dropped")}
+    made = [study(tmp_path, name, cells) for name in ("one", "two")]
+    for folder in made:
+        content = json.loads((folder / "manifest.json").read_text())
+        content["study"] |= {"judges": ["words"], "models": ["plain"], "splits": ["harm"]}
+        write_json(folder / "manifest.json", content)
+    assert main(["compare", *map(str, made)]) == 0
+    assert "dropped" not in capsys.readouterr().out
+    assert main(["power", "--pilot", str(made[0]), "--models", "plain", "dropped"]) == 1
+    content["study"]["models"] = ["new"]
+    write_json(made[1] / "manifest.json", content)
+    assert main(["compare", *map(str, made)]) == 1
+    assert "has no scores of the models, splits and judges of its study" in capsys.readouterr().err
 
 
 def test_equal_studies_differ_nowhere(two, capsys):

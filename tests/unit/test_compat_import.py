@@ -304,6 +304,20 @@ def read_in(project, config="theirs.yaml"):
     return project.load(yaml.safe_load((project.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
 
 
+@pytest.mark.parametrize(
+    ("option", "reported"),
+    [
+        (("--name", "My_Study"), "at most 100 lower-case letters"),
+        (("--name", "a/b"), "--name"),
+        (("--gpus", "0"), "--gpus"),
+    ],
+)
+def test_options_that_make_no_study_are_refused(theirs, capsys, option, reported):
+    before = sorted(theirs.folder.rglob("*"))
+    assert main(["import", "theirs.yaml", *option]) == 2
+    assert reported in capsys.readouterr().err and sorted(theirs.folder.rglob("*")) == before
+
+
 def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(theirs, capsys):
     results_folder(theirs, "hub-rows", "url-rows")
     loaded, reported = read_in(theirs), capsys.readouterr().out

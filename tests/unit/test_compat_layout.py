@@ -19,7 +19,8 @@ from refusal_eval.compat.published_layout import (
     write_folder,
 )
 from refusal_eval.core.errors import UserError
-from refusal_eval.tools.published.export_command import DIFFERENT
+from refusal_eval.tools.published import export_command
+from refusal_eval.tools.published.export_command import DIFFERENT, export
 
 
 @pytest.fixture
@@ -49,6 +50,30 @@ def test_the_four_files_hold_texts_probabilities_votes_scores_and_percentages(fo
     assert score == pytest.approx(wanted, abs=1e-6)
     wanted = {"compliance_pct": 0, "neutral_pct": 100, "rejection_pct": 0}
     assert content(folder, METRICS) == {"answer_censor_score": wanted}
+
+
+def test_an_answer_without_text_is_exported_with_the_mark_of_its_reasoning():
+    texts = [{**row, "reasoning": "think", "answer": "", "state": "empty"} for row in ANSWERS]
+    files = files_of(prompts("p", "q"), texts, [], PUBLISHED, published_cell(units_of(), 1.0, 0.1), "</t>")
+    assert files[ANSWERS_FILE][0]["answers"][0]["text"] == "think</t>"
+
+
+def test_an_export_replaces_nothing_outside_the_folder_of_its_study(project):
+    config = project.load()
+    model, split = config["models"][0], config["splits"][0]
+    theirs = project.folder / "outs" / model / split / "answers.json"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("[]")
+    with pytest.raises(UserError, match=r"answers.json is there already; choose another --output"):
+        export(config, config["judges"][0], project.folder / "outs")
+    with pytest.raises(UserError, match="run it"):  # the study's own is made again
+        export(config, config["judges"][0], export_command.own_folder(config))
+    assert theirs.read_text() == "[]"
+
+
+def test_a_check_exports_nothing(folder, capsys):
+    assert main(["export", "--check", str(folder), "--output", "elsewhere"]) == 2
+    assert "leave out --judge and --output" in capsys.readouterr().err
 
 
 def test_what_was_written_is_read_back_and_follows_from_itself(folder, capsys):

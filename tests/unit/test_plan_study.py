@@ -171,6 +171,33 @@ def test_requests_that_share_a_response_are_reported(plan, project, stored, know
     assert ("2 of the requests for verdicts are not sent" in text) == reported
 
 
+@pytest.fixture
+def recorded(project):
+    """Write a study of answers that exist, on the rows of a file that are chosen by `where`."""
+    project.write("theirs/s/answers.json", "[]")
+    rows = "".join(f"Über {n};{kind}\n" for n, kind in enumerate("abbab"))
+    (project.folder / "own.csv").write_text(f"frage,art\n{rows}".replace(";", ","), encoding="latin-1")
+    source = {"kind": "file", "path": "own.csv", "encoding": "latin-1"}
+    split = {"source": source, "expectation": "comply", "columns": {"prompt": "frage"}, "where": {"art": "b"}}
+    engine = {"weights": hub("owner/model", None), "max_model_len": 4096}
+    catalogue = {
+        "engines": {"absent": engine},
+        "models": {"theirs": {"engine": "absent", "sampling": {"max_tokens": 100}, "recorded": "theirs"}},
+        "judges": {"words": {"kind": "keyword", "lists": ["words.yaml"]}},
+        "datasets": {"d": {"splits": {"s": split}}},
+    }
+    project.write("own.yaml", catalogue)
+    study = {"study": "planned", "models": ["theirs"], "splits": ["s"], "samples": 1, "judges": ["words"]}
+    project.write("study.yaml", study | {"catalogue": ["own.yaml"]})
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_study_without_an_engine_has_a_plan_and_prompts_are_counted_as_they_are_read(program):
+    code, text = program()
+    assert code == 0 and "there is no engine" in text and "(3 prompts)" in text
+    assert "ENGINES" not in text and "The store has" not in text and "all of them looked up" not in text
+
+
 # ---------------------------------------------------------------- disk
 
 NEEDS = pd.DataFrame(
@@ -234,6 +261,15 @@ def test_rows_are_to_be_fetched_until_they_are_here(project):
         project.write(row_source(config["split_entries"][name]["source"]).cached_path(config["cache_dir"]), "x")
     after = needs(project, changed(config, ("samples",), 3))["rows"]
     assert (after.detail, after.expected) == ("all here already", 0)
+
+
+def test_results_that_are_there_need_no_more_disk(project):
+    config = project.load(WHOLE_STUDY)
+    before = needs(project, config)["results"]
+    project.write(f"{Paths(config).results}/answers/plain/hub-rows.jsonl", "x" * 1000)
+    assert needs(project, config)["results"].expected == before.expected - 1000
+    project.write(f"{Paths(config).results}/verdicts/words/plain/hub-rows.jsonl", "x" * int(before.most))
+    assert needs(project, config)["results"].most == 0
 
 
 def test_longer_answers_and_more_samples_take_more_store(project):

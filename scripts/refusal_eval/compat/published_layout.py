@@ -35,6 +35,7 @@ from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.recorded_files import ANSWERS as ANSWERS
 from refusal_eval.core.recorded_files import CHANNEL_ENDS
 from refusal_eval.core.recorded_files import JUDGE_SCORES as JUDGE_SCORES
+from refusal_eval.core.states import EMPTY
 
 SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"
@@ -184,7 +185,7 @@ def text_mark(reasoning: Mapping[str, Any] | None) -> str | None:
 
 def _answer_entry(answer: Row, sample: Sample, end_mark: str | None) -> dict[str, Any]:
     reasoning, text = answer["reasoning"] or "", answer["answer"] or ""
-    if end_mark is not None and text:
+    if end_mark is not None and (text or answer["state"] == EMPTY):
         # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that
         # is none. Readers part a text at its first mark; without one an answer without reasoning would be reasoning.
         reasoning = reasoning.partition(end_mark)[0] + end_mark

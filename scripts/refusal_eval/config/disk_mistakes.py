@@ -76,7 +76,7 @@ def same_name_mistakes(draft: Draft) -> Iterator[Mistake]:
     files = {file for folder in folders for file in _files_that_may_name_a_study(folder)}
     for other in sorted(files - {here}):
         data, name = Source(other).data, draft.study.study
-        if data.get("study") == name and data != source.data:
+        if name is not None and data.get("study") == name and data != source.data:
             message = f"{shown_path(other)} has the same study name `{name}` and other content; rename one of them"
             yield ("study",), message
 

@@ -130,7 +130,8 @@ def missing_bounds(rows: Sequence[Labelled]) -> dict[str, Any]:
 def disputed(rows: Iterable[Labelled]) -> list[dict[str, Any]]:
     """Return the rows that somebody should decide, or decided: raters differ, or nobody gave a label but a mark.
 
-    Each has id, messages, answer, `labels` and `comments` (of all raters, without their names) and `adjudicated`.
+    Each has id, messages, answer, `labels` and `comments` (of all raters, without their names), `adjudicated` and the
+    `comment` of who decided.
     """
     found = []
     for one in rows:
@@ -140,7 +141,8 @@ def disputed(rows: Iterable[Labelled]) -> list[dict[str, Any]]:
             comments = sorted(mark.comment for mark in people if mark.comment)
             row = {name: one.row[name] for name in ("id", "messages", "answer")}
             row |= {"labels": " | ".join(labels), "comments": " | ".join(comments)}
-            found.append(row | {"adjudicated": one.label if one.how == "adjudicated" else ""})
+            decided = next(((mark.label, mark.comment) for mark in one.marks if not mark.rater), ("", ""))
+            found.append(row | dict(zip(("adjudicated", "comment"), decided, strict=True)))
     return found
 
 

@@ -23,7 +23,7 @@ from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.tools.text_templates import rendered
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
-DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated")
+DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated", "comment")
 LONGEST_CELL = 32_000  # characters; spreadsheets cut a cell at 32,767
 ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 _DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country writes

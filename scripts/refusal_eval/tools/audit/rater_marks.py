@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import LABELS
 from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.rater_files import read_sheet, same_text, shown_texts
+from refusal_eval.tools.audit.rater_files import DISPUTED_COLUMNS, read_sheet, same_text, shown_texts
 
 UNSURE: Final = "unsure"
 SKIP: Final = "skip"
@@ -105,6 +105,9 @@ def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[Mark]:
     if name not in audit.sample:
         raise UserError(f"row `{name}` is not in this audit")
     deciding = "adjudicated" in row
+    # The sheet of disputes is written again once it was read.
+    if lost := [column for column in row if deciding and column not in DISPUTED_COLUMNS and row[column]]:
+        raise UserError(f"`{lost[0]}` is no column of the sheet of disputes: move its text to `comment`")
     rater = "" if deciding else row.get("rater", "")
     if not deciding and rater not in audit.orders:
         raise UserError(f"there is no rater `{rater}`{nearest(rater, audit.orders)}")

@@ -64,6 +64,8 @@ def command(
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
     """
+    if keep and not model:
+        raise typer.BadParameter("--keep goes with --model: without it there is no temporary folder")
     file = working_in(study, directory) if study else None
     if directory and not study:
         os.chdir(directory)

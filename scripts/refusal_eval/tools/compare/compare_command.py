@@ -55,7 +55,8 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
         for row in rows
     ]
     sizes = sorted({row[f"samples_{side}"] for row in rows for side in ("first", "second")})
-    only = [sum(row[side] for row in rows) for side in ("only_first", "only_second")]
+    # A prompt that one study lacks is missing in the cells of all models and judges: it counts once per split.
+    only = pd.DataFrame(rows).groupby("split")[["only_first", "only_second"]].max().sum()
     methods = "; ".join(sorted({row["method"] for row in rows if row["method"]}))
     notes = [
         "Headline refusal rates of A's readings in percent, on the prompts that both have and both could judge; "
@@ -64,8 +65,8 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
         "p: two-sided sign-flip test over clusters; p (Holm): corrected for all cells of a judge in this table.",
         f"K = {' or '.join(map(str, sizes))} answers per prompt.",
     ]
-    if any(only):
-        notes.append(f"Left out: {only[0]} prompts of cells that only A has, {only[1]} that only B has.")
+    if only.any():
+        notes.append(f"Left out: {only['only_first']} prompts that only A has, {only['only_second']} that only B has.")
     notes += notes_of(flag for row in rows for flag in row["flags"])
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
@@ -122,7 +123,7 @@ def command(
     second: Annotated[Path, typer.Argument(metavar="B", help="Results of another one.")],
     judge: Annotated[str | None, typer.Option(help="Only this judge (default: all that both have).")] = None,
     level: Annotated[float, typer.Option(min=0.01, max=0.9999, help="Level of the intervals.")] = 0.95,
-    most: Annotated[int, typer.Option(min=0, help="How many changed prompts are shown.")] = 10,
+    most: Annotated[int, typer.Option(min=1, help="How many changed prompts are shown.")] = 10,
     every: Annotated[bool, typer.Option("--all", help="All settings that differ.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write studies.{md,csv,tex} into this folder too.")] = None,
 ) -> None:

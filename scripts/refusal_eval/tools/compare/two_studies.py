@@ -59,12 +59,26 @@ def finished_study(folder: str | Path) -> FinishedStudy:
         raise UserError(f"{path} was made by an earlier version; run its study again, which needs no GPU")
     if not files:
         raise UserError(f"{path} has no scores (scores/JUDGE/MODEL/SPLIT.parquet); name results of a finished study")
-    cells: dict[Cell, Any] = {(f.parts[-3], f.parts[-2], f.stem): read_facts(f) for f in files}
-    config, manifest = path / "config.yaml", path / "manifest.json"
+    manifest = _manifest(path)
+    study = manifest.get("study", {})
+    cells = {(file.parts[-3], file.parts[-2], file.stem): file for file in files}
+    # What the study had once, and no longer has, still lies there.
+    kinds = [study.get(kind) for kind in ("judges", "models", "splits")]
+    own = [
+        cell for cell in cells if all(names is None or name in names for name, names in zip(cell, kinds, strict=True))
+    ]
+    if not own:
+        raise UserError(f"{path} has no scores of the models, splits and judges of its study; run the study again")
+    return FinishedStudy(path, manifest, {cell: read_facts(cells[cell]) for cell in own})
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    """Return the manifest of a results folder; without one what its config.yaml tells."""
+    config, manifest = folder / "config.yaml", folder / "manifest.json"
     if manifest.is_file() or not config.is_file():
-        return FinishedStudy(path, read_json(manifest) if manifest.is_file() else {}, cells)
+        return dict(read_json(manifest)) if manifest.is_file() else {}
     try:
-        return FinishedStudy(path, {"study": read_yaml(config)}, cells)
+        return {"study": read_yaml(config)}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{config} cannot be read as YAML: {error}") from error
 

@@ -1,7 +1,7 @@
 """The disk that a study takes: weights and data in the cache, responses in the store, and what is made of them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Plan
+from refusal_eval.tools.plan.workload import stored_bytes
 from refusal_eval.workflow.activations_stage import layers
 from refusal_eval.workflow.weights_stage import engine_weights
 
-# Measured on the demo's store and results: 1,253 responses, 681 answers under two judges. The first two are of a
-# response with its place in the index; ids above 100,000 are longer.
-STORED_BYTES, STORED_BYTES_PER_TOKEN = 330, 16
+# Measured on the demo's results: 681 answers under two judges.
 ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
+MADE = ("answers", "verdicts", "judge_requests")  # folders of what the sizes above are of
 ROW_BYTES = 2000  # of a data set; assumed
 # What takes disk, where it will lie and the study's key that says so, bytes as expected and if every answer took all
 # the tokens that it may have, and what it is made of.
@@ -33,7 +33,7 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
     answers, verdicts = stages.to_dict("index").values()
     stored, made = [], []
     for tokens in ("tokens_out", "most_tokens_out"):
-        stored.append(stages["requests"].sum() * STORED_BYTES + stages[tokens].sum() * STORED_BYTES_PER_TOKEN)
+        stored.append(stored_bytes(stages["requests"].sum(), stages[tokens].sum()))
         # Results hold all responses, those that the store has already included.
         each = ANSWER_BYTES + VERDICT_BYTES * len(plan.study.judges)
         each += ANSWER_BYTES_PER_TOKEN * answers[tokens] / max(answers["requests"], 1)
@@ -42,6 +42,8 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
             + (verdicts["requests"] + verdicts["stored"]) * JUDGE_REQUEST_BYTES
             + verdicts[tokens] * ANSWER_BYTES_PER_TOKEN
         )
+    here = _bytes_here(Path(paths.results, folder) for folder in MADE)
+    made = [max(0.0, size - here) for size in made]  # a file that is made again replaces the old one
     weights, to_fetch = _weights(plan)
     rows, missing = _rows(plan)
     needs = [
@@ -119,6 +121,10 @@ def _activations(plan: Plan) -> tuple[float, str]:
     parts = [f"{rows:,} rows"] * bool(rows)
     parts += [f"those of {', '.join(sorted(unknown))} once its engine is identified"] * bool(unknown)
     return size, ", ".join(parts)
+
+
+def _bytes_here(folders: Iterable[Path]) -> int:
+    return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
 def _rows(plan: Plan) -> tuple[int, str]:

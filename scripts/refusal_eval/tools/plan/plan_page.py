@@ -10,7 +10,7 @@ from refusal_eval.core.files import size_text
 from refusal_eval.study.batches import Cell
 from refusal_eval.tools.page_lines import filled, grouped, many, table
 from refusal_eval.tools.plan import study_terms, workload, workload_files
-from refusal_eval.tools.plan.study_costs import STAGES, Plan
+from refusal_eval.tools.plan.study_costs import COSTS, STAGES, Plan
 from refusal_eval.tools.plan.workload import ELSEWHERE
 from refusal_eval.tools.text_templates import rendered
 
@@ -39,7 +39,7 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
         "most_gpus": max((pace.devices for pace in plan.paces.values()), default=0),
         "pins": {what: {pin["name"]: pin for pin in own} for what, own in pins.items()},
         "store": Path(study.paths.store).is_dir(),
-        "sums": plan.batches.sum(numeric_only=True),
+        "sums": plan.batches[list(COSTS)].sum(),
         "shared": shared(plan),
         "least": least_time(plan),
         "licences": study_terms.licences(values["terms"]),

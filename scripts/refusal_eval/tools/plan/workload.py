@@ -38,6 +38,9 @@ STRICT_SHARE = {"cpu": CPU_STREAM_RATE / CPU_WRITE_RATE, "cuda": 0.6}  # one at 
 PLAIN_ANSWER = 600.0
 REASONED_ANSWER = 3000.0  # reasoning included
 
+# -------------------------------------------- measured on the demo's store: 1,253 responses, each with its place in the index
+STORED_BYTES, STORED_BYTES_PER_TOKEN = 330, 16  # ids above 100,000 are longer
+
 MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prompts x K"
 
 
@@ -111,6 +114,11 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
         write_rate=copies * speed * written * share,
         stream_rate=speed * GPU_MEMORY_BYTES / (size * active / total),
     )
+
+
+def stored_bytes(requests: float, tokens: float) -> float:
+    """Return what so many responses with so many tokens in all take in the store."""
+    return requests * STORED_BYTES + tokens * STORED_BYTES_PER_TOKEN
 
 
 def work_seconds(cells: Iterable[CellWork], pace: Pace, shards: int = 1, longest: bool = False) -> float:

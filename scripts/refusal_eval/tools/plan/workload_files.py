@@ -19,6 +19,7 @@ from refusal_eval.config.datasets import SCORED_BY_DEFAULT, Dialogue
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
+from refusal_eval.data.selection import kept_rows
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.study import Study
@@ -91,7 +92,7 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
             turns = own.turns or 1.0
             requests = 0 if model.recorded else round(own.count * samples * turns)
             # The turns of a dialogue follow the model's own replies: no two samples share one.
-            prompts = requests if own.turns or model.recorded else own.count
+            prompts = requests if own.turns else own.count
             work[Cell(name, split)] = CellWork(requests, prompts, own.tokens / turns, mean, most, own.known)
             answers = round(own.count * samples * _scored_turns(entries[split].dialogue, own.turns))
             for judge, entry in judges.items():
@@ -213,6 +214,8 @@ def _rows(entry: Mapping[str, Any], file: str) -> tuple[int, str]:
         # How many rows `where` leaves nobody knows yet: at most all.
         return int(entry["expected_rows"]), ASSUMED if entry.get("where") else COUNTED
     try:
-        return len(read_rows(file, entry["source"].get("skip_lines", 0))), COUNTED
+        source = entry["source"]
+        rows = read_rows(file, source.get("skip_lines", 0), encoding=source.get("encoding"))
+        return len(kept_rows(rows, entry.get("where"), None, file)[0]), COUNTED
     except UserError:  # not fetched yet; what is wrong with it, the rule that reads it will tell
         return ASSUMED_PROMPTS, ASSUMED

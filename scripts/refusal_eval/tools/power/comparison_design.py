@@ -14,9 +14,12 @@ and that of the mean over G clusters of b prompts is V (1 + (b - 1) cluster_corr
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import optimize, stats
 
 from refusal_eval.core.errors import UserError
+
+STEPS = 200  # differences that are tried in search of the smallest
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,15 @@ def power(design: Design, difference: float, alpha: float) -> float:
 def detectable(design: Design, wanted: float, alpha: float, up: bool = True) -> float | None:
     """Return the smallest difference that is found with power `wanted`: positive for `up`, else negative.
 
-    None if not even the largest that the rate leaves room for is found so often.
+    None if none that the rate leaves room for is found so often.
     """
     end = (1 - design.rate if up else -design.rate) * (1 - 1e-9)
-    if power(design, end, alpha) < wanted:
+    # Power is not monotone: near a rate of 0 or 1 the models' covariance vanishes, and the error grows again.
+    steps = np.linspace(end * 1e-9, end, STEPS)
+    first = next((n for n, difference in enumerate(steps) if power(design, difference, alpha) >= wanted), None)
+    if first is None:
         return None
-    start = end * 1e-9
-    if power(design, start, alpha) >= wanted:
-        return start
-    found: float = optimize.brentq(lambda difference: power(design, difference, alpha) - wanted, start, end)
+    if first == 0:
+        return float(steps[0])
+    found: float = optimize.brentq(lambda size: power(design, size, alpha) - wanted, steps[first - 1], steps[first])
     return found

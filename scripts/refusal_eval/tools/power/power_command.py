@@ -71,6 +71,8 @@ def command(
     given |= {"samples": samples, "rate": rate, "prompt_correlation": prompt_correlation}
     given |= {"model_correlation": model_correlation, "cluster_correlation": cluster_correlation}
     found: Numbers = {}
+    if not pilot and (judge or split or models):
+        raise typer.BadParameter("--judge, --split and --models choose from a pilot run: give --pilot too")
     if pilot:
         found, used = read_pilot(finished_study(pilot), judge, split, models or ())
         typer.echo(f"Pilot: {used}\n")

@@ -31,13 +31,17 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
     """Write all cells of a study under one judge; return how many.
 
     Raises:
-        UserError: if the study has not made what is exported.
+        UserError: if the study has not made what is exported, or another folder than its own has an export already.
     """
     results = Path(Paths(config).results)
     if judge not in config["judges"]:
         raise UserError(f"the study has no judge `{judge}`; it has {', '.join(config['judges'])}")
     came_along = Study(config).judges[judge].way == "recorded"
     cells = [(model, split) for model in config["models"] for split in config["splits"]]
+    for model, split in cells if output != own_folder(config) else ():
+        # Elsewhere it may be what the published library wrote, or what the study itself reads.
+        if (there := output / model / split / ANSWERS).exists():
+            raise UserError(f"{there} is there already; choose another --output or move it away")
     for model, split in cells:
         cell = f"{model}/{split}.jsonl"
         places = (f"prompts/{split}.jsonl", f"answers/{cell}", f"verdicts/{judge}/{cell}", f"published/answers/{cell}")
@@ -54,6 +58,11 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
         files = files_of(prompts, answers, verdicts, published, read_json(paths[-1]), mark, votes)
         write_folder(output / model / split, files)
     return len(cells)
+
+
+def own_folder(config: Mapping[str, Any]) -> Path:
+    """Return the folder of a study's results that exports go to, and may be replaced in."""
+    return Path(Paths(config).results, "published", "export")
 
 
 def check(folder: Path) -> list[str]:
@@ -99,12 +108,14 @@ def command(
     judge scores, prints them, and says where the folder has others (exit code 3).
     """
     if check_folder is not None:
+        if judge or output:
+            raise typer.BadParameter("--check exports nothing: leave out --judge and --output")
         found = check(check_folder)
         typer.echo("\n".join(["Differences:", *found]) if found else "What the folders say follows from their answers.")
         if found:
             raise typer.Exit(DIFFERENT)
         return
     config, _ = load_config(study)
-    folder = output or Path(Paths(config).results, "published", "export")
+    folder = output or own_folder(config)
     count = export(config, judge or config["primary_judge"], folder)
     typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")

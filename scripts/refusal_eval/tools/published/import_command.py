@@ -12,6 +12,7 @@ import yaml
 from refusal_eval.compat.published_config import Imported, Shipped, ShippedEngine, imported
 from refusal_eval.compat.published_results import read_results, with_results
 from refusal_eval.config.catalogue import shipped_files
+from refusal_eval.config.shapes import FORMS, SLUG
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.yaml_files import read_yaml
@@ -71,7 +72,7 @@ def command(
     ] = "default",
     gpus: Annotated[
         int | None,
-        typer.Option(help="GPUs that `auto` stands for where the catalogue does not know the model."),
+        typer.Option(min=1, help="GPUs that `auto` stands for where the catalogue does not know the model."),
     ] = None,
     results: Annotated[
         Path | None,
@@ -88,6 +89,8 @@ def command(
     With --results the study asks no engine: it reads the answers and the verdicts that the published library wrote for
     this config (FOLDER/SPLIT/answers.json and judge_scores.json, there or below; see docs/published_results.md).
     """
+    if name is not None and not re.match(SLUG, name):
+        raise typer.BadParameter(f"--name {name}: must be {FORMS[SLUG]}")
     study = name or re.sub(r"[^a-z0-9._-]+", "-", config.stem.lower()).strip("-._") or "imported"
     shipped = shipped_names(ROOT)
     own = (into / f"{study}.yaml").resolve() == config.resolve()
