@@ -38,8 +38,8 @@ STRICT_SHARE = {"cpu": CPU_STREAM_RATE / CPU_WRITE_RATE, "cuda": 0.6}  # one at 
 PLAIN_ANSWER = 600.0
 REASONED_ANSWER = 3000.0  # reasoning included
 
-# -------------------------------------------- measured on the demo's store: 1,253 responses, each with its place in the index
-STORED_BYTES, STORED_BYTES_PER_TOKEN = 330, 16  # ids above 100,000 are longer
+# -------------------------------------------- measured on the demo's store: 1,253 responses
+STORED_BYTES, STORED_BYTES_PER_TOKEN = 330, 16  # with its place in the index; ids above 100,000 are longer
 
 MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prompts x K"
 
