@@ -22,7 +22,7 @@ def main(paths: Sequence[str], study: Mapping[str, Any], json_path: str, dispute
     Args:
         paths: a scored cell for each of the study's `cells`.
         study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, and of `splits` the
-            `name`, `reading` and `source` (see `units.names_apart`).
+            `name`, `reading` and `source` (see `cluster_names.names_apart`).
         json_path: the agreement.
         disputed_path: the answers in dispute, as CSV.
     """

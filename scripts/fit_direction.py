@@ -6,10 +6,10 @@ from typing import Any
 from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
 from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, control_of, fit, made_from
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SIDES, SidePrompts, left_out, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SIDES, SidePrompts, left_out, read_prompts, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_json
+from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.estimates.units import confidence_by_prompt
 
@@ -25,7 +25,7 @@ def main(
     """Write a direction and its card.
 
     Args:
-        entry: the direction's entry.
+        entry: the direction's entry, with the `sources` of its sides.
         name: its name.
         files: of each side the paths of `prompts`, `activations` and, with a judge, `scores`.
         store_dir: the store.
@@ -41,14 +41,14 @@ def main(
     ridge, control = entry["ridge"], entry["method"] == "random"
     method = Method(entry["of"] if control else entry["method"], ridge["value"], ridge["relative"])
     weighted = method.name in WEIGHTED
+    prompts = read_prompts(files, entry["sources"])
     sides: dict[str, SidePrompts] = {}
     for side in SIDES:
         scores = confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None
-        prompts = list(read_jsonl(files[side]["prompts"]))
         sides[side] = side_prompts(
-            side, entry[side], prompts, states[side], layers, scores, weighted, left_out(files[side])
+            side, entry[side], prompts[side], states[side], layers, scores, weighted, left_out(files[side])
         )
-        if lacking := len(prompts) - len(set(states[side].metadata["prompts"])):
+        if lacking := len(prompts[side]) - len(set(states[side].metadata["prompts"])):
             LOG.warning("%d prompts of split %s have no activations", lacking, entry[side]["split"])
     positive, negative = (sides[side] for side in SIDES)
     refuse_shared(positive, negative)
@@ -103,7 +103,7 @@ def about(
         "positions": entry["positions"],
         "dtype": said["dtype"],
         "ranking": list(ranking),
-        "prompts": sorted({content for side in sides.values() for content in side.contents}),
+        "prompts": sorted({content for side in sides.values() for content in side.asked}),
     }
 
 

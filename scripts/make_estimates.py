@@ -21,8 +21,8 @@ def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], o
     Args:
         paths: the scored cell of each split, in the order of the study's `splits`.
         duplicates_path: estimates/duplicates.json.
-        study: `judge`, `model`, `splits`, `sources` (of each split, see `units.names_apart`) and whether there is a
-            `tau_sweep`.
+        study: `judge`, `model`, `splits`, `sources` (of each split, see `cluster_names.names_apart`) and whether there
+            is a `tau_sweep`.
         output: the JSON.
     """
     found: list[Estimate] = []

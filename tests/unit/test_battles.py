@@ -1,5 +1,6 @@
 """Battles: how rows are read, and what refusals cost in them, against numbers by hand and simulations."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,7 +13,7 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.battles import read_battle
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.stats.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles
+from refusal_eval.stats.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, Battles, clusterings
 from refusal_eval.stats.battles.log_odds import log_odds
 from refusal_eval.stats.battles.penalties import class_estimates
 
@@ -141,7 +142,7 @@ LOST = [1, 1] + [0] * 8 + [1] * 8 + [0, 0]  # the refusing answer wins 2 of 10, 
 
 def test_log_odds_of_a_saturated_table_are_those_by_hand():
     found = log_odds(fought(MIXED, LOST), fought(MIXED, LOST).labels, ["refusal"], False, 0.95)["refusal"]
-    assert found.value == pytest.approx(np.log(0.2 / 0.8)) and found.low < found.value < found.high < 0
+    assert found.value == pytest.approx(np.log(0.2 / 0.8), abs=1e-6) and found.low < found.value < found.high < 0
 
 
 def test_a_class_that_decides_every_battle_has_no_log_odds_and_no_interval_of_its_penalty():
@@ -151,6 +152,29 @@ def test_a_class_that_decides_every_battle_has_no_log_odds_and_no_interval_of_it
     assert (penalty.value, penalty.low) == (1, None)
     duels = always["battle_duels", "refusal"]
     assert duels.value == 0 and duels.high == pytest.approx(1 - 0.025 ** (1 / 20)), "exact over clusters"
+
+
+def test_a_handful_of_pairs_of_models_is_no_sample():
+    """All pairs of ten models, and one more model that met two of them only."""
+    rng = np.random.default_rng(1)
+    pairs = [(f"m{i}", f"m{j}") for i in range(10) for j in range(i)] * 30 + [("z", "m0"), ("z", "m1")] * 60
+    models = np.array(pairs, dtype=object)
+    refuses = rng.random((len(pairs), 2)) < 0.15
+    battles = fought(refuses, rng.integers(0, 2, len(pairs)), None, models)
+    met = np.array([" and ".join(pair) for pair in pairs], dtype=object)
+    battles = dataclasses.replace(battles, clusters=battles.clusters | {PAIRS: met})
+    of_z = models[:, 0] == "z"
+    assert set(clusterings(battles, np.arange(len(pairs)))) == {PROMPTS, PAIRS}
+    assert set(clusterings(battles, of_z)) == {PROMPTS}
+    found = class_estimates(battles, battles.labels, LABELS, 0.95, KNOWN)
+    shares = {(one.parameter, one.category): one for one in found if one.estimand == "battle_share"}
+    share = shares["refusal", "z"]
+    assert share.high - share.low < 0.2 and share.method.endswith("clusters: prompts")
+
+
+def test_numbers_of_a_regression_are_those_that_all_machines_agree_on():
+    found = log_odds(fought(MIXED, LOST), fought(MIXED, LOST).labels, ["refusal"], False, 0.95)["refusal"]
+    assert [round(number, 6) for number in (found.value, found.low, found.high)] == [found.value, found.low, found.high]
 
 
 def test_swapping_both_answers_changes_no_number():

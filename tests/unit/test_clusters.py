@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 from rate_rows import units_of
 
+from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
-from refusal_eval.stats.estimates.units import clusters_apart, names_apart
+from refusal_eval.stats.estimates.units import clusters_apart
 
 PROMPT = "872afa51aa4a373a"
 

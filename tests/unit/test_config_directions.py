@@ -118,7 +118,15 @@ def test_composites_are_of_the_layer_that_is_named_or_the_last_that_is_captured(
     study = Study(project.load(STUDY | {"separation": [FAR | {"layers": layers, "aqi": aqi}]}))
     assert aqi_params(study, "far").items() >= {"name": "far", "layer": layer, "gamma": 0.5, "seed": 42}.items()
     assert not {"aqi", "draws", "layers"} & set(aqi_params(study, "far"))
-    assert set(separation_params(study, "far")) == set(Separation.model_fields) - {"aqi"}
+    assert set(separation_params(study, "far")) == set(Separation.model_fields) - {"aqi"} | {"sources"}
+    assert highest_layer(study, FAR["models"][0]) == max([*(layers or []), *aqi.values()], default=None)
+
+
+def test_sides_of_one_file_have_one_source(project):
+    study = Study(project.load(STUDY | {"separation": [FAR]}))
+    sides = {FAR[side]["split"]: side for side in ("positive", "negative")}
+    origins = {study.settings.split_entries[split].source.origin for split in sides}
+    assert len(set(separation_params(study, "far")["sources"].values())) == len(origins)
 
 
 def test_what_activations_are_asked_for_knows_the_layers_of_interventions_too(project, tmp_path):

@@ -13,7 +13,7 @@ from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.activations.directions import held_out_clusters
-from refusal_eval.activations.sides import content_sha256
+from refusal_eval.activations.sides import both_sides, content_sha256
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
@@ -25,13 +25,16 @@ RIDGE = {"value": 0.01, "relative": False}
 
 
 def entry(**changes):
-    sides = {"positive": side(above=0.15), "negative": side(below=-0.15)}
     how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md", "draw": 0}
-    return {"model": "m", "positions": "last_prompt_token", **sides, **how, **changes}
+    return {"model": "m", "positions": "last_prompt_token", **SIDES, **how, **changes}
 
 
 def side(judge="j", above=None, below=None, category=None):
     return {"split": "s", "category": category, "judge": judge, "above": above, "below": below}
+
+
+SIDES = {"positive": side(above=0.15), "negative": side(below=-0.15)}
+SIDES["sources"] = {"positive": "positive", "negative": "positive"}
 
 
 @pytest.fixture
@@ -87,6 +90,21 @@ def test_a_direction_is_read_from_the_store_unless_what_it_is_made_from_changed(
     assert len(list((cell.folder / "store" / "directions").iterdir())) == 5, "`wmd` has no ridge"
 
 
+def test_numbered_clusters_of_two_sources_are_told_apart(cell):
+    numbered = [{**prompt, "cluster": str(n % 12)} for n, prompt in enumerate(cell.prompts)]
+    write_jsonl(cell.folder / "prompts.jsonl", numbered)
+    one, two = ({"positive": "positive", "negative": name} for name in ("positive", "negative"))
+    states = {side: read_states(cell.files[side]["activations"]) for side in cell.files}
+    scored = {prompt["id"]: 0.5 if n < 12 else -0.5 for n, prompt in enumerate(cell.prompts)}
+    scores = dict.fromkeys(states, scored)
+    for sources, shared in ((one, 12), (two, 0)):
+        found = both_sides(entry(sources=sources), cell.files, states, [1], scores)
+        assert len(set(found[0].group.clusters) & set(found[1].group.clusters)) == shared
+    fitted(cell, name="one", sources=one)
+    fitted(cell, name="two", sources=two)
+    assert len(list((cell.folder / "store" / "directions").iterdir())) == 2
+
+
 def test_a_control_is_made_of_the_stored_direction_that_it_is_the_control_of(cell):
     (tensors, said), _ = fitted(cell, method="rmd")
     folder = cell.folder / "store" / "directions"
@@ -140,7 +158,7 @@ def test_cosines_are_between_directions_of_one_model(cell):
 
 def test_separation_has_a_row_for_each_model_layer_and_index(cell):
     asked = {"name": "far", "layers": [1], "draws": 30, "seed": 0}
-    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    asked |= SIDES
     output = str(cell.folder / "far.csv")
     measure_separation.main(asked, {"m": cell.files, "n": cell.files}, output)
     rows = pd.read_csv(output)
@@ -158,7 +176,7 @@ def test_aqi_has_a_row_for_each_model_and_axiom_of_the_layer(cell):
         prompt["category"] = "b" if place % 12 < 4 else "a"
     write_jsonl(cell.folder / "prompts.jsonl", cell.prompts)
     asked = {"name": "far", "layer": None, "gamma": 0.5, "perplexity": 10, "seed": 0}
-    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    asked |= SIDES
     outputs = [cell.folder / name for name in ("aqi.csv", "again.csv")]
     for output in outputs:
         measure_aqi.main(asked, {"m": cell.files, "n": cell.files}, str(output))
@@ -180,7 +198,7 @@ def test_separation_of_states_that_are_not_finite_is_refused_as_a_fit_is(cell, v
     states[3, 1, 2] = value
     write_states(cell.folder / "states", states, "F32", read_states(cell.folder / "states").metadata)
     asked = {"name": "far", "layers": None, "draws": 30, "seed": 0}
-    asked |= {"positive": side(above=0.15), "negative": side(below=-0.15)}
+    asked |= SIDES
     for reported in (
         lambda: measure_separation.main(asked, {"m": cell.files}, str(cell.folder / "far.csv")),
         lambda: fitted(cell),

@@ -306,6 +306,17 @@ def test_prompts_of_other_splits_can_be_left_out_by_their_content(tmp_path, capl
     assert left_out({"prompts": "p.jsonl"}) == set()
 
 
+def test_what_the_user_asks_last_counts_whatever_comes_before(tmp_path):
+    system = {"role": "system", "content": "Be kind."}
+    framed = [{**prompt, "messages": [system, *prompt["messages"]]} for prompt in PROMPTS]
+    whole = side_prompts("positive", {"split": "s"}, framed, FILE, LAYERS, None, False)
+    assert whole.asked >= {content_sha256(prompt["messages"]) for prompt in PROMPTS}
+    write_jsonl(tmp_path / "evaluated.jsonl", [prompt("b")])
+    out = left_out({"prompts": "p.jsonl", "without evaluated": str(tmp_path / "evaluated.jsonl")})
+    side = {"split": "s", "without": ["evaluated"]}
+    assert side_prompts("positive", side, framed, FILE, LAYERS, None, False, out).prompts == ["a", "c", "d"]
+
+
 def test_answers_of_one_prompt_are_averaged():
     file = StateFile(STATES, "F32", {"prompts": ["a", "a", "b", "d"], "layers": LAYERS, "keys": list("ABCD")})
     side = side_prompts("positive", {"split": "s"}, PROMPTS, file, LAYERS, None, False)

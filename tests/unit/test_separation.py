@@ -10,7 +10,6 @@ from refusal_eval.activations.separation import (
     Layer,
     cluster_folds,
     indices,
-    observed,
     over_layers,
     permuted,
     separation,
@@ -34,19 +33,23 @@ def folds_of(positive):
     return cluster_folds(all_apart(len(positive)), positive, 0)
 
 
+def observed(states, positive, folds=None):
+    folds = folds_of(positive) if folds is None else folds
+    return indices(Layer.of(states), positive, np.ones(len(positive)), folds)
+
+
 def test_the_indices_that_scikit_learn_has_are_the_same_from_inner_products():
     states, positive = two_groups()
     found = indices(Layer.of(states), positive, np.ones(21), folds_of(positive))
     assert found["davies_bouldin"] == pytest.approx(davies_bouldin_score(states, positive), rel=1e-9)
     assert found["calinski_harabasz"] == pytest.approx(calinski_harabasz_score(states, positive), rel=1e-9)
     assert found["silhouette"] == pytest.approx(silhouette_score(states, positive), rel=1e-9)
-    assert observed(states, positive, folds_of(positive)) == pytest.approx(found, rel=1e-9)
 
 
 def test_dunn_and_xie_beni_are_their_formulas():
     states, positive = two_groups()
     one, other = states[positive], states[~positive]
-    found = observed(states, positive, folds_of(positive))
+    found = observed(states, positive)
     widest = max(cdist(one, one).max(), cdist(other, other).max())
     assert found["dunn"] == pytest.approx(cdist(one, other).min() / widest, rel=1e-6)
     within = sum(((side - side.mean(0)) ** 2).sum() for side in (one, other))
@@ -56,7 +59,7 @@ def test_dunn_and_xie_beni_are_their_formulas():
 
 def test_calinski_harabasz_and_xie_beni_of_two_groups_are_one_number():
     states, positive = two_groups()
-    found = observed(states, positive, folds_of(positive))
+    found = observed(states, positive)
     assert found["calinski_harabasz"] * found["xie_beni"] == pytest.approx(12 * 9 * 19 / 21**2, rel=1e-12)
 
 
@@ -92,10 +95,7 @@ def test_a_prompt_that_is_drawn_twice_is_not_its_own_neighbour():
 
 
 def test_groups_further_apart_are_more_separate_by_every_index():
-    near, far = (
-        observed(states, positive, folds_of(positive))
-        for states, positive in (two_groups(30, 30, shift) for shift in (1.0, 6.0))
-    )
+    near, far = (observed(states, positive) for states, positive in (two_groups(30, 30, shift) for shift in (1.0, 6.0)))
     for name in ("calinski_harabasz", "silhouette", "dunn", "auc"):
         assert far[name] > near[name], name
     for name in ("davies_bouldin", "xie_beni"):
@@ -113,6 +113,21 @@ def test_labels_that_mean_nothing_are_reported_by_the_permutations():
     for name, row in rows.items():
         assert (row["low"] < row["value"] < row["high"]) or name in ("dunn", "auc"), row
     assert np.isnan(rows["dunn"]["low"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_clusters_have_no_smaller_p_than_their_labellings_allow(seed):
+    """Of 20 ways to choose 3 of 6 clusters the labels themselves are two, as the groups' names do not count."""
+    states, positive = two_groups(3, 3, shift=8.0, seed=seed, width=40)
+    found = {row["index"]: row["p"] for row in separation(states, positive, list("abcdef"), 400, 0)}
+    for name in ("davies_bouldin", "calinski_harabasz", "xie_beni", "silhouette"):
+        assert found[name] > 0.05, name
+
+
+def test_two_pairs_have_no_interval_rather_than_none_at_all():
+    states, positive = two_groups(2, 2)
+    rows = {row["index"]: row for row in separation(states, positive, list("abab"), 200, 0)}
+    assert rows["davies_bouldin"]["value"] > 0 and np.isnan(rows["davies_bouldin"]["low"])
 
 
 def test_whole_clusters_change_places_and_pairs_are_shuffled_inside():
@@ -139,7 +154,7 @@ def test_prompts_of_one_cluster_are_in_one_fold():
 def test_groups_that_coincide_have_no_indices_and_small_ones_are_refused():
     states = np.tile(np.arange(4.0)[:, None], (2, 3))
     positive = np.arange(8) < 4
-    found = observed(states, positive, folds_of(positive))
+    found = observed(states, positive)
     assert np.isnan(found["davies_bouldin"]) and np.isnan(found["xie_beni"])
     with pytest.raises(UserError, match="separation needs two prompts in each group"):
         separation(states, np.arange(8) < 1, [str(i) for i in range(8)], 9, 0)

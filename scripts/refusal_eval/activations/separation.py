@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
 from refusal_eval.core.errors import UserError
 
@@ -96,20 +95,6 @@ def indices(layer: Layer, positive: Bools, weights: Floats, folds: NDArray[np.in
     }
 
 
-def observed(states: NDArray[Any], positive: Bools, folds: NDArray[np.int64]) -> dict[str, float]:
-    """Return the indices of states [prompts, width] as they are, by scikit-learn where it has them."""
-    layer = Layer.of(states)
-    found = indices(layer, positive, np.ones(len(positive)), folds)
-    if not any(np.isnan(value) for value in found.values()):
-        states = states.astype(np.float64)
-        found |= {
-            "davies_bouldin": float(davies_bouldin_score(states, positive)),
-            "calinski_harabasz": float(calinski_harabasz_score(states, positive)),
-            "silhouette": float(silhouette_score(layer.distances, positive, metric="precomputed")),
-        }
-    return found
-
-
 def separation(
     states: NDArray[Any], positive: Bools, clusters: Sequence[str], draws: int, seed: int
 ) -> list[dict[str, Any]]:
@@ -134,7 +119,9 @@ def separation(
         raise UserError("separation needs two prompts in each group")
     codes = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
     folds = cluster_folds(codes, positive, seed)
-    layer, found = Layer.of(states), observed(states, positive, folds)
+    layer = Layer.of(states)
+    # Permutations that are the labels themselves count as far apart as these: one formula, to the last bit, for both.
+    found = indices(layer, positive, np.ones(len(positive)), folds)
     rng = np.random.default_rng(seed)
     booted = [indices(layer, positive, _drawn(codes, rng), folds) for _ in range(draws)]
     null = []
@@ -210,6 +197,8 @@ def _interval(name: str, value: float, drawn: Floats) -> tuple[float, float]:
     """Return the quantiles of draws, moved so that their median is the value."""
     low, middle, high = (float(end) for end in np.quantile(drawn, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2]))
     if name in RATIOS:
+        if middle == 0:  # half of the draws hold too few prompts to differ
+            return float("nan"), float("nan")
         return value * low / middle, value * high / middle
     least, most = (0.0, 1.0) if name == "auc" else (-1.0, 1.0)
     return max(least, value - middle + low), min(most, value - middle + high)

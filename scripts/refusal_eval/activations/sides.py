@@ -11,6 +11,7 @@ import numpy as np
 
 from refusal_eval.activations.directions import Group, States, refuse_not_finite
 from refusal_eval.activations.tensor_files import StateFile, widened
+from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
 from refusal_eval.core.texts import nfkc
@@ -26,6 +27,7 @@ class SidePrompts:
     group: Group
     prompts: list[str]  # ids
     contents: list[str]  # of each its `content_sha256`
+    asked: set[str]  # `asked_of` all of them
     categories: list[str | None]
     facts: list[dict[str, Any]]  # the parts of each that decide the direction: activation keys, cluster, weight
     left_out: int  # prompts that would be on this side too, but for the splits that it leaves out
@@ -42,6 +44,28 @@ def contents_of(prompt: Mapping[str, Any]) -> set[str]:
     messages = prompt["messages"]
     turns = ([message] for message in messages if message["role"] == "user")
     return {content_sha256(part) for part in (messages, *turns)}
+
+
+def asked_of(prompt: Mapping[str, Any]) -> set[str]:
+    """Return the `content_sha256` of a prompt, and of what its user asks last, whatever comes before."""
+    messages = prompt["messages"]
+    return {content_sha256(messages), content_sha256(messages[-1:])}
+
+
+def read_prompts(
+    files: Mapping[str, Mapping[str, str]], sources: Mapping[str, str]
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the prompts of each side's split, with clusters that mean the same on both sides.
+
+    Args:
+        files: of each side the paths of its files.
+        sources: of each side a word for the source of its split (see `names_apart`).
+    """
+    prompts = {side: list(read_jsonl(files[side]["prompts"])) for side in SIDES}
+    names = names_apart({side: [prompt["cluster"] for prompt in own] for side, own in prompts.items()}, sources)
+    return {
+        side: [prompt | {"cluster": names[side][prompt["cluster"]]} for prompt in own] for side, own in prompts.items()
+    }
 
 
 def left_out(files: Mapping[str, str]) -> set[str]:
@@ -83,7 +107,7 @@ def side_prompts(
     for row, prompt_id in enumerate(file.metadata["prompts"]):
         rows.setdefault(prompt_id, []).append(row)
     there = [prompt for prompt in prompts if prompt["id"] in rows and is_on(side, prompt, scores)]
-    kept = [prompt for prompt in there if content_sha256(prompt["messages"]) not in left_out]
+    kept = [prompt for prompt in there if not asked_of(prompt) & set(left_out)]
     chosen = sorted(kept, key=lambda prompt: str(prompt["id"]))
     if left_out:
         LOG.info(
@@ -115,6 +139,7 @@ def side_prompts(
         group,
         [prompt["id"] for prompt in chosen],
         [content_sha256(prompt["messages"]) for prompt in chosen],
+        {content for prompt in chosen for content in asked_of(prompt)},
         [prompt["category"] for prompt in chosen],
         facts,
         len(there) - len(kept),
@@ -131,7 +156,7 @@ def both_sides(
     """Return the prompts of the positive and of the negative side of one model, without weights.
 
     Args:
-        entry: a separation.
+        entry: a separation, with the `sources` of its sides.
         files: of each side the paths of its files.
         states: the activations of each side's split.
         layers: the layers that are wanted.
@@ -140,11 +165,12 @@ def both_sides(
     Raises:
         UserError: if a side has too few prompts, or both have some in common, or a layer is not finite.
     """
+    prompts = read_prompts(files, entry["sources"])
     positive, negative = (
         side_prompts(
             side,
             entry[side],
-            list(read_jsonl(files[side]["prompts"])),
+            prompts[side],
             states[side],
             layers,
             scores.get(side),

@@ -28,10 +28,12 @@ def layers(study: Study, positions: str, model: str, split: str) -> list[int] | 
 def highest_layer(study: Study, model: str) -> int | None:
     """Return the highest layer of a model that is named anywhere; None where none is named.
 
-    By a direction, a separation, or an intervention along a direction of the model: a layer that does not exist is
-    reported before any GPU works.
+    By a direction, a separation or its `aqi`, or an intervention along a direction of the model: a layer that does not
+    exist is reported before any GPU works.
     """
     named = [capture.layers or [] for capture in study.captures if capture.model == model]
+    composites = [entry.aqi.layer for entry in study.settings.separation if entry.aqi and model in entry.models]
+    named.append([layer for layer in composites if layer is not None])
     for entry in study.models.values():
         asked = entry.intervention
         if asked is not None and any(study.directions[name].model == model for name in asked.directions):
@@ -75,9 +77,9 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
 
 
 def direction_entry(study: Study, name: str) -> dict[str, Any]:
-    """Return the keys of its entry that decide a direction; its label does not."""
-    entry = study.config["direction_entries"][name]
-    return {key: value for key, value in entry.items() if key != "label"}
+    """Return the keys of its entry that decide a direction (its label does not), and the sources of its sides."""
+    entry = {key: value for key, value in study.config["direction_entries"][name].items() if key != "label"}
+    return entry | {"sources": _sources(study, study.directions[name])}
 
 
 def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
@@ -108,8 +110,9 @@ def separation_entry(study: Study, name: str) -> Separation:
 
 
 def separation_params(study: Study, name: str) -> dict[str, Any]:
-    """Return the keys of a separation that decide its indices; `aqi` does not."""
-    return separation_entry(study, name).model_dump(exclude={"aqi"})
+    """Return the keys of a separation that decide its indices (`aqi` does not), and the sources of its sides."""
+    entry = separation_entry(study, name)
+    return entry.model_dump(exclude={"aqi"}) | {"sources": _sources(study, entry)}
 
 
 def aqi_params(study: Study, name: str) -> dict[str, Any]:
@@ -121,13 +124,20 @@ def aqi_params(study: Study, name: str) -> dict[str, Any]:
     asked: dict[str, Any] = entry.model_dump(include={"name", "positive", "negative"}) | entry.model_dump()["aqi"]
     if asked["layer"] is None and entry.layers is not None:
         asked["layer"] = max(entry.layers)
-    return asked
+    return asked | {"sources": _sources(study, entry)}
 
 
 def separation_files(study: Study, name: str) -> dict[str, dict[str, dict[str, str]]]:
     """Return the same files for each model of a separation."""
     entry = separation_entry(study, name)
     return {model: _files(study, model, entry) for model in entry.models}
+
+
+def _sources(study: Study, made: Direction | Separation) -> dict[str, str]:
+    """Return a word for the source of each side's split: the first side that comes from there."""
+    first: dict[str, str] = {}
+    origins = {side: study.settings.split_entries[entry.split].source.origin for side, entry in made.sides.items()}
+    return {side: first.setdefault(origin, side) for side, origin in origins.items()}
 
 
 def _files(study: Study, model: str, made: Direction | Separation) -> dict[str, dict[str, str]]:

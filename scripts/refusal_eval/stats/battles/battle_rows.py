@@ -87,6 +87,15 @@ def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
     return whole.kept((samples["verdict"] == JUDGED).all(axis=1))
 
 
+def clusterings(battles: Battles, rows: Names) -> dict[str, Names]:
+    """Return the clusterings that count for some of the battles: prompts, and pairs of models where these have enough.
+
+    A handful of pairs is the whole that is asked about, and no sample.
+    """
+    found = {what: names[rows] for what, names in battles.clusters.items()}
+    return {what: names for what, names in found.items() if what == PROMPTS or effective_of(names) >= MIN_CLUSTERS}
+
+
 def baseline_of(classes: Names) -> str:
     """Return the class that others are compared with: the most frequent one of those that comply."""
     names, counts = np.unique(classes.astype(str), return_counts=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.stats.battles.battle_rows import PEOPLE, Battles, Names
+from refusal_eval.stats.battles.battle_rows import PEOPLE, Battles, Names, clusterings
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import Floats, effective_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums
@@ -16,6 +16,7 @@ METHOD = "cluster-robust, t quantile"
 SEPARATED = "none (outcomes, or other columns, tell this one exactly)"
 LENGTH = "length"
 LEAST_BATTLES = 20  # of a model with a strength of its own; rarer ones share one
+DIGITS = 6  # that all machines agree on
 MOST = 10.0  # log-odds beyond which the fit only says that one side always wins
 
 
@@ -56,16 +57,19 @@ def log_odds(
     values, errors = _fitted(design, battles)
     found: dict[str, Number | None] = dict.fromkeys(differing)
     for name in identified:
-        value, error, there = float(values[place[name]]), float(errors[place[name]]), differing[name] != 0
+        there = differing[name] != 0
+        own = clusterings(battles, there)
+        value, error = float(values[place[name]]), max(float(errors[what][place[name]]) for what in own)
         if not abs(value) < MOST or error >= MOST:
             continue
         ends = np.where(differing[name] > 0, battles.points[PEOPLE][:, 0], battles.points[PEOPLE][:, 1])[there]
         if math.isnan(error) or len(np.unique(ends)) == 1:
-            found[name] = Number(value)
+            found[name] = Number(round(value, DIGITS))
             continue
-        free = max(1.0, min(effective_of(own[there]) for own in battles.clusters.values()) - 1)
+        free = max(1.0, min(effective_of(names) for names in own.values()) - 1)
         half = float(scipy.special.stdtrit(free, (1 + level) / 2)) * error
-        found[name] = Number(value, value - half, value + half, METHOD)
+        low, high = round(value - half, DIGITS), round(value + half, DIGITS)
+        found[name] = Number(round(value, DIGITS), low, high, METHOD)
     return found
 
 
@@ -90,8 +94,8 @@ def _identified(design: Floats, column: int) -> bool:
     return float(rest @ rest) > 1e-8 * max(1.0, float(own @ own))
 
 
-def _fitted(design: Floats, battles: Battles) -> tuple[Floats, Floats]:
-    """Coefficients and standard errors, the larger of those of the clusterings.
+def _fitted(design: Floats, battles: Battles) -> tuple[Floats, dict[str, Floats]]:
+    """Coefficients, and their standard errors by clustering.
 
     Columns may depend on each other, as those of two models that meet nobody else: pseudo-inverses leave coefficients
     that are identified as they are.
@@ -106,10 +110,10 @@ def _fitted(design: Floats, battles: Battles) -> tuple[Floats, Floats]:
     expected = np.asarray(fit.mu, dtype=float)
     information = design.T @ (design * (expected * (1 - expected))[:, None])
     bread = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
-    errors = []
-    for names in battles.clusters.values():
+    errors = {}
+    for what, names in battles.clusters.items():
         scores = cluster_sums(cluster_codes(names), design * (points - expected)[:, None])
         groups = len(scores)
         spread = bread @ (scores.T @ scores) @ bread * (groups / (groups - 1) if groups > 1 else math.nan)
-        errors.append(np.sqrt(np.maximum(np.diag(spread), 0.0)))
-    return np.asarray(fit.params, dtype=float), np.asarray(np.max(errors, axis=0))
+        errors[what] = np.sqrt(np.maximum(np.diag(spread), 0.0))
+    return np.asarray(fit.params, dtype=float), errors

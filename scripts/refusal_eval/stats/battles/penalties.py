@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles, Names, baseline_of, battles_of
+from refusal_eval.stats.battles.battle_rows import (
+    LLM,
+    PEOPLE,
+    PROMPTS,
+    Battles,
+    Names,
+    baseline_of,
+    battles_of,
+    clusterings,
+)
 from refusal_eval.stats.battles.log_odds import LENGTH, SEPARATED, log_odds
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags, few_flags
@@ -125,8 +134,8 @@ def class_estimates(
 def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number:
     """The mean of values of answers, in the battles `rows`."""
     found = {
-        what: cluster_wilson(values.tolist(), names[rows].tolist(), level, len(values))
-        for what, names in battles.clusters.items()
+        what: cluster_wilson(values.tolist(), names.tolist(), level, len(values))
+        for what, names in clusterings(battles, rows).items()
     }
     value = float(np.mean(values))
     return _widest({what: Number(value, ends.low, ends.high, ends.method) for what, ends in found.items()})
@@ -192,12 +201,13 @@ def _number(
 ) -> Number | None:
     """A statistic of win rates; without an interval where the class always wins, or never, which no resample varies."""
     found, voters = {}, [0, 1] if statistic is _bias else [1] if statistic is _penalty_llm else [0]
-    for what, rates in drawn.items():
+    for what, names in clusterings(battles, rows).items():
+        rates = drawn[what]
         value, *_ = statistic(rates[:1], place)
         if not np.isfinite(value):
             return None
         own = rates[:, voters, place]
-        with_class = len(np.unique(battles.clusters[what][rows].astype(str)))
+        with_class = len(np.unique(names.astype(str)))
         moves = all(len(np.unique(voter[np.isfinite(voter)])) > 1 for voter in own.T)
         found[what] = with_interval(float(value), statistic(rates[1:], place), with_class if moves else 0, level)
     return _widest(found)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.stats.comparisons.sign_flips import Ends, Whole, counted_ends, drawn_ends, sign_flip_p
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, copies
@@ -26,7 +27,7 @@ from refusal_eval.stats.estimates.resampling import (
     resamples_for,
     whole,
 )
-from refusal_eval.stats.estimates.units import PLACE, names_apart
+from refusal_eval.stats.estimates.units import PLACE
 
 WIDER = "paired bootstrap over clusters (expanded percentile) or means over halves of them, whichever is wider"
 ALL_EQUAL = "exact over clusters (all differences equal)"
@@ -92,7 +93,7 @@ def panel_of(
         cells: for each split the frames (`units.Units`) of its columns, as many for each split.
         readings: `strict` or `broad`, by split.
         left_out: (split, prompt id) of prompts that are not to be counted.
-        sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
+        sources: a word for the source of each split (see `cluster_names.names_apart`); None where they have the same.
     """
     parts = {
         split: _part(cells[split], readings[split], {p for s, p in left_out if s == split}) for split in sorted(cells)

@@ -44,7 +44,7 @@ def compared(
         cells: each cell that they need.
         study: `samples`, `level`, `margin` (of equivalence, see `effects.effects`), `p_values` (`mid` where tests that
             count all patterns give mid-p values), `correction` (one of `CORRECTIONS`), and of `splits` the `name`,
-            `expectation`, `reading` and `source` (see `units.names_apart`).
+            `expectation`, `reading` and `source` (see `cluster_names.names_apart`).
         duplicates: of those in a pool one counts.
     """
     rows: list[dict[str, Any]] = []

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.texts import nfkc
-from refusal_eval.stats.estimates.units import Cell, Units, names_apart
+from refusal_eval.stats.estimates.units import Cell, Units
 
 THRESHOLD = 0.7
 

@@ -24,7 +24,7 @@ def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources:
     Args:
         cells: of each split.
         duplicates: prompts not to be counted, because an earlier split has them.
-        sources: a word for the source of each split (see `units.names_apart`).
+        sources: a word for the source of each split (see `cluster_names.names_apart`).
     """
     named = {(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}
     counted = sorted(counted_once(clusters_apart(named, sources), duplicates).items(), key=lambda item: item[0])

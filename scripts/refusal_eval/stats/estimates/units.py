@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile
 from refusal_eval.core.states import (
@@ -37,7 +37,6 @@ Labels = NDArray[np.int8]  # units x K: the label's place in `states.LABELS`, 3 
 PLACE = ["prompt_id", "turn"]
 BLOCKED_LABEL, NO_LABEL = len(LABELS), -1
 BANDS = ("complying", "mixed", "refusing")
-_PROMPT_ID = re.compile(r"[0-9a-f]{16}")
 _C_DIGITS = 14  # of c(x): the last ones of exponentials and sums differ between machines
 
 
@@ -295,29 +294,6 @@ def bands_of(c: Floats, band: float) -> NDArray[Any]:
 def dialogue_splits(units: Mapping[Cell, Units]) -> list[str]:
     """Return the splits in which a prompt has several scored turns, so that their numbers are not over prompts."""
     return sorted({split for (_, _, split), own in units.items() if len(np.unique(own["prompt_id"])) < len(own)})
-
-
-def names_apart(clusters: Mapping[str, Collection[str]], sources: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return for each split the name that each of its clusters has among the clusters of all splits.
-
-    What a column of a source calls a cluster, such as `1` or `weapons`, means something within that source only. So a
-    name that splits of different sources have is told apart by the source; any other name stays as it is. So does the
-    id of a prompt, the name of a cluster that no column gives: it says what the prompt is, wherever it comes from.
-
-    Args:
-        sources: a word for the source of each split; splits of one source have the same.
-    """
-    used: dict[str, set[str]] = {}
-    for split, names in clusters.items():
-        for name in set(names):
-            used.setdefault(name, set()).add(sources[split])
-    return {
-        split: {
-            name: name if len(used[name]) == 1 or _PROMPT_ID.fullmatch(name) else f"{name} of {sources[split]}"
-            for name in set(names)
-        }
-        for split, names in clusters.items()
-    }
 
 
 def clusters_apart(units: Mapping[Cell, Units], sources: Mapping[str, str]) -> dict[Cell, Units]:

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
+from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL, place_of
 from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.stats.estimates.estimands import scored_turns
-from refusal_eval.stats.estimates.units import names_apart
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import sources_of
