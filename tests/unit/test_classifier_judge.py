@@ -18,7 +18,7 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.packing import pack_floats, unpack_floats
-from refusal_eval.engines.classifier_server import Server
+from refusal_eval.engines.classifier_server import Model, Server
 from refusal_eval.engines.engine_client import classification_of, embedding_of
 from refusal_eval.judges.classifier_judge import class_names, classifier_verdict, labels_of_classes
 
@@ -295,6 +295,25 @@ def test_an_encoder_is_asked_for_vectors_at_an_address_of_its_own():
     for bad in ({}, {"vectors": []}, {"vectors": [float("inf")]}):
         with pytest.raises(ValueError, match=r"the encoder's reply .*vectors"):
             embedding_of(bad | {"prompt_tokens": 1})
+
+
+def test_an_encoder_reads_each_text_of_a_step_once_beside_others_of_its_length():
+    read = []
+
+    class Encoder(Model):
+        def __init__(self):
+            self._pooling = "mean"
+
+        def _vectors(self, texts):
+            read.extend([[len(text) for text in texts]])
+            return [[float(sum(text)), float(len(text))] for text in texts]
+
+    long, short = [1, *range(2, 60)], [1, 5]
+    requests = [[*short, *long[: 40 + n], 1, n] for n in range(2, 12)]  # one prompt, and texts of its answers
+    found = Encoder().values(requests)
+    assert found == [[6.0, 2.0, float(sum(long[: 40 + n])), 40.0 + n, 1.0 + n, 2.0] for n in range(2, 12)]
+    assert sum(map(len, read)) == 2 * 10, "the prompt is one of the short texts"
+    assert read[0] == [2] * 8 and read[-1] == [48, 49, 50, 51]
 
 
 def test_a_few_long_texts_do_not_share_a_step():

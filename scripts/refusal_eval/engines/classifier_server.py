@@ -16,9 +16,11 @@ import itertools
 import json
 import runpy
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+TEXTS_TOGETHER = 8  # of an encoder, of nearly one length
 MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take all memory
 ROUTES = {"logits": "/classify", "vectors": "/embed"}  # by what is given
 
@@ -59,13 +61,23 @@ class Model:
             logits: list[list[float]] = out.logits.float().cpu().tolist()
             return logits
         texts = [_texts(request) for request in requests]
-        out, mask = self._run([text for of_request in texts for text in of_request])
+        # Texts of one length together, each once: samples of a prompt share it, and padding is computed like text.
+        different = sorted({text for of_request in texts for text in of_request}, key=lambda text: (len(text), text))
+        vectors: dict[tuple[int, ...], list[float]] = {}
+        for start in range(0, len(different), TEXTS_TOGETHER):
+            own = different[start : start + TEXTS_TOGETHER]
+            vectors |= zip(own, self._vectors(own), strict=True)
+        return [[value for text in of_request for value in vectors[text]] for of_request in texts]
+
+    def _vectors(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return a unit vector for each text."""
+        out, mask = self._run(texts)
         states, shown = out.last_hidden_state.float(), mask.unsqueeze(-1)
         pooled = states[:, 0] if self._pooling == "cls" else (states * shown).sum(1) / shown.sum(1)
-        vectors = iter(self._torch.nn.functional.normalize(pooled).cpu().tolist())
-        return [[value for _ in of_request for value in next(vectors)] for of_request in texts]
+        found: list[list[float]] = self._torch.nn.functional.normalize(pooled).cpu().tolist()
+        return found
 
-    def _run(self, texts: list[list[int]]) -> tuple[Any, Any]:
+    def _run(self, texts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
         """Return the model's output on texts, shorter ones padded, and which tokens are theirs."""
         torch, width = self._torch, max(map(len, texts))
         ids = torch.full((len(texts), width), self._pad, dtype=torch.long)
@@ -78,10 +90,10 @@ class Model:
             return self._model(input_ids=ids, attention_mask=mask), mask
 
 
-def _texts(token_ids: list[int]) -> list[list[int]]:
+def _texts(token_ids: list[int]) -> list[tuple[int, ...]]:
     """Return the texts of a request: each begins with its first token."""
     starts = [place for place, token in enumerate(token_ids) if token == token_ids[0]]
-    return [token_ids[start:end] for start, end in itertools.pairwise([*starts, len(token_ids)])]
+    return [tuple(token_ids[start:end]) for start, end in itertools.pairwise([*starts, len(token_ids)])]
 
 
 class Server:
