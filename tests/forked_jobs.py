@@ -23,7 +23,7 @@ THREADS = ("OMP_NUM_THREADS", "GOTO_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_N
 
 def serve_jobs() -> str:
     """Fork a process that runs scripts until this one ends; return the path of its socket."""
-    path = str(Path(tempfile.mkdtemp(prefix="jobs-"), "socket"))
+    path = str(Path(tempfile.mkdtemp(prefix="jobs-", dir="/tmp"), "socket"))  # a TMPDIR may be that of one test
     door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     door.bind(path)
     door.listen(64)
@@ -71,6 +71,7 @@ def _answer(asked: socket.socket) -> None:
     os.chdir(job["cwd"])
     os.environ.clear()
     os.environ.update(job["env"])
+    tempfile.tempdir = None  # it is asked for again
     sys.argv = [job["script"]]
     code = 0
     try:

@@ -88,6 +88,7 @@ def _become(run: dict[str, Any]) -> None:
     os.chdir(run["cwd"])
     os.environ.clear()
     os.environ.update(run["env"])
+    tempfile.tempdir = None  # it is asked for again
     sys.path[0] = run["cwd"]
     sys.argv = ["snakemake", *run["arguments"]]
 
