@@ -41,7 +41,7 @@ fetch: setup ## fetch everything that needs the internet: rows, tokenizers, weig
 	$(BIN)/snakemake fetch --cores all --configfile $(CONFIG) $(ARGS)
 
 # Tests without an engine run on all cores, the long files first; pytest's exit code 5 means that ARGS chose no test here.
-PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/unit tests/fuzz
+PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/fuzz tests/unit
 # Slurm's tests first: one worker runs them all, and they take longest.
 TWO_ENGINES := -n 2 --dist loadfile --no-loadscope-reorder tests/slurm tests/e2e
 

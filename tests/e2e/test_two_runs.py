@@ -75,6 +75,7 @@ def test_a_second_run_has_nothing_to_do(first: Project) -> None:
     assert first.planned() == {}
 
 
+@pytest.mark.full
 def test_an_independent_run_in_another_order_gives_the_same_bytes(first: Project, tmp_path: Path) -> None:
     second = real_project(tmp_path / "project", models=["declining", "plain"], splits=["decline", "safe"])
     second.snakemake()
