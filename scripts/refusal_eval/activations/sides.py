@@ -107,7 +107,7 @@ def side_prompts(
     for row, prompt_id in enumerate(file.metadata["prompts"]):
         rows.setdefault(prompt_id, []).append(row)
     there = [prompt for prompt in prompts if prompt["id"] in rows and is_on(side, prompt, scores)]
-    kept = [prompt for prompt in there if not asked_of(prompt) & set(left_out)]
+    kept = [prompt for prompt in there if asked_of(prompt).isdisjoint(left_out)]
     chosen = sorted(kept, key=lambda prompt: str(prompt["id"]))
     if left_out:
         LOG.info(

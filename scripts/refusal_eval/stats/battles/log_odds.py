@@ -64,13 +64,16 @@ def log_odds(
             continue
         ends = np.where(differing[name] > 0, battles.points[PEOPLE][:, 0], battles.points[PEOPLE][:, 1])[there]
         if math.isnan(error) or len(np.unique(ends)) == 1:
-            found[name] = Number(round(value, DIGITS))
+            found[name] = Number(_rounded(value))
             continue
         free = max(1.0, min(effective_of(names) for names in own.values()) - 1)
         half = float(scipy.special.stdtrit(free, (1 + level) / 2)) * error
-        low, high = round(value - half, DIGITS), round(value + half, DIGITS)
-        found[name] = Number(round(value, DIGITS), low, high, METHOD)
+        found[name] = Number(_rounded(value), _rounded(value - half), _rounded(value + half), METHOD)
     return found
+
+
+def _rounded(value: float) -> float:
+    return round(value, DIGITS) + 0.0  # no -0.0, whose sign differs between machines
 
 
 def _difference(classes: Names, name: str) -> Floats:
