@@ -63,6 +63,8 @@ def test_nothing_said_is_kept_apart_from_an_empty_list(project):
             {"pairs": [["plain", "thinker"], ["thinker", "plain"]]},
             "comparisons[0]: `pairs` names plain and thinker twice",
         ),
+        ({"pairs": "all", "models": ["plain", "plain", "thinker"]}, "comparisons[0]: `models` names `plain` twice"),
+        ({"pairs": "all", "splits": ["hub-rows"] * 2}, "comparisons[0]: `splits` names `hub-rows` twice"),
         ({"pairs": []}, "comparisons[0]: `pairs` must not be empty"),
         ({}, "comparisons[0]: name exactly one of `pairs`, `against` and `judges`"),
         ({"pairs": "all", "against": "plain"}, "comparisons[0]: name exactly one of `pairs`, `against` and `judges`"),

@@ -233,6 +233,30 @@ def test_another_kind_replaces_what_is_inherited(project):
     assert config["engine_entries"]["e"]["weights"] == {"kind": "hub", "repo": "a/b", "revision": COMMIT}
 
 
+def test_the_default_kind_may_be_written_where_the_other_entry_leaves_it_out(project):
+    own = {"like": "folder-engine", "kind": "vllm", "max_model_len": 4096}
+    project.write(
+        "own.yaml", {"engines": {"q": {"like": "folder-engine", "tensor_parallel": 4}, "e": own | {"like": "q"}}}
+    )
+    project.write("models.yaml", {"models": {"m": {"like": "plain", "engine": "e"}}})
+    config = project.load(STUDY | {"catalogue": ["own.yaml", "models.yaml"], "models": ["m"]})
+    entry = config["engine_entries"]["e"]
+    assert (entry["tensor_parallel"], entry["max_model_len"]) == (4, 4096)
+
+
+def test_a_folder_with_the_name_of_a_reserved_word_is_a_folder(project):
+    project.write("own.yaml", {"models": {"m": {"like": "plain", "template": "./default"}}})
+    project.write("default", "{{ messages[0].content }}")
+    config = project.load(STUDY | {"catalogue": ["own.yaml"], "models": ["m"]})
+    assert config["model_entries"]["m"]["template"] == "./default"
+
+
+def test_the_key_on_of_a_floor_needs_no_quotes(project):
+    project.write("own.yaml", "judges: {w: {like: words, floor: {kappa: 0.5, on: refuse}}}\n")
+    config = project.load(STUDY | {"catalogue": ["own.yaml"], "judges": ["w"], "gold": ["people"]})
+    assert config["judge_entries"]["w"]["floor"]["on"] == "refuse"
+
+
 def test_paths_survive_inheritance(project):
     """A path belongs to the file in which it stands, whoever inherits it and wherever the study lies."""
     project.write("far/away/own.py", "def judge(messages, answer): ...\ndef other(messages, answer): ...\n")

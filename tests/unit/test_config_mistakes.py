@@ -176,6 +176,23 @@ def test_keys_given_twice(project):
     ]
 
 
+@pytest.mark.parametrize(("written", "read"), [("2:00:00", "7200"), ("1:30", "90"), ("0100", "64")])
+def test_a_number_that_yaml_reads_to_another_base_is_a_mistake(project, written, read):
+    # A limit meant as two hours would be one of five days.
+    assert project.mistakes(yaml.safe_dump(STUDY, sort_keys=False) + f"time_limit: {written}\n") == [
+        f"study.yaml:9: time_limit: YAML reads {written} as {read}: write that number, or put {written} in quotes"
+    ]
+
+
+def test_a_key_that_yaml_reads_as_no_text_is_a_mistake(project):
+    assert project.mistakes(yaml.safe_dump(STUDY, sort_keys=False) + "yes: 1\n") == [
+        "study.yaml: a key must be text, not true: put it in quotes"
+    ]
+    judge = {"like": "words", "floor": {"kappa": 0.5, False: 1}}
+    (reported,) = with_entry(project, "judges", "w", judge, STUDY | {"judges": ["w"]})
+    assert reported.endswith("judges.w.floor: a key must be text, not false: put it in quotes")
+
+
 def test_the_primary_judge_is_one_of_the_judges(project):
     assert project.mistakes(STUDY | {"judges": ["words", "reader"], "primary_judge": "own"}) == [
         "study.yaml:10: primary_judge: `own` is not one of `judges` (allowed: reader, words)"
@@ -391,6 +408,9 @@ def test_greedy_answers_cannot_be_sampled_more_than_once(project):
         (found,) = with_entry(project, "models", "plain", model)
         assert found.endswith(f"{reported} gives the same answer every time, so `samples` must be 1 (it is 3)")
         assert with_entry(project, "models", "plain", model, STUDY | {"samples": 1}) == []
+        # `compat` draws at temperature 1, whatever the entry says.
+        compat = with_entry(project, "models", "plain", model, STUDY | {"protocol": "compat"})
+        assert not any("the same answer every time" in line for line in compat)
         assert with_entry(project, "models", "plain", model, STUDY | {"models": ["thinker"]}) == []
 
 
@@ -491,6 +511,18 @@ def test_a_bad_keyword_list_is_reported_before_anything_runs(project):
     project.write("words.yaml", {"refusal_openngs": ["i cannot"]})
     (line,) = project.mistakes(WHOLE_STUDY | {"judges": ["words"], "primary_judge": "words"})
     assert "judges.words.lists[0]: keyword list" in line and "unknown key `refusal_openngs`; did you mean" in line
+
+
+def test_a_second_judge_of_a_cascade_that_is_off_has_to_be_allowed(project):
+    off = {"enabled": False, "reason": "not for commercial use."}
+    project.write(BASE, changed(CATALOGUE, ("engines", "off"), CATALOGUE["engines"]["wheel-engine"] | off))
+    second = {"like": "writer", "engine": "off"}
+    in_turn = {"kind": "cascade", "first": "reader", "then": "second", "unsure": [0.2, 0.8]}
+    project.write("own.yaml", {"judges": {"second": second, "turns": in_turn}})
+    study = STUDY | {"catalogue": ["own.yaml"], "judges": ["reader", "turns"]}
+    (reported,) = project.mistakes(study)
+    assert "own.yaml:" in reported and "judges.turns.then: `second` is off by default" in reported
+    assert project.mistakes(study | {"allow": ["second"]}) == []
 
 
 def test_a_second_judge_of_a_cascade_has_no_floor_and_needs_no_gold_for_one(project):

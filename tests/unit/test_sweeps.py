@@ -87,6 +87,14 @@ def test_a_sweep_needs_an_intervention_and_names_that_are_free(project: Project)
     assert line.endswith("sweep: makes a model `steered.scale1`, which another entry has; choose another name")
 
 
+def test_two_sweeps_cannot_make_one_model(project: Project) -> None:
+    catalogue = swept(SWEEP | {"layers": [[1]]})
+    other = catalogue["models"]["steered"] | {"sweep": {"layers": [[1]]}}
+    project.write(BASE, changed(catalogue, ("models", "steered.scale1"), other))
+    (line,) = project.mistakes(STUDIED)
+    assert line.endswith("makes a model `steered.scale1.layers1`, which another entry has; choose another name")
+
+
 def test_a_model_may_inherit_from_one_of_a_sweep_wherever_it_stands(project: Project) -> None:
     catalogue = changed(swept(SWEEP, label="Steered"), ("models", "control", "label"), "Random")
     less = {"like": "steered.scale-0.5", "label": "Less", "intervention": {"scale": -0.25}}

@@ -346,6 +346,38 @@ def test_a_family_of_another_name_typesets_one_table(config):
     assert rerun(config, ("comparisons", families[1:])) == of_tables("comparisons")
 
 
+def test_verdicts_by_a_calibrated_threshold_are_read_again_when_another_gold_set_calibrates(project):
+    # The calibration on the other set may lie there from an earlier run, older than the verdicts.
+    config = project.load(WHOLE_STUDY)
+    config["judge_entries"]["reader"]["threshold"] = "calibrated"
+    config["gold_entries"]["other"] = config["gold_entries"]["people"]
+
+    def reading(gold):
+        config["gold"] = gold
+        return [judging.reading(Study(config), "reader", model) for model in ("plain", "gold")]
+
+    (here, on_gold), (there, still_on_gold) = reading(["people"]), reading(["other", "people"])
+    assert (here["entry"]["calibrated_on"], there["entry"]["calibrated_on"]) == ("people", "other")
+    assert on_gold == still_on_gold
+
+
+def test_a_judge_that_learns_is_fitted_again_when_gold_with_the_same_prompts_comes_back(project):
+    config = project.load(WHOLE_STUDY | {"judges": [*WHOLE_STUDY["judges"], "learner"]})
+    config["gold_entries"]["other"] = config["gold_entries"]["people"]
+
+    def fitting(gold):
+        config["gold"] = gold
+        return judging.fitting(Study(config), "learner")
+
+    assert fitting(["people"]) != fitting(["people", "other"])
+
+
+def test_an_engine_and_an_adapter_of_a_moved_cache_are_identified_again(config):
+    moved = rerun(config, ("cache_dir", "elsewhere"))
+    assert {"weights.identified_entry", "weights.identified_adapter"} <= moved
+    assert not moved & {"generation.request_params", "judging.asked"}
+
+
 def test_the_threshold_of_a_cascade_decides_its_verdicts_on_answers_and_nothing_on_gold(project):
     own = WHOLE_STUDY | {"judges": [*WHOLE_STUDY["judges"], "in-turn"]}
 

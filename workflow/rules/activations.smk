@@ -27,6 +27,7 @@ rule activations:
         f"{LOGS}/activations/{{positions}}/{{model}}/{{split}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/activations/{{positions}}/{{model}}/{{split}}.tsv"
+    priority: 100  # steered models wait for it
     wildcard_constraints:
         model=ASKED_MODELS,
         positions=r"last_prompt_token|answer_mean|prompt_token-\d+",
@@ -71,6 +72,7 @@ rule direction:
         f"{LOGS}/direction/{{direction}}.log",
     wildcard_constraints:
         direction=any_of(DIRECTIONS),
+    priority: 100
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -103,6 +105,7 @@ rule direction_cosines:
         mem_mb=2000,
         runtime=30,
     params:
+        directions=DIRECTIONS,  # one that comes back may be older than the table
         code=code_version(ROOT / "scripts" / "compare_directions.py"),
     message:
         "Comparing directions"

@@ -211,7 +211,7 @@ rule train_judge:
         mem_mb=4000,
         runtime=120,
     params:
-        judge=lambda wildcards: judging.deciding(study, wildcards.judge),
+        judge=lambda wildcards: judging.fitting(study, wildcards.judge),
         code=judge_code("train_judge.py"),
     message:
         "Fitting judge {wildcards.judge}"

@@ -198,7 +198,11 @@ class Catalogue:
             return
         own = entry.layers[-1]
         for member, changes in swept(name, model):
-            if len(member) > MOST_CHARACTERS or ("models", member) in self._definitions:
+            if (
+                len(member) > MOST_CHARACTERS
+                or member in self.written["models"]
+                or ("models", member) in self._definitions
+            ):
                 why = "which is too long" if len(member) > MOST_CHARACTERS else "which another entry has"
                 self._problems.append(
                     entry.problem(("sweep",), f"makes a model `{member}`, {why}; choose another name")
@@ -254,7 +258,8 @@ def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], prob
             problems.append(source.problem((*at, *path), f"the environment variable {unset[0]} is not set"))
         # Relative to the folder of the file that names it, but for an output: that is relative to where snakemake runs.
         beside = os.path.join(os.path.dirname(os.path.abspath(source.file)), text)
-        holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else shown_path(beside)
+        shown = os.path.normpath(text) if mark.what == "output" else shown_path(beside)
+        holder[path[-1]] = os.path.join(os.curdir, shown) if shown in mark.words else shown
     return value
 
 

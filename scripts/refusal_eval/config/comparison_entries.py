@@ -51,6 +51,10 @@ class ComparisonFamily(Entry):
     def _one_choice(self) -> ComparisonFamily:
         if sum(choice is not None for choice in (self.pairs, self.against, self.judges)) != 1:
             raise ValueError("name exactly one of `pairs`, `against` and `judges`")
+        for key, names in (("models", self.models or []), ("splits", self.splits or [])):
+            again = next((name for name in names if names.count(name) > 1), None)
+            if again is not None:  # each would be one more test of the family
+                raise ValueError(f"`{key}` names `{again}` twice")
         for name, pairs in (("pairs", self.pairs), ("judges", self.judges)):
             if pairs == []:
                 raise ValueError(f"`{name}` must not be empty")

@@ -195,6 +195,8 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
 def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
     kind, value, context = item["type"], item.get("input"), item.get("ctx", {})
     path = spot.path
+    if kind == "invalid_key":  # its place is no word either
+        return Explained(path[:-1], f"a key must be text, not {shown(value)}: put it in quotes")
     if spot.is_key and not isinstance(value, str):
         return Explained(path, f"this key must be text, not {shown(value)}: put it in quotes")
     if kind == "extra_forbidden" and (instead := getattr(spot.owner, "NO_KEYS", {}).get(path[-1])):

@@ -40,6 +40,12 @@ class Floor(Entry):
     )
     reading: Literal["broad", "strict"] = Field("broad", description="Which reading of the labels is compared.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _on_is_a_key(cls, value: Any) -> Any:
+        """Read the key `on`, which without quotes is `true` in YAML."""
+        return {"on" if key is True else key: one for key, one in value.items()} if isinstance(value, dict) else value
+
     @model_validator(mode="after")
     def _asks_something(self) -> Floor:
         if (self.se, self.sp, self.kappa, self.coverage) == (None, None, None, None):

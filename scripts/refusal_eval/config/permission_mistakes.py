@@ -18,7 +18,7 @@ def permission_mistakes(draft: Draft) -> Iterator[Mistake]:
     A model or a judge is off where its engine is: the terms are those of the weights.
     """
     allowed, known = draft.names("allow"), [name for section in LISTS for name in draft.names(section)]
-    known += draft.direction_splits()
+    known += [*draft.direction_splits(), *(name for name in draft.view.seconds if name not in known)]
     for place, name in draft.named("allow"):
         if name not in known:
             message = f"`{name}` is not one of `models`, `splits`, `judges` or `gold`{nearest(name, known)}"
@@ -36,6 +36,10 @@ def _used(draft: Draft) -> Iterator[tuple[KeyPath, str, str]]:
     for section in LISTS:
         for place, name in draft.named(section):
             yield (section, place), section, name
+    for name in draft.names("judges"):
+        judge = draft.catalogue.valid["judges"].get(name)
+        if judge is not None and (second := judge.second()) and second not in draft.names("judges"):
+            yield ("judges", name, "then"), "judges", second
     for where, side in draft.sides():
         for key, names in (("split", [side.split]), ("without", side.without or [])):
             for name in names:

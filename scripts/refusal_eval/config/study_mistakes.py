@@ -148,8 +148,8 @@ def _sampling(draft: Draft) -> Iterator[Mistake]:
         sampling, engine, here = model.sampling, draft.engine_of(model), ("models", name, "sampling")
         greedy = {"temperature 0": sampling.temperature == 0, "top_k 1": sampling.top_k == 1}
         for greedy_by, is_so in greedy.items():
-            if not is_so or samples is None or samples <= 1:
-                continue
+            if not is_so or samples is None or samples <= 1 or draft.study.protocol == "compat":
+                continue  # `compat` draws at temperature 1, whatever the entry says
             message = f"{greedy_by} gives the same answer every time, so `samples` must be 1 (it is {samples})"
             yield (*here, greedy_by.split()[0]), message
         longest, length = engine.max_model_len if engine else None, sampling.max_tokens

@@ -2,16 +2,21 @@
 
 import copy
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.problems import Problem, dotted
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.yaml_files import yaml_node, yaml_value
+
+# Numbers that do not look like what YAML 1.1 makes of them: `2:00:00` is to base 60, and `010` to base 8.
+OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
 class Source:
@@ -55,6 +60,9 @@ class Source:
             children = [(key.value, key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
         elif isinstance(node, yaml.SequenceNode):
             children = [(index, value, value) for index, value in enumerate(node.value)]
+        elif (tag := node.tag.rpartition(":")[2]) in ("int", "float") and OTHER_BASE.fullmatch(node.value):
+            message = f"YAML reads {node.value} as {yaml_value(node)}: write that number, or put {node.value} in quotes"
+            self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message))
         seen: set[str | int] = set()
         for part, key, value in children:
             line = key.start_mark.line + 1
@@ -113,10 +121,11 @@ class Written:
 def merged(base: Any, over: Any) -> Any:
     """Return `over` laid over `base`: mappings are merged key by key, anything else is replaced.
 
-    Two mappings of different `kind` are not merged: the keys of one kind mean nothing to the other.
+    Two mappings of different `kind` are not merged: the keys of one kind mean nothing to the other. Only engines need
+    not say theirs.
     """
     both = isinstance(base, dict) and isinstance(over, dict)
-    if not both or ("kind" in over and over["kind"] != base.get("kind")):
+    if not both or ("kind" in over and over["kind"] != base.get("kind", ENGINES.default)):
         return copy.deepcopy(over)
     result = copy.deepcopy(base)
     for key, value in over.items():

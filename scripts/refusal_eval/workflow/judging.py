@@ -32,15 +32,17 @@ def checking(study: Study, judge: str) -> dict[str, Any]:
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
     """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold.
 
-    On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on.
+    On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on. Elsewhere the gold is
+    named, as the calibration on another set may lie there from an earlier run, older than these verdicts.
     """
     entry, after = study.engine_judges[judge], _after(study, judge)
     if after and model != GOLD:
         own = study.judges[judge]
         after["cascade"] |= {"threshold": own.threshold, "calibrated_on": own.threshold_on_gold(study.view)}
     trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
-    if model == GOLD and entry.threshold_on_gold(study.view) is not None:
-        entry = entry.model_copy(update={"threshold": entry.used_threshold(), "calibrated_on": None})
+    if (gold := entry.threshold_on_gold(study.view)) is not None:
+        on_gold = {"threshold": entry.used_threshold(), "calibrated_on": None}
+        entry = entry.model_copy(update=on_gold if model == GOLD else {"calibrated_on": gold})
     return {"entry": entry.deciding(), "trust_remote_code": trust, **after}
 
 
@@ -48,6 +50,14 @@ def _after(study: Study, judge: str) -> dict[str, Any]:
     """Return what decides which answers a second judge is asked about; nothing for a judge that is no cascade."""
     cascade = study.judges[judge]
     return {"cascade": cascade.dividing()} if cascade.second() else {}
+
+
+def fitting(study: Study, judge: str) -> dict[str, Any]:
+    """Return what decides the fit of a judge that learns: its settings, and the gold that may share prompts with its own.
+
+    Of gold that was taken away and comes back no file tells: it may be older than the fit.
+    """
+    return deciding(study, judge) | {"others": sorted(set(study.gold) - set(study.judges[judge].gold))}
 
 
 def deciding(study: Study, judge: str) -> dict[str, Any]:

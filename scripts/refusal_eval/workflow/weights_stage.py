@@ -55,7 +55,9 @@ def identified_entry(study: Study, engine: str) -> dict[str, Any]:
     # Not what identifies it: a study that becomes strict has to ask whether its engines can be (see the script).
     strict = {"strict": True} if study.settings.determinism == "strict" and entry.strict_by_kernels() else {}
     written = None if weights is None else weights.model_dump(mode="json")
-    return {**entry.identity({}), "weights": written, "files": files, **strict}
+    # Nor this, but it says where the files lie: a cache that moves keeps the ages of its files.
+    cache = {"cache": study.paths.cache} if weights is not None and weights.fetched else {}
+    return {**entry.identity({}), "weights": written, "files": files, **strict, **cache}
 
 
 def adapter_files(study: Study, model: str) -> list[str]:
@@ -72,4 +74,6 @@ def identified_adapter(study: Study, model: str) -> dict[str, Any]:
     source = study.models[model].lora
     assert source is not None
     written = source.model_dump(mode="json")
-    return {"source": written, "files": [] if source.fetched else states_of(written["path"], FILES)}
+    if source.fetched:
+        return {"source": written, "files": [], "cache": study.paths.cache}
+    return {"source": written, "files": states_of(written["path"], FILES)}
