@@ -198,11 +198,8 @@ class Catalogue:
             return
         own = entry.layers[-1]
         for member, changes in swept(name, model):
-            if (
-                len(member) > MOST_CHARACTERS
-                or member in self.written["models"]
-                or ("models", member) in self._definitions
-            ):
+            taken = member in self.written["models"] or ("models", member) in self._definitions
+            if len(member) > MOST_CHARACTERS or taken:
                 why = "which is too long" if len(member) > MOST_CHARACTERS else "which another entry has"
                 self._problems.append(
                     entry.problem(("sweep",), f"makes a model `{member}`, {why}; choose another name")

@@ -259,7 +259,7 @@ class Gold(Marks):
     )
     left_out: list[Text] = Field(
         [],
-        description='Labels of the source whose rows are not used (`"null"`: rows without a label); the log counts them.',
+        description='Labels of the source of rows that are left out (`"null"`: rows without a label); logged.',
     )
     denied_premises: list[Text] = Field(
         [],

@@ -60,7 +60,7 @@ class Source:
             children = [(key.value, key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
         elif isinstance(node, yaml.SequenceNode):
             children = [(index, value, value) for index, value in enumerate(node.value)]
-        elif (tag := node.tag.rpartition(":")[2]) in ("int", "float") and OTHER_BASE.fullmatch(node.value):
+        elif node.tag.rpartition(":")[2] in ("int", "float") and OTHER_BASE.fullmatch(node.value):
             message = f"YAML reads {node.value} as {yaml_value(node)}: write that number, or put {node.value} in quotes"
             self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message))
         seen: set[str | int] = set()

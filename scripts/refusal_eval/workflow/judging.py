@@ -32,8 +32,8 @@ def checking(study: Study, judge: str) -> dict[str, Any]:
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
     """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold.
 
-    On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on. Elsewhere the gold is
-    named, as the calibration on another set may lie there from an earlier run, older than these verdicts.
+    On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on. Elsewhere the gold
+    is named, as the calibration on another set may lie there from an earlier run, older than these verdicts.
     """
     entry, after = study.engine_judges[judge], _after(study, judge)
     if after and model != GOLD:
@@ -53,9 +53,9 @@ def _after(study: Study, judge: str) -> dict[str, Any]:
 
 
 def fitting(study: Study, judge: str) -> dict[str, Any]:
-    """Return what decides the fit of a judge that learns: its settings, and the gold that may share prompts with its own.
+    """Return what decides the fit of a judge that learns: its settings, and other gold, which may have its prompts.
 
-    Of gold that was taken away and comes back no file tells: it may be older than the fit.
+    Gold that was taken away and comes back may be older than the fit.
     """
     return deciding(study, judge) | {"others": sorted(set(study.gold) - set(study.judges[judge].gold))}
 
