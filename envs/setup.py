@@ -7,7 +7,8 @@
     python3 envs/setup.py engine --print      show the commands, do nothing
 
 `.venv/workflow` runs Snakemake and has no torch. `.venv/engine` holds vLLM: the CUDA build where there is an NVIDIA
-driver, else the CPU build; `.venv/engine/engine-kind` says which ("cuda" or "cpu").
+driver, else the CPU build; `.venv/engine/engine-kind` says which ("cuda" or "cpu"). `.venv/engine-choice` keeps what
+`--engine` asked for.
 
 An environment carries a stamp, written last: a second call compares it and is done at once; after an interruption or
 a change of the lock, of the Python version or of the repository's place, the environment is made again. Downloads stay
@@ -42,6 +43,7 @@ from pathlib import Path
 ENVS = Path(__file__).resolve().parent
 ROOT = ENVS.parent
 VENVS = ROOT / ".venv"
+CHOICE = VENVS / "engine-choice"
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12), (3, 13))
 ENGINE_MACHINES = {"cpu": ("x86_64", "aarch64"), "cuda": ("x86_64",)}
@@ -98,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.print:
             print_commands(environments)
         else:
+            keep_choice(options.engine, environments)
             set_up(environments)
             if any(environment.name == "workflow" for environment in environments):
                 install_program()
@@ -142,13 +145,27 @@ def plan(names: Sequence[str], engine: str) -> list[Environment]:
 
 
 def choose_engine(variables: Mapping[str, str]) -> str:
-    """Choose the build of vLLM: CUDA where there is an NVIDIA driver, else CPU.
+    """Choose the build of vLLM: the one that was asked for before, else CUDA where there is an NVIDIA driver, else CPU.
 
     A CUDA build that is installed already stays: a cluster's login node has no driver, but its GPU nodes do.
     """
-    if has_nvidia_driver(variables) or installed_engine_kind() == "cuda":
-        return "cuda"
-    return "cpu"
+    chosen = read_kind(CHOICE)
+    if chosen:
+        return chosen
+    installed = read_kind(VENVS / "engine" / "engine-kind")
+    return "cuda" if has_nvidia_driver(variables) or installed == "cuda" else "cpu"
+
+
+def keep_choice(asked: str, environments: Sequence[Environment]) -> None:
+    """Keep the build that was asked for, and any CUDA build, for calls that ask for none.
+
+    Not in the environment, which is cleared before it is made again. A CPU build that nobody asked for may still give
+    way to CUDA once there is a driver.
+    """
+    for kind in filter(None, (environment.engine_kind for environment in environments)):
+        if (asked != "auto" or kind == "cuda") and read_kind(CHOICE) != kind and not VENVS.is_symlink():
+            VENVS.mkdir(exist_ok=True)
+            write_atomically(CHOICE, kind + "\n")
 
 
 def has_nvidia_driver(variables: Mapping[str, str]) -> bool:
@@ -162,9 +179,8 @@ def has_nvidia_driver(variables: Mapping[str, str]) -> bool:
     return NVIDIA_DRIVER_FILE.exists()
 
 
-def installed_engine_kind() -> str | None:
-    """Return what `.venv/engine/engine-kind` says, None without that file."""
-    path = VENVS / "engine" / "engine-kind"
+def read_kind(path: Path) -> str | None:
+    """Return the build that a file names, None without that file."""
     return path.read_text(encoding="utf-8").strip() if path.exists() else None
 
 

@@ -126,6 +126,29 @@ def test_auto_keeps_a_cuda_engine_on_a_login_node(root: Path, monkeypatch: pytes
     assert setup.choose_engine({"PATH": str(root)}) == "cuda"
 
 
+def test_the_build_that_was_asked_for_stays_also_after_an_interruption(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = load(root / "envs" / "setup.py")
+    monkeypatch.setattr(setup, "require_engine_platform", lambda kind: None)
+    monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", root / "no-driver")
+    monkeypatch.setattr(setup, "pip_offers", lambda pin, python, variables: True)
+    monkeypatch.setattr(setup.shutil, "disk_usage", lambda path: DiskUsage(0, 0, 10**12))
+
+    def interrupted(*arguments: object) -> None:
+        shutil.rmtree(root / ".venv" / "engine", ignore_errors=True)  # as `venv --clear` does
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "run", interrupted)
+    without, driver = {"PATH": str(root)}, {"PATH": str(tmp_path / "bin")}
+    fake_nvidia_smi(tmp_path / "bin", exit_code=0)
+    assert setup.main(["engine"]) == 130 and setup.choose_engine(driver) == "cuda", "nobody asked for the CPU build"
+    assert setup.main(["engine", "--engine", "cuda"]) == 130
+    assert setup.main(["engine"]) == 130 and setup.choose_engine(without) == "cuda"
+    assert setup.main(["engine", "--engine", "cpu"]) == 130
+    assert setup.main(["engine"]) == 130 and setup.choose_engine(driver) == "cpu", "its driver may be too old"
+
+
 def test_dev_brings_workflow_along(setup: ModuleType) -> None:
     environments = setup.plan(["dev"], "auto")
     assert [environment.name for environment in environments] == ["workflow", "dev"]
@@ -358,11 +381,11 @@ def test_git_never_sees_the_environments(setup: ModuleType, installed: list[str]
 # --- Makefile ------------------------------------------------------------------------------------------------------
 
 
-def make(*arguments: str) -> str:
+def make(*arguments: str, folder: Path = REPOSITORY) -> str:
     """Return what make prints."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True).stdout
 
 
 def test_help_lists_the_targets() -> None:
@@ -375,3 +398,18 @@ def test_arguments_and_engine_are_passed_on() -> None:
     commands = make("-n", "demo", "ARGS=-n --quiet", "ENGINE=cuda").splitlines()
     assert any(command.endswith("envs/setup.py --engine cuda workflow engine") for command in commands)
     assert commands[-1] == ".venv/workflow/bin/snakemake --cores all -n --quiet"
+
+
+def test_environments_keep_their_python_unless_another_is_asked_for(tmp_path: Path) -> None:
+    def python(*arguments: str) -> str:
+        return make("-n", "setup", *arguments, folder=tmp_path).split()[0]
+
+    shutil.copy(REPOSITORY / "Makefile", tmp_path)
+    assert python() == "python3"
+    link, base = tmp_path / ".venv" / "workflow" / "bin" / "python", tmp_path / "python3.12"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(base)
+    assert python() == "python3", "an upgrade of the system took the interpreter away"
+    base.touch()
+    assert python() == str(base)
+    assert python("PYTHON=python3.13") == "python3.13"
