@@ -131,6 +131,14 @@ def test_a_job_gets_model_and_partition_as_far_as_it_needs_gpus() -> None:
     assert (gpu_model(profile(), 2), partition(profile(), 2), options(profile(), [], [])) == (None, None, None)
 
 
+def test_quotes_of_a_profile_are_not_part_of_the_value() -> None:
+    cluster = profile(slurm_partition="'gpu'", gpu_model='"h100"', slurm_extra="'--qos=high --nice=5'")
+    assert (gpu_model(cluster, 2), partition(cluster, 2)) == ("h100", "gpu")
+    assert options(cluster, [], []) == "--qos=high --nice=5"
+    plain = profile(slurm_partition="gpu,long", slurm_extra="--qos='a b'", gpu_model="100")
+    assert (partition(plain, 1), options(plain, [], []), gpu_model(plain, 1)) == ("gpu,long", "--qos='a b'", "100")
+
+
 def test_a_cpu_build_is_reported_where_engines_may_be_meant_for_gpus(tmp_path: Path) -> None:
     engines = {"big": {"device": "cuda", "python": None}, "small": {"device": "auto", "python": None}, "far": {}}
     engines |= {"own": {"device": "cuda", "python": "my/python"}, "slow": {"device": "cpu", "python": None}}

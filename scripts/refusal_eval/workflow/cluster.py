@@ -1,7 +1,9 @@
 """What differs between jobs of this machine and jobs of a cluster: GPUs at a time, partitions, and earlier runs."""
 
+import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +58,14 @@ def options(workflow: Any, wildcards: Iterable[Any], earlier: Sequence[SlurmJob]
 
 
 def _default(workflow: Any, name: str) -> str | None:
-    """Return what a profile says in `default-resources`, as it is written there: an expression until a job asks."""
+    """Return what a profile says in `default-resources`, as it is written there: an expression until a job asks.
+
+    Of a quoted word the quotes are Python's: Snakemake itself asks for them where a word is no expression.
+    """
     value = getattr((workflow.resource_settings.default_resources or {}).get(name), "raw", None)
+    with suppress(ValueError, SyntaxError):
+        if isinstance(word := ast.literal_eval(str(value)), str):
+            return word
     return None if value is None else str(value)
 
 
