@@ -473,7 +473,7 @@ def install_program() -> None:
         return  # the environment is another clone's
     path = VENVS / "workflow" / "bin" / PROGRAM
     lines = (
-        f"#!{VENVS / 'workflow' / 'bin' / 'python'}",
+        *shebang(str(VENVS / "workflow" / "bin" / "python")),
         "import sys",
         f"sys.path.insert(0, {str(ROOT / 'scripts')!r})",
         "from refusal_eval.__main__ import main",
@@ -484,6 +484,18 @@ def install_program() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
         path.chmod(0o755)
+
+
+def shebang(python: str) -> list[str]:
+    """Return the lines that start a script with an interpreter, as pip writes them.
+
+    The kernel ends the interpreter's path at a space, and older ones cut the line at 127 bytes: there a shell finds it,
+    in lines that are a string to Python.
+    """
+    line = f"#!{python}"
+    if " " not in python and len(os.fsencode(line)) <= 127:
+        return [line]
+    return ["#!/bin/sh", f"'''exec' {shlex.quote(python)} \"$0\" \"$@\"", "' '''"]
 
 
 def run(command: Sequence[str], environment: Environment, log: Path) -> None:

@@ -277,6 +277,18 @@ def test_the_program_is_in_the_workflow_environment_and_finds_the_library(
     assert run.returncode == 0 and "plan" in run.stdout
 
 
+@pytest.mark.parametrize("name", ["with a space", "and 'quotes'", "long" * 40])
+def test_the_program_starts_in_a_clone_of_any_path(setup: ModuleType, tmp_path: Path, name: str) -> None:
+    python = tmp_path / name / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    program = tmp_path / "program"
+    program.write_text("\n".join([*setup.shebang(str(python)), "import sys", "print(sys.argv[1:])"]), encoding="utf-8")
+    program.chmod(0o755)
+    run = subprocess.run([program, "one", "two words"], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("['one', 'two words']\n", "")
+
+
 def append_comment(path: Path) -> None:
     """Change a file's hash."""
     path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
