@@ -107,10 +107,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"setup: {error.strerror}: {error.filename}{whose(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("setup: interrupted; run the same command again, downloads are kept in pip's cache", file=sys.stderr)
         return 130
     return 0
+
+
+def whose(error: OSError) -> str:
+    """Return what to do about a file that may not be written: two people share a clone, and one made it."""
+    if not isinstance(error, PermissionError):
+        return ""
+    return "; the environments belong to another user: clone the repository for yourself"
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -277,6 +277,18 @@ def test_the_program_is_in_the_workflow_environment_and_finds_the_library(
     assert run.returncode == 0 and "plan" in run.stdout
 
 
+def test_environments_of_another_user_are_reported_with_their_path(
+    setup: ModuleType, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(setup, "write_atomically", forbidden)
+    assert setup.main(["workflow"]) == 1
+    error = capsys.readouterr().err
+    assert f"setup: Permission denied: {root}/.venv/" in error and "another user: clone the repository" in error
+
+
 @pytest.mark.parametrize("name", ["with a space", "and 'quotes'", "long" * 40])
 def test_the_program_starts_in_a_clone_of_any_path(setup: ModuleType, tmp_path: Path, name: str) -> None:
     python = tmp_path / name / "python"
