@@ -2,10 +2,11 @@
 #
 #   make demo ARGS="-n"            ARGS goes on to Snakemake (demo, fetch) or pytest (test, test-full, soak)
 #   make fetch CONFIG=my_study.yaml
-#   make setup ENGINE=cuda         build of vLLM: auto (the default: cuda where there is an NVIDIA driver), cpu, cuda
-#   make setup PYTHON=python3.12   interpreter of the environments: 3.11, 3.12 or 3.13
+#   make setup ENGINE=cuda         build of vLLM: cpu, cuda, or auto: what was asked for before, else cuda with an NVIDIA driver
+#   make setup PYTHON=python3.12   interpreter of the environments: 3.11, 3.12 or 3.13; by default the one that they have
 
-PYTHON ?= python3
+# Not the environment's own link, which goes while the environment is made again.
+PYTHON ?= $(or $(realpath .venv/workflow/bin/python),python3)
 ENGINE ?= auto
 ARGS ?=
 CONFIG ?= config/config.yaml

@@ -7,7 +7,8 @@
     python3 envs/setup.py engine --print      show the commands, do nothing
 
 `.venv/workflow` runs Snakemake and has no torch. `.venv/engine` holds vLLM: the CUDA build where there is an NVIDIA
-driver, else the CPU build; `.venv/engine/engine-kind` says which ("cuda" or "cpu").
+driver, else the CPU build; `.venv/engine/engine-kind` says which ("cuda" or "cpu"). `.venv/engine-choice` keeps what
+`--engine` asked for.
 
 An environment carries a stamp, written last: a second call compares it and is done at once; after an interruption or
 a change of the lock, of the Python version or of the repository's place, the environment is made again. Downloads stay
@@ -42,6 +43,7 @@ from pathlib import Path
 ENVS = Path(__file__).resolve().parent
 ROOT = ENVS.parent
 VENVS = ROOT / ".venv"
+CHOICE = VENVS / "engine-choice"
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12), (3, 13))
 ENGINE_MACHINES = {"cpu": ("x86_64", "aarch64"), "cuda": ("x86_64",)}
@@ -98,16 +100,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.print:
             print_commands(environments)
         else:
+            keep_choice(options.engine, environments)
             set_up(environments)
             if any(environment.name == "workflow" for environment in environments):
                 install_program()
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"setup: {error.strerror}: {error.filename}{whose(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("setup: interrupted; run the same command again, downloads are kept in pip's cache", file=sys.stderr)
         return 130
     return 0
+
+
+def whose(error: OSError) -> str:
+    """Return what to do about a file that may not be written: two people share a clone, and one made it."""
+    if not isinstance(error, PermissionError):
+        return ""
+    return "; the environments belong to another user: clone the repository for yourself"
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -142,13 +155,27 @@ def plan(names: Sequence[str], engine: str) -> list[Environment]:
 
 
 def choose_engine(variables: Mapping[str, str]) -> str:
-    """Choose the build of vLLM: CUDA where there is an NVIDIA driver, else CPU.
+    """Choose the build of vLLM: the one that was asked for before, else CUDA where there is an NVIDIA driver, else CPU.
 
     A CUDA build that is installed already stays: a cluster's login node has no driver, but its GPU nodes do.
     """
-    if has_nvidia_driver(variables) or installed_engine_kind() == "cuda":
-        return "cuda"
-    return "cpu"
+    chosen = read_kind(CHOICE)
+    if chosen:
+        return chosen
+    installed = read_kind(VENVS / "engine" / "engine-kind")
+    return "cuda" if has_nvidia_driver(variables) or installed == "cuda" else "cpu"
+
+
+def keep_choice(asked: str, environments: Sequence[Environment]) -> None:
+    """Keep the build that was asked for, and any CUDA build, for calls that ask for none.
+
+    Not in the environment, which is cleared before it is made again. A CPU build that nobody asked for may still give
+    way to CUDA once there is a driver.
+    """
+    for kind in filter(None, (environment.engine_kind for environment in environments)):
+        if (asked != "auto" or kind == "cuda") and read_kind(CHOICE) != kind and not VENVS.is_symlink():
+            VENVS.mkdir(exist_ok=True)
+            write_atomically(CHOICE, kind + "\n")
 
 
 def has_nvidia_driver(variables: Mapping[str, str]) -> bool:
@@ -162,9 +189,8 @@ def has_nvidia_driver(variables: Mapping[str, str]) -> bool:
     return NVIDIA_DRIVER_FILE.exists()
 
 
-def installed_engine_kind() -> str | None:
-    """Return what `.venv/engine/engine-kind` says, None without that file."""
-    path = VENVS / "engine" / "engine-kind"
+def read_kind(path: Path) -> str | None:
+    """Return the build that a file names, None without that file."""
     return path.read_text(encoding="utf-8").strip() if path.exists() else None
 
 
@@ -457,7 +483,7 @@ def install_program() -> None:
         return  # the environment is another clone's
     path = VENVS / "workflow" / "bin" / PROGRAM
     lines = (
-        f"#!{VENVS / 'workflow' / 'bin' / 'python'}",
+        *shebang(str(VENVS / "workflow" / "bin" / "python")),
         "import sys",
         f"sys.path.insert(0, {str(ROOT / 'scripts')!r})",
         "from refusal_eval.__main__ import main",
@@ -468,6 +494,18 @@ def install_program() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
         path.chmod(0o755)
+
+
+def shebang(python: str) -> list[str]:
+    """Return the lines that start a script with an interpreter, as pip writes them.
+
+    The kernel ends the interpreter's path at a space, and older ones cut the line at 127 bytes: there a shell finds it,
+    in lines that are a string to Python.
+    """
+    line = f"#!{python}"
+    if " " not in python and len(os.fsencode(line)) <= 127:
+        return [line]
+    return ["#!/bin/sh", f"'''exec' {shlex.quote(python)} \"$0\" \"$@\"", "' '''"]
 
 
 def run(command: Sequence[str], environment: Environment, log: Path) -> None:

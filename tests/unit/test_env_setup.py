@@ -126,6 +126,29 @@ def test_auto_keeps_a_cuda_engine_on_a_login_node(root: Path, monkeypatch: pytes
     assert setup.choose_engine({"PATH": str(root)}) == "cuda"
 
 
+def test_the_build_that_was_asked_for_stays_also_after_an_interruption(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = load(root / "envs" / "setup.py")
+    monkeypatch.setattr(setup, "require_engine_platform", lambda kind: None)
+    monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", root / "no-driver")
+    monkeypatch.setattr(setup, "pip_offers", lambda pin, python, variables: True)
+    monkeypatch.setattr(setup.shutil, "disk_usage", lambda path: DiskUsage(0, 0, 10**12))
+
+    def interrupted(*arguments: object) -> None:
+        shutil.rmtree(root / ".venv" / "engine", ignore_errors=True)  # as `venv --clear` does
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "run", interrupted)
+    without, driver = {"PATH": str(root)}, {"PATH": str(tmp_path / "bin")}
+    fake_nvidia_smi(tmp_path / "bin", exit_code=0)
+    assert setup.main(["engine"]) == 130 and setup.choose_engine(driver) == "cuda", "nobody asked for the CPU build"
+    assert setup.main(["engine", "--engine", "cuda"]) == 130
+    assert setup.main(["engine"]) == 130 and setup.choose_engine(without) == "cuda"
+    assert setup.main(["engine", "--engine", "cpu"]) == 130
+    assert setup.main(["engine"]) == 130 and setup.choose_engine(driver) == "cpu", "its driver may be too old"
+
+
 def test_dev_brings_workflow_along(setup: ModuleType) -> None:
     environments = setup.plan(["dev"], "auto")
     assert [environment.name for environment in environments] == ["workflow", "dev"]
@@ -254,6 +277,30 @@ def test_the_program_is_in_the_workflow_environment_and_finds_the_library(
     assert run.returncode == 0 and "plan" in run.stdout
 
 
+def test_environments_of_another_user_are_reported_with_their_path(
+    setup: ModuleType, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(setup, "write_atomically", forbidden)
+    assert setup.main(["workflow"]) == 1
+    error = capsys.readouterr().err
+    assert f"setup: Permission denied: {root}/.venv/" in error and "another user: clone the repository" in error
+
+
+@pytest.mark.parametrize("name", ["with a space", "and 'quotes'", "long" * 40])
+def test_the_program_starts_in_a_clone_of_any_path(setup: ModuleType, tmp_path: Path, name: str) -> None:
+    python = tmp_path / name / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    program = tmp_path / "program"
+    program.write_text("\n".join([*setup.shebang(str(python)), "import sys", "print(sys.argv[1:])"]), encoding="utf-8")
+    program.chmod(0o755)
+    run = subprocess.run([program, "one", "two words"], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("['one', 'two words']\n", "")
+
+
 def append_comment(path: Path) -> None:
     """Change a file's hash."""
     path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
@@ -358,11 +405,11 @@ def test_git_never_sees_the_environments(setup: ModuleType, installed: list[str]
 # --- Makefile ------------------------------------------------------------------------------------------------------
 
 
-def make(*arguments: str) -> str:
+def make(*arguments: str, folder: Path = REPOSITORY) -> str:
     """Return what make prints."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True).stdout
 
 
 def test_help_lists_the_targets() -> None:
@@ -375,3 +422,18 @@ def test_arguments_and_engine_are_passed_on() -> None:
     commands = make("-n", "demo", "ARGS=-n --quiet", "ENGINE=cuda").splitlines()
     assert any(command.endswith("envs/setup.py --engine cuda workflow engine") for command in commands)
     assert commands[-1] == ".venv/workflow/bin/snakemake --cores all -n --quiet"
+
+
+def test_environments_keep_their_python_unless_another_is_asked_for(tmp_path: Path) -> None:
+    def python(*arguments: str) -> str:
+        return make("-n", "setup", *arguments, folder=tmp_path).split()[0]
+
+    shutil.copy(REPOSITORY / "Makefile", tmp_path)
+    assert python() == "python3"
+    link, base = tmp_path / ".venv" / "workflow" / "bin" / "python", tmp_path / "python3.12"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(base)
+    assert python() == "python3", "an upgrade of the system took the interpreter away"
+    base.touch()
+    assert python() == str(base)
+    assert python("PYTHON=python3.13") == "python3.13"

@@ -114,6 +114,15 @@ def test_too_few_gpus_are_reported_with_what_to_do(no_engine, tmp_path):
         run_batch(tmp_path, weights=HUB, gpus=1, device="cuda", tensor_parallel=4)
 
 
+def test_an_engine_for_gpus_does_not_start_from_the_cpu_build(no_engine, tmp_path):
+    (tmp_path / ".venv" / "engine").mkdir(parents=True)
+    (tmp_path / ".venv" / "engine" / "engine-kind").write_text("cpu\n")
+    with pytest.raises(UserError, match=r"`device: cuda`, and .* is the CPU build: run `make setup ENGINE=cuda`"):
+        run_batch(tmp_path, weights=HUB, gpus=1, device="cuda", python=None)
+    with pytest.raises(UserError, match=r"no engine environment at .*no/python"):  # one of the user's own may have CUDA
+        run_batch(tmp_path, weights=HUB, gpus=1, device="cuda")
+
+
 def test_without_anything_to_do_neither_gpus_nor_weights_are_needed(no_engine, tmp_path):
     (tmp_path / "model" / "model.safetensors").unlink()
     with StoreWriter("store", "id", "job") as writer:

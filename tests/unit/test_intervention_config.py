@@ -369,18 +369,22 @@ def test_the_arrangement_of_a_paper_that_evaluates_its_own_prompts_is_accepted_a
     project: Project, repository: Path
 ) -> None:
     page = (repository / "docs" / "interventions.md").read_text().split("**The paper's own arrangement**")[1]
-    entries, study = map(yaml.safe_load, page.split("```yaml\n")[1].split("```")[0].split("# the study\n"))
-    tasks = {
-        "source": {"kind": "file", "path": "../../rows.csv"},
-        "columns": {"prompt": "question", "category": "task"},
+    entries, study = (yaml.safe_load(block.split("```")[0]) for block in page.split("```yaml\n")[1:3])
+    assert study.pop("catalogue") == ["my_entries.yaml"]
+    splits = {
+        name: {
+            "source": {"kind": "file", "path": "../../rows.csv"},
+            "columns": {"prompt": "question", "category": "task"},
+            "expectation": expectation,
+        }
+        for name, expectation in (("tasks", "varies"), ("harmless_test", "comply"))
     }
-    catalogue = changed(CATALOGUE, ("datasets", "tasks"), {"splits": {"tasks": tasks | {"expectation": "comply"}}})
+    catalogue = changed(CATALOGUE, ("datasets", "tasks"), {"splits": splits})
     catalogue = changed(catalogue, ("judges", "wildguard"), CATALOGUE["judges"]["guard"])
     for section, own in entries.items():
         catalogue = changed(catalogue, (section,), catalogue[section] | own)
     project.write(BASE, catalogue)
-    study = STUDY | study | {"judges": ["wildguard"]}
-    config = Study(project.load(study))
+    config = Study(project.load(STUDY | study))
     for model in ("constellation", "constellation-chance"):
         assert scoring.cell(config, "wildguard", model, "tasks")["fitted_prompts"] is True
         assert generation.request_params(config, model, "tasks")["allow_overlap"] is True

@@ -7,7 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, job_end, job_state, own_jobs, parse_jobs
-from refusal_eval.workflow.cluster import about_jobs, comment_of, gpu_model, jobs_of_earlier_runs, options, partition
+from refusal_eval.workflow.cluster import (
+    about_cpu_build,
+    about_jobs,
+    comment_of,
+    gpu_model,
+    jobs_of_earlier_runs,
+    options,
+    partition,
+)
 
 
 @pytest.fixture
@@ -121,6 +129,29 @@ def test_a_job_gets_model_and_partition_as_far_as_it_needs_gpus() -> None:
     assert (gpu_model(cluster, 0), partition(cluster, 0)) == (None, "cpu")
     assert partition(profile(slurm_partition="gpu"), 0) == "gpu"
     assert (gpu_model(profile(), 2), partition(profile(), 2), options(profile(), [], [])) == (None, None, None)
+
+
+def test_quotes_of_a_profile_are_not_part_of_the_value() -> None:
+    cluster = profile(slurm_partition="'gpu'", gpu_model='"h100"', slurm_extra="'--qos=high --nice=5'")
+    assert (gpu_model(cluster, 2), partition(cluster, 2)) == ("h100", "gpu")
+    assert options(cluster, [], []) == "--qos=high --nice=5"
+    plain = profile(slurm_partition="gpu,long", slurm_extra="--qos='a b'", gpu_model="100")
+    assert (partition(plain, 1), options(plain, [], []), gpu_model(plain, 1)) == ("gpu,long", "--qos='a b'", "100")
+
+
+def test_a_cpu_build_is_reported_where_engines_may_be_meant_for_gpus(tmp_path: Path) -> None:
+    engines = {"big": {"device": "cuda", "python": None}, "small": {"device": "auto", "python": None}, "far": {}}
+    engines |= {"own": {"device": "cuda", "python": "my/python"}, "slow": {"device": "cpu", "python": None}}
+    assert about_cpu_build(engines, tmp_path, True) is None, "no environment, or that of a CUDA build"
+    kind = tmp_path / ".venv" / "engine" / "engine-kind"
+    kind.parent.mkdir(parents=True)
+    kind.write_text("cpu\n")
+    here, submitted = (about_cpu_build(engines, tmp_path, submits) or "" for submits in (False, True))
+    assert "`make setup ENGINE=cuda`" in here and "big: will not start" in here and "small" not in here
+    assert "big: will not start" in submitted and "small: its jobs request no GPU" in submitted
+    assert not [name for name in ("own", "slow", "far") if name in submitted]
+    kind.write_text("cuda\n")
+    assert about_cpu_build(engines, tmp_path, True) is None
 
 
 def test_a_job_comes_after_the_jobs_of_earlier_runs_for_its_batch() -> None:

@@ -13,6 +13,7 @@ import yaml
 from project import ROOT, Project, change_yaml, make_project, planned_jobs
 
 from refusal_eval.ask.requests import read_requests
+from refusal_eval.study.engine_environment import built_for
 
 AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
@@ -281,6 +282,16 @@ def test_a_changed_label_typesets_tables_and_another_way_of_serving_runs_nothing
     assert not set(planned) & {"score", "estimates", "variance", "tradeoff", "corrected"}
     finished.snakemake()
     assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")
+
+
+def test_a_plan_warns_of_an_engine_that_the_environment_cannot_start(finished: Project) -> None:
+    def warnings() -> int:
+        run = finished.snakemake("-n")
+        return (run.stdout + run.stderr).count("tiny: will not start")
+
+    assert warnings() == 0
+    finished.catalogue("engines", "tiny", device="cuda", python=None)
+    assert warnings() == (built_for(ROOT) == "cpu")
 
 
 def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:

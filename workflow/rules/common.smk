@@ -11,6 +11,7 @@ from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
+from refusal_eval.workflow.cluster import about_cpu_build, submits
 from refusal_eval.workflow.rule_files import any_of, content_hash, folder_not_there
 from refusal_eval.workflow.whole_study import labels_of
 
@@ -37,6 +38,9 @@ config.update(validated)
 
 study = Study(config)
 paths = study.paths
+
+if workflow.is_main_process and (warning := about_cpu_build(config["engine_entries"], ROOT, submits(workflow))):
+    logger.warning(warning)
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache
 # Names in alphabetical order, for what does not depend on the order in which the study lists them; cells are in that.

@@ -15,6 +15,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import CompiledIntervention
+from refusal_eval.study.engine_environment import lacks_cuda
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -41,6 +42,7 @@ class LoadPlan:
     # `reasoning` of the models that have one, by their names; empty for judges
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     limit: TimeLimit | None = None  # when to stop
+    lacks_cuda: bool = False  # whether it needs CUDA and its environment is the CPU build
 
     @classmethod
     def of_study(
@@ -68,6 +70,7 @@ class LoadPlan:
             failure_limit=config["failure_limit"],
             store_dir=config["store_dir"],
             shards=config["shards"],
+            lacks_cuda=lacks_cuda(config["engine_entries"][described["engine"]], root),
             **more,
         )
 
@@ -100,8 +103,13 @@ class LoadPlan:
         stop, minutes later, with a message of its own. Only adapters that the requests ask for are served.
 
         Raises:
-            UserError: for files that are not as they were fetched, or identified.
+            UserError: for files that are not as they were fetched, or identified; for a CPU build that is to use GPUs.
         """
+        if self.lacks_cuda:
+            raise UserError(
+                "this engine has `device: cuda`, and the engine environment (.venv/engine) is the CPU build: run "
+                "`make setup ENGINE=cuda`, or name an environment with CUDA as the engine's `python`"
+            )
         folder = self.folder if self.manifest is None else str(manifest_folder(self.manifest))
         asked = {item.settings.adapter for item in pending}
         known = {adapter.name: adapter for adapter in self.adapters}  # two models may share one

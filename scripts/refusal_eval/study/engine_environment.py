@@ -19,8 +19,18 @@ def engine_device(entry: Mapping[str, Any], root: str | Path = ".") -> str:
     """Return `cpu` or `cuda`: the entry's device, or for `auto` what .venv/engine was built for (cuda when unknown)."""
     if entry.get("device", "auto") != "auto":
         return str(entry["device"])
+    return "cuda" if entry.get("python") else built_for(root) or "cuda"
+
+
+def built_for(root: str | Path = ".") -> str | None:
+    """Return what .venv/engine was built for, `cpu` or `cuda`; None without such an environment."""
     kind = Path(root, ENGINE_FOLDER, "engine-kind")
-    return kind.read_text(encoding="utf-8").strip() if kind.is_file() and not entry.get("python") else "cuda"
+    return kind.read_text(encoding="utf-8").strip() if kind.is_file() else None
+
+
+def lacks_cuda(entry: Mapping[str, Any], root: str | Path = ".") -> bool:
+    """Tell whether an entry with `device: cuda` would be started from .venv/engine, and that is the CPU build."""
+    return entry.get("device") == "cuda" and not entry.get("python") and built_for(root) == "cpu"
 
 
 def usable_cores() -> int:

@@ -1,12 +1,15 @@
 """What differs between jobs of this machine and jobs of a cluster: GPUs at a time, partitions, and earlier runs."""
 
+import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, batch_script, own_jobs
 from refusal_eval.study.batches import LOAD_NAME, shard_of, shards_of
+from refusal_eval.study.engine_environment import built_for, lacks_cuda
 
 LOADS, CAPTURE = ("generate", "judge"), "activations"  # the rules that are submitted
 STUDY_OF_SCRIPT = re.compile(r"--(configfiles|snakefile) +('[^']+'|\S+)")
@@ -55,9 +58,30 @@ def options(workflow: Any, wildcards: Iterable[Any], earlier: Sequence[SlurmJob]
 
 
 def _default(workflow: Any, name: str) -> str | None:
-    """Return what a profile says in `default-resources`, as it is written there: an expression until a job asks."""
+    """Return what a profile says in `default-resources`, as it is written there: an expression until a job asks.
+
+    Of a quoted word the quotes are Python's: Snakemake itself asks for them where a word is no expression.
+    """
     value = getattr((workflow.resource_settings.default_resources or {}).get(name), "raw", None)
+    with suppress(ValueError, SyntaxError):
+        if isinstance(word := ast.literal_eval(str(value)), str):
+            return word
     return None if value is None else str(value)
+
+
+def about_cpu_build(engines: Mapping[str, Mapping[str, Any]], root: Path, submits: bool) -> str | None:
+    """Return what to say where the engine environment is the CPU build and engines may be meant to use GPUs.
+
+    A cluster's login node has no driver, so `make setup` there takes the CPU build unless somebody says otherwise.
+    """
+    if built_for(root) != "cpu":
+        return None
+    auto = [name for name, entry in engines.items() if entry.get("device") == "auto" and not entry.get("python")]
+    stopped = [name for name, entry in engines.items() if lacks_cuda(entry, root)]
+    lines = [f"{name}: will not start, as it has `device: cuda`" for name in stopped]
+    lines += [f"{name}: its jobs request no GPU (`device: cpu` says that this is meant)" for name in auto if submits]
+    head = "The engine environment is the CPU build; for GPUs run `make setup ENGINE=cuda`."
+    return "\n    ".join([head, *lines]) if lines else None
 
 
 # ---------------------------------------------------------------- jobs that a killed snakemake left

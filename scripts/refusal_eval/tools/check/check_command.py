@@ -18,7 +18,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.engines.devices.lease import may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.process import end_with_parent
-from refusal_eval.study.engine_environment import ENGINE_FOLDER
+from refusal_eval.study.engine_environment import built_for
 from refusal_eval.tools.check.check_lines import any_failed, counted, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import prepare
@@ -79,8 +79,7 @@ def check_this_machine(config: Mapping[str, Any] | None) -> bool:
     """Print the checks of this machine, for a study if there is one; tell whether one failed."""
     needs = study_needs(config) if config else None
     engines, variables, slurm = needs.engines if needs else (), os.environ, read_slurm(os.environ)
-    file = ROOT / ENGINE_FOLDER / "engine-kind"
-    kind = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    kind = built_for(ROOT) or ""
     lines = [
         *environment_lines(needs, kind, variables),
         *gpu_lines(read_gpus(strangers=not may_share(variables)), engines, kind, variables, slurm.on_login_node),
