@@ -278,6 +278,15 @@ def test_paths_survive_inheritance(project):
     assert config["split_entries"]["rows"]["source"]["path"] == "near/rows.jsonl"
 
 
+def test_a_source_that_two_splits_share_by_an_alias_is_read_where_it_lies(project):
+    project.write("far/rows.jsonl", '{"prompt": "a"}')
+    split = "{source: %s, expectation: comply}"
+    one, two = split % "&rows {kind: file, path: ../far/rows.jsonl}", split % "*rows"
+    project.write("near/own.yaml", f"datasets: {{mine: {{splits: {{one: {one}, two: {two}}}}}}}\n")
+    config = project.load(STUDY | {"catalogue": ["near/own.yaml"], "splits": ["one", "two"]})
+    assert [config["split_entries"][name]["source"]["path"] for name in ("one", "two")] == ["far/rows.jsonl"] * 2
+
+
 def test_only_paths_are_treated_as_paths(project):
     """Words of a template's own variables, and files inside wheels, stay what they are."""
     options = {"path": "a/b", "template": "x", "rubric": "y", "lists": ["z"], "kind": "file"}

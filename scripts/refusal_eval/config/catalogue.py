@@ -1,6 +1,5 @@
 """The catalogue: the shipped entries and the user's, with inheritance (`like:`) and data-set defaults applied."""
 
-import copy
 import os
 import re
 from collections.abc import Iterable
@@ -239,7 +238,7 @@ def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], prob
     `~` and environment variables are replaced, but for variables that may hold a secret. Paths below the working
     directory come out relative to it.
     """
-    value = copy.deepcopy(value)
+    value = _unshared(value)
     for path, mark in paths_on_disk(shape, value).items():
         holder, _ = look_up(value, path[:-1])
         named = (match[1] or match[2] for match in VARIABLE.finditer(holder[path[-1]]))
@@ -258,6 +257,13 @@ def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], prob
         shown = os.path.normpath(text) if mark.what == "output" else shown_path(beside)
         holder[path[-1]] = os.path.join(os.curdir, shown) if shown in mark.words else shown
     return value
+
+
+def _unshared(value: Any) -> Any:
+    """Return a copy in which what YAML's anchors and aliases share is there once for each place."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return list(map(_unshared, value)) if isinstance(value, list) else value
 
 
 def shipped_files(root: str) -> list[str]:
