@@ -51,6 +51,19 @@ def test_parquet_gives_plain_values(tmp_path):
     ]
 
 
+def test_json_in_parquet_is_decoded_wherever_it_stands(tmp_path):
+    texts = pyarrow.array(['{"role": "user", "content": "a \\"b\\""}', None, '"c"'], pyarrow.json_())
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array([0, 1, 1, 3], pyarrow.int32()), texts)
+    nested = pyarrow.StructArray.from_arrays([texts], names=["x"])
+    pyarrow.parquet.write_table(pyarrow.table({"t": texts, "m": lists, "n": nested}), tmp_path / "a.parquet")
+    message = {"role": "user", "content": 'a "b"'}
+    assert read_rows(tmp_path / "a.parquet") == [
+        {"t": message, "m": [message], "n": {"x": message}},
+        {"t": None, "m": [], "n": {"x": None}},
+        {"t": "c", "m": [None, "c"], "n": {"x": "c"}},
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -16,7 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.hub_card import check_card, check_listed
-from refusal_eval.data.rows import plain_value, read_rows
+from refusal_eval.data.rows import plain_rows, read_rows
 from refusal_eval.study.row_sources import PART, addresses_of
 
 if TYPE_CHECKING:
@@ -123,15 +123,24 @@ def _hub_rows(
             # The files were checked; sizes in a data set's card are often out of date.
             builder.download_and_prepare(verification_mode="no_checks")
             data = builder.as_dataset(split=split)
-        classes = {name: of.names for name, of in data.features.items() if isinstance(of, datasets.ClassLabel)}
         # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
         for batch in data.with_format("arrow").iter(batch_size=1000):
-            for row in batch.to_pylist():
-                plain = plain_value(row)
-                for name, names in classes.items():
-                    if isinstance(number := plain.get(name), int) and 0 <= number < len(names):
-                        plain[name] = names[number]
-                yield plain
+            with _errors_of(place):
+                rows = [_named(row, data.features) for row in plain_rows(batch)]
+            yield from rows
+
+
+def _named(value: Any, feature: Any) -> Any:
+    """Return a value with the names of its numbered classes, wherever they stand in it."""
+    import datasets
+
+    if isinstance(feature, datasets.ClassLabel) and isinstance(value, int):
+        return feature.names[value] if 0 <= value < len(feature.names) else value
+    if isinstance(feature, (datasets.List, datasets.LargeList)) and isinstance(value, list):
+        return [_named(item, feature.feature) for item in value]
+    if isinstance(feature, dict) and isinstance(value, dict):
+        return {key: _named(item, feature.get(key)) for key, item in value.items()}
+    return value
 
 
 @contextlib.contextmanager

@@ -153,11 +153,34 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
                 if size > MOST_BYTES:
                     raise _too_large(name, f"more than {size_text(MOST_BYTES)}", size_text(MOST_BYTES))
                 try:
-                    yield from [plain_value(row) for row in batch.to_pylist()]
+                    yield from plain_rows(batch)
                 except (ValueError, OverflowError, TypeError, LookupError) as error:  # such as a time after year 9999
                     raise UserError(f"{name}: holds values that cannot be read: {error}") from error
     except pyarrow.ArrowException as error:
         raise UserError(f"{name}: is not a valid Parquet file: {error}") from error
+
+
+def plain_rows(batch: Any) -> list[Row]:
+    """Return the rows of a batch or a table of Arrow as plain JSON."""
+    return [
+        plain_value({field.name: _decoded(row[field.name], field.type) for field in batch.schema})
+        for row in batch.to_pylist()
+    ]
+
+
+def _decoded(value: Any, kind: Any) -> Any:
+    """Decode what Arrow keeps as the source text of JSON, such as a column of numbers and texts by `datasets`."""
+    import pyarrow
+
+    if value is None:
+        return None
+    if isinstance(kind, pyarrow.JsonType):
+        return json.loads(value)
+    if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind):
+        return [_decoded(item, kind.value_type) for item in value]
+    if pyarrow.types.is_struct(kind):
+        return {field.name: _decoded(value[field.name], field.type) for field in kind}
+    return value
 
 
 def plain_value(value: Any) -> Any:

