@@ -247,7 +247,8 @@ def cards(tmp_path_factory):
             "zip": data | {"README.md": card(f"'zip://secret.jsonl::{folder}/secret.zip'")},
             "data_dir": data | {"README.md": f"---\nconfigs:\n- config_name: x\n  data_dir: {folder}\n---\n".encode()},
             "standalone": data | {"README.md": b"# x", ".huggingface.yaml": card(secret).strip(b"-\n") + b"\n"},
-            "script": {"script.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
+            "script": data | {"script.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
+            "other_script": data | {"convert.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
             "broken": data | {"README.md": b"---\nconfigs: [" + b"[" * 5000 + b"\n---\n"},
         }
         sources = {
@@ -264,7 +265,7 @@ def cards(tmp_path_factory):
         }
 
 
-@pytest.mark.parametrize("name", ["glob", "dot"])
+@pytest.mark.parametrize("name", ["glob", "dot", "other_script"])
 def test_a_card_may_choose_among_the_files_of_its_repository(cards, name):
     target, reported = cards["reported"][name]
     assert reported is None
@@ -290,10 +291,13 @@ def test_a_card_that_names_files_outside_of_its_repository_is_refused(cards, nam
     assert f"`{wanted.format(**cards)}`" in reported and "not in the repository" in reported and "\n" not in reported
 
 
-@pytest.mark.parametrize("name", ["script", "broken"])
-def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_reported(cards, name):
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("script", "its rows come from a script, script.py, which is not run"), ("broken", "cannot be read")],
+)
+def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_reported(cards, name, what):
     target, reported = cards["reported"][name]
-    assert reported.startswith(f"data set org/{name} at ") and "cannot be read" in reported and "\n" not in reported
+    assert reported.startswith(f"data set org/{name} at ") and what in reported and "\n" not in reported
     assert not Path(target).exists() and not (cards["folder"] / "RAN").exists()
 
 

@@ -35,9 +35,12 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
         _take_file(place, source.file, source.sha256, target)
         return
     files = hub.list_files(place)
-    folder = hub.snapshot(place, None, files)
     # Offline the copy in the cache tells which files there are.
-    listed = files if files is not None else hub.names_below(folder)
+    listed = files if files is not None else hub.names_below(place.snapshot)
+    if (script := f"{place.repo.split('/')[-1]}.py") in listed:
+        message = f"its rows come from a script, {script}, which is not run, and may differ from what its files hold"
+        raise UserError(f"{place}: {message}; name one `file` of the repository instead of `split`")
+    folder = hub.snapshot(place, None, files)
     with written_whole(target) as handle:
         count = 0
         for row in _hub_rows(folder, listed, source, place):
