@@ -63,6 +63,13 @@ def test_a_filter_that_would_leave_rows_out_by_mistake_is_reported(where, option
         kept(where, **options)
 
 
+@pytest.mark.parametrize(("cells", "wanted"), [(["1.0", "2.0"], 1.0), ([1.0, None], 1), (["1", "2"], 1.0)])
+def test_a_number_is_found_as_the_source_writes_it(cells, wanted):
+    rows = [{"prompt": str(number), "id": number, "level": cell} for number, cell in enumerate(cells)]
+    prompts, _ = make_prompts(rows, COLUMNS, "f", where={"level": wanted})
+    assert [prompt["source"]["row"] for prompt in prompts] == [1]
+
+
 def test_rows_are_counted_before_and_after_the_filter():
     _, notes = make_prompts(ROWS, COLUMNS, "f", where={"label": "safe"}, expected_rows=4, expected_kept=2)
     assert notes == ["f: 2 of 4 rows have `label` safe, 2 left out", "f: 2 rows, 2 different prompts"]

@@ -210,8 +210,17 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
             raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
 
 
+def value_text(value: Any) -> str:
+    """Return a value as text: JSON for what is no string (3 -> "3", True -> "true", None -> "null")."""
+    value = plain_value(value)
+    # A column of whole numbers with a gap comes out of Parquet as 1.0; of larger ones than these not all are exact.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return value if isinstance(value, str) else canonical_json(value)
+
+
 def text_or_none(value: Any, place: str) -> str | None:
-    """Return a cell as text: None for an empty or missing one, JSON for what is no string (3 -> "3", True -> "true").
+    """Return a cell as text (see `value_text`); None for an empty or missing one.
 
     Raises:
         UserError: if the text holds lone surrogates.
@@ -219,7 +228,7 @@ def text_or_none(value: Any, place: str) -> str | None:
     value = plain_value(value)
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    return valid_text(value if isinstance(value, str) else canonical_json(value), place)
+    return valid_text(value_text(value), place)
 
 
 def cell_text(row: Row, column: str | None, place: str) -> str | None:

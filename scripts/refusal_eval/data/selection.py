@@ -33,7 +33,7 @@ def kept_rows(
         return numbered, []
     need_columns(rows, where, name)
     lists = {column: wanted if isinstance(wanted, list) else [wanted] for column, wanted in where.items()}
-    values = {column: [text_or_none(value, "where") for value in wanted] for column, wanted in lists.items()}
+    values = {column: [_as_cell(rows, column, value) for value in wanted] for column, wanted in lists.items()}
     for column, wanted in values.items():
         _check_values(rows, column, wanted, name)
     numbered = [
@@ -89,6 +89,13 @@ def clusters_of(
     if strange:
         raise UserError(f"{name}: its file of clusters names rows that are not there: {_ids(strange)}")
     return [clusters[str(identity)] for identity in ids]
+
+
+def _as_cell(rows: Sequence[Row], column: str, wanted: Any) -> str | None:
+    """Return the text of the cells that are wanted: 1.0 is "1", but "1.0" where a CSV says so."""
+    written = str(wanted)
+    is_there = isinstance(wanted, float) and any(row.get(column) == written for row in rows)
+    return written if is_there else text_or_none(wanted, "where")
 
 
 def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str | None], name: str) -> None:
