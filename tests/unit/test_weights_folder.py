@@ -64,6 +64,19 @@ def test_a_renamed_or_added_file_gives_another_fingerprint(folder, tmp_path):
     assert folder_sha256(folder, tmp_path) != before
 
 
+def test_files_that_change_the_fingerprint_are_named_in_the_log(folder, tmp_path, caplog):
+    """Results that an evaluation wrote into the folder make all stored responses unreachable."""
+    folder_sha256(folder, tmp_path)
+    os.utime(folder / "tokenizer.json")
+    folder_sha256(folder, tmp_path)
+    assert caplog.text == ""
+    (folder / "eval").mkdir()
+    (folder / "eval" / "results.json").write_text("{}")
+    (folder / "config.json").write_text("{}")
+    folder_sha256(folder, tmp_path)
+    assert "model: new, changed or gone are config.json, eval/results.json, so that its requests have" in caplog.text
+
+
 @pytest.fixture
 def read(monkeypatch):
     """Return the names of the files that are read from now on."""
