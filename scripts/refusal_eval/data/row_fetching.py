@@ -16,7 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.hub_card import check_card, check_listed
-from refusal_eval.data.rows import plain_rows, read_rows
+from refusal_eval.data.rows import plain_rows, plain_value, read_rows, valid_text
 from refusal_eval.study.row_sources import PART, addresses_of
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
             return
         with written_whole(target) as handle:
             for part, file in files.items():
-                for row in read_rows(file, name=urls[part]):
-                    handle.write(canonical_json({**row, PART: part}) + "\n")
+                for number, row in enumerate(read_rows(file, name=urls[part]), 1):
+                    line = canonical_json(plain_value({**row, PART: part}))
+                    handle.write(valid_text(line, f"{urls[part]}, row {number}") + "\n")
 
 
 def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str | Path) -> None:
