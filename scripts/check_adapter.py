@@ -4,7 +4,7 @@ from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.weights.adapter import check_fits
+from refusal_eval.weights.adapter import check_fits, warn_of_another_base
 from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -15,6 +15,7 @@ def main(snakemake: Any) -> None:
     described = read_json(snakemake.input.adapter)
     source = snakemake.params.weights
     fetched = weight_source(source).fetched
+    warn_of_another_base(described["folder"], source.get("repo", ""), log)
     weights = manifest_folder(snakemake.input.weights[0]) if fetched else source["path"]
     check_fits(described["folder"], weights, log)
     write_json(snakemake.output[0], described)

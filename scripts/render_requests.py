@@ -98,6 +98,7 @@ def main(
         try:
             messages = conversation(row, turn, {})
             if request.get("protocol") == "compat" and isinstance(renderer, Renderer):
+                renderer.check_all_rendered(messages)
                 longest = request["max_model_len"] - sampling["max_tokens"]
                 prompt: Prompt = published_token_ids(renderer, messages, longest)
             else:

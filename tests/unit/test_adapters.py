@@ -17,7 +17,13 @@ from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.weights.adapter import Adapter, check_fits, checked_rank, describe_adapter
+from refusal_eval.weights.adapter import (
+    Adapter,
+    check_fits,
+    checked_rank,
+    describe_adapter,
+    warn_of_another_base,
+)
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
@@ -171,7 +177,7 @@ def test_an_adapter_of_these_weights_fits_whatever_stands_before_the_layers(
 ) -> None:
     caplog.set_level("INFO")
     check_fits(adapter, base(tmp_path / "base", prefix=prefix), LOG)
-    assert "4 of 4 modules were compared" in caplog.text
+    assert "all 4 modules were compared" in caplog.text and "WARNING" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -202,6 +208,32 @@ def test_names_that_cannot_be_compared_are_mentioned(
     save_file(tensors_of(x=(3,)), str(tmp_path / "base" / "model.safetensors"))
     check_fits(adapter, tmp_path / "base", LOG)
     assert "whether it fits is not known" in caplog.text
+
+
+def test_modules_that_were_not_compared_are_a_warning(
+    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Models such as Phi-3 store the projections of attention as one matrix, of another name."""
+    fused = {f"model.layers.{layer}.self_attn.qkv_proj.weight": (32, 16) for layer in range(2)}
+    (tmp_path / "base").mkdir()
+    named = fused | {
+        "model.layers.0.self_attn.q_proj.weight": (16, 16),
+        "model.layers.1.self_attn.q_proj.weight": (16, 16),
+    }
+    save_file(tensors_of(**named), str(tmp_path / "base" / "model.safetensors"))
+    check_fits(adapter, tmp_path / "base", LOG)
+    assert "2 of 4 modules were compared with the weights" in caplog.text and "WARNING" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("base_model", "warned"), [("Org/Tiny", False), (None, False), ("org/other", True), ("/home/me/tiny", True)]
+)
+def test_an_adapter_of_another_repository_is_a_warning(
+    adapter: Path, caplog: pytest.LogCaptureFixture, base_model: str | None, warned: bool
+) -> None:
+    warn_of_another_base(with_config(adapter, base_model_name_or_path=base_model), "org/tiny", LOG)
+    assert ("was made for" in caplog.text) == warned
+    assert not warned or f"{base_model} by its adapter_config.json, but its engine has org/tiny" in caplog.text
 
 
 # ---------------------------------------------------------------- from the hub

@@ -88,7 +88,7 @@ def test_what_identifies_the_engines_of_other_studies_is_as_it_was(
     monkeypatch.chdir(tmp_path)
     config = Project(tmp_path).load(WHOLE_STUDY)
     params = identified_entry(Study(config), "folder-engine")
-    assert set(params) == {"weights", "dtype", "files"}
+    assert set(params) == {"weights", "dtype", "files", "max_model_len"}
 
 
 FLAGS = {"IsHybrid", "IsAttentionFree"}

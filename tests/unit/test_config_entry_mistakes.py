@@ -90,6 +90,14 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
             2048,
             "2048 leaves no room for a prompt: `max_model_len` of its engine is",
         ),
+        *(
+            (
+                (*PLAIN, "template_options"),
+                {name: False},
+                f"`{name}` is no variable of a chat template that you can set",
+            )
+            for name in ("add_generation_prompt", "tokenize", "return_dict", "messages", "continue_final_message")
+        ),
         ((*PLAIN, "engine"), "classes-engine", "this entry needs one of kind `vllm`"),
         ((*PEOPLE, "denied_premises"), ["denied"], "`denied_premises` names 'denied', which `labels` does not map"),
         ((*PEOPLE, "anchors"), [{"name": "GPT", "source": "s"}], "name `kappa` or `f1`, or both"),

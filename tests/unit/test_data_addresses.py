@@ -101,6 +101,22 @@ def test_rows_of_several_files_tell_which_they_come_from(server, tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["rows.jsonl"]
 
 
+def fetch_lines(server, folder, *lines):
+    """Fetch several JSONL files, of which each has one of these lines."""
+    server.files = {f"/0123/{name}.jsonl": line for name, line in zip("ab", lines, strict=True)}
+    url, sha256 = f"{server.address}/0123/{{a,b}}.jsonl", hashlib.sha256(b"".join(lines)).hexdigest()
+    target = folder / "out" / "rows.jsonl"
+    row_source({"kind": "url", "url": url, "sha256": sha256}).fetch(target, str(folder / "cache"), LOG, None)
+    return read_rows(target)
+
+
+def test_values_that_json_lacks_are_treated_as_those_of_one_file(server, tmp_path):
+    rows = fetch_lines(server, tmp_path, b'{"p": "a", "n": NaN}\n', b'{"p": "b", "n": 2}\n')
+    assert rows == [{"p": "a", "n": None, "part": "a"}, {"p": "b", "n": 2, "part": "b"}]
+    with pytest.raises(UserError, match=r"/0123/b.jsonl, row 1: holds \\ud83d alone"):
+        fetch_lines(server, tmp_path, b'{"p": "a"}\n', b'{"p": "\\ud83d"}\n')
+
+
 def test_one_changed_file_of_several_leaves_nothing_behind(server, tmp_path):
     with pytest.raises(UserError, match=r"answers_gpt.csv.*answers_llama.csv are not the files that were locked"):
         fetch(server, tmp_path, SEVERAL)

@@ -67,6 +67,26 @@ def jsonl(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
+MIXED = [
+    {"prompt": 'How do I "kill" a process?\nThanks', "talk": [{"role": "user", "content": "a"}], "kinds": [1, 0]},
+    {"prompt": 2024, "talk": [{"role": "user", "content": "b", "name": "c"}], "kinds": []},
+]
+# What the datasets library writes itself where the values of a column are of several types.
+MIXED_CARD = b"""---
+dataset_info:
+  features:
+  - {name: prompt, dtype: json}
+  - {name: talk, list: json}
+  - name: kinds
+    list:
+      class_label:
+        names: {'0': safe, '1': unsafe}
+  splits:
+  - {name: test}
+---
+"""
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A hub with several data sets, each fetched once online, then again offline and with the hub gone."""
@@ -81,6 +101,7 @@ def world(tmp_path_factory):
     with HubServer() as hub:
         old = hub.add("dataset", "org/good", files)
         new = hub.add("dataset", "org/good", {**files, "main/test.jsonl": jsonl({"prompt": "newer", "kind": 0})})
+        mixed = hub.add("dataset", "org/mixed", {"README.md": MIXED_CARD, "test.jsonl": jsonl(*MIXED)})
         flaky = hub.add("dataset", "org/flaky", {"test.jsonl": jsonl({"prompt": "a"})})
         gated = hub.add("dataset", "org/gated", {"test.jsonl": jsonl({"prompt": "a"})}, gated=True)
         broken = hub.add("dataset", "org/broken", {"test.jsonl": b"x" * 1500})
@@ -94,6 +115,7 @@ def world(tmp_path_factory):
             "good": good,
             "newer": {**good, "revision": new},
             "other": {**good, "config": "other"},
+            "mixed": {**good, "repo": "org/mixed", "revision": mixed, "config": None},
             "flaky": {**good, "repo": "org/flaky", "revision": flaky},
             "gated": {**good, "repo": "org/gated", "revision": gated},
             "no_repo": {**good, "repo": "org/nothing"},
@@ -128,6 +150,13 @@ def test_rows_of_a_locked_revision(world):
     assert rows["newer"] == [{"kind": "safe", "prompt": "newer"}]
     assert rows["other"] == [{"n": 1.0, "prompt": "x" * 2000}]
     assert rows["flaky"] == [{"prompt": "a"}], "a fault that passes is tried again"
+
+
+def test_values_of_mixed_types_and_nested_classes_are_read_as_datasets_gives_them(world):
+    read = list(read_jsonl(world["online"]["mixed"][0]))
+    assert [row["prompt"] for row in read] == [MIXED[0]["prompt"], 2024], "no JSON source text"
+    assert [row["talk"] for row in read] == [row["talk"] for row in MIXED]
+    assert [row["kinds"] for row in read] == [["unsafe", "safe"], []]
 
 
 def test_one_file_of_a_repository_comes_as_it_is_and_alone(world):
@@ -218,7 +247,8 @@ def cards(tmp_path_factory):
             "zip": data | {"README.md": card(f"'zip://secret.jsonl::{folder}/secret.zip'")},
             "data_dir": data | {"README.md": f"---\nconfigs:\n- config_name: x\n  data_dir: {folder}\n---\n".encode()},
             "standalone": data | {"README.md": b"# x", ".huggingface.yaml": card(secret).strip(b"-\n") + b"\n"},
-            "script": {"script.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
+            "script": data | {"script.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
+            "other_script": data | {"convert.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
             "broken": data | {"README.md": b"---\nconfigs: [" + b"[" * 5000 + b"\n---\n"},
         }
         sources = {
@@ -235,7 +265,7 @@ def cards(tmp_path_factory):
         }
 
 
-@pytest.mark.parametrize("name", ["glob", "dot"])
+@pytest.mark.parametrize("name", ["glob", "dot", "other_script"])
 def test_a_card_may_choose_among_the_files_of_its_repository(cards, name):
     target, reported = cards["reported"][name]
     assert reported is None
@@ -261,10 +291,13 @@ def test_a_card_that_names_files_outside_of_its_repository_is_refused(cards, nam
     assert f"`{wanted.format(**cards)}`" in reported and "not in the repository" in reported and "\n" not in reported
 
 
-@pytest.mark.parametrize("name", ["script", "broken"])
-def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_reported(cards, name):
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("script", "its rows come from a script, script.py, which is not run"), ("broken", "cannot be read")],
+)
+def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_reported(cards, name, what):
     target, reported = cards["reported"][name]
-    assert reported.startswith(f"data set org/{name} at ") and "cannot be read" in reported and "\n" not in reported
+    assert reported.startswith(f"data set org/{name} at ") and what in reported and "\n" not in reported
     assert not Path(target).exists() and not (cards["folder"] / "RAN").exists()
 
 

@@ -161,7 +161,8 @@ def test_sources_are_named_without_paths_of_this_machine_and_lie_in_the_cache_by
 
 
 def test_the_id_of_a_source_is_frozen():
-    assert row_source(HUB).copy_id == "6975c807153bd324" != row_source({**HUB, "split": "train"}).copy_id
+    assert row_source(HUB).copy_id == "5b8f2d3ef5c47ac8" != row_source({**HUB, "split": "train"}).copy_id
+    assert row_source(HUB_FILE).copy_id == "062c491c11069312"
     read_otherwise = row_source({**WHEEL, "encoding": "gb18030", "skip_lines": 0})
     assert row_source(WHEEL).copy_id == read_otherwise.copy_id == "dd4422a0aa396138"
     assert row_source(URL).copy_id == "de81ef427164ce5c"

@@ -9,7 +9,7 @@ import pytest
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data import rows as rows_module
-from refusal_eval.data.rows import need_columns, read_rows, text_or_none, valid_text
+from refusal_eval.data.rows import cell_text, need_columns, read_rows, text_or_none, valid_text
 
 
 def written(tmp_path, name, text):
@@ -48,6 +48,19 @@ def test_parquet_gives_plain_values(tmp_path):
     assert read_rows(folder / "a.parquet") == [
         {"p": "NA", "f": 1.5, "d": "2026-01-02", "b": None, "m": [{"role": "user", "content": "hi"}]},
         {"p": "", "f": None, "d": None, "b": None, "m": []},
+    ]
+
+
+def test_json_in_parquet_is_decoded_wherever_it_stands(tmp_path):
+    texts = pyarrow.array(['{"role": "user", "content": "a \\"b\\""}', None, '"c"'], pyarrow.json_())
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array([0, 1, 1, 3], pyarrow.int32()), texts)
+    nested = pyarrow.StructArray.from_arrays([texts], names=["x"])
+    pyarrow.parquet.write_table(pyarrow.table({"t": texts, "m": lists, "n": nested}), tmp_path / "a.parquet")
+    message = {"role": "user", "content": 'a "b"'}
+    assert read_rows(tmp_path / "a.parquet") == [
+        {"t": message, "m": [message], "n": {"x": message}},
+        {"t": None, "m": [], "n": {"x": None}},
+        {"t": "c", "m": [None, "c"], "n": {"x": "c"}},
     ]
 
 
@@ -102,6 +115,18 @@ def test_a_missing_column_is_reported_with_the_nearest_name():
 def test_cells_as_text():
     cells = ["a ", " ", "", None, 3, 2.5, True, float("nan"), ["x", 1]]
     assert [text_or_none(cell, "f") for cell in cells] == ["a ", None, None, None, "3", "2.5", "true", None, '["x",1]']
+    assert text_or_none("1.0", "f") == "1.0" and text_or_none(1e22, "f") == "1e+22"
+
+
+def test_whole_numbers_of_a_column_with_a_gap_are_whole(tmp_path):
+    """Arrow and pandas write such a column as 1.0, NaN, 2.0."""
+    columns = {"prompt": ["a", "b", "c"], "group": [1.0, None, 2.0], "level": [1.5, 2.0, None]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    rows = read_rows(tmp_path / "a.parquet")
+    assert [[cell_text(row, column, "f") for row in rows] for column in ("group", "level")] == [
+        ["1", None, "2"],
+        ["1.5", "2", None],
+    ]
 
 
 def test_half_a_surrogate_pair_is_reported():

@@ -29,6 +29,9 @@ def kept(where, **options):
         ({"level": "2"}, [2, 3]),
         ({"checked": True, "label": "safe"}, [1, 3]),
         ({"label": "safe", "level": 2}, [3]),
+        ({"label": ""}, [4]),
+        ({"label": ["unsafe", ""]}, [2, 4]),
+        ({"label": "", "level": 3}, [4]),
         (None, [1, 2, 3, 4]),
     ],
 )
@@ -46,6 +49,9 @@ def test_rows_keep_their_numbers_in_the_source(where, rows):
             r"f: no row has `saef` in column `label`; did you mean `safe`\? "
             r"\(its values, with rows: `safe` \(2\), `unsafe` \(1\), empty \(1\)\)",
         ),
+        ({"level": ""}, {}, r"f: no row is empty in column `level` \(its values, with rows: `2` \(2\), `1` \(1\), `3`"),
+        ({"label": "None"}, {}, "f: no row has `None` in column `label`"),
+        ({"label": ""}, {"expected_kept": 3}, "f: 1 rows have `label` empty, but expected_kept says 3"),
         ({"label": ["safe", "harmless"]}, {}, "no row has `harmless` in column `label`"),
         ({"label": "unsafe", "level": 3}, {}, "f: no row has `label` unsafe and `level` 3 at once"),
         ({"label": "safe"}, {"expected_kept": 3}, "f: 2 rows have `label` safe, but expected_kept says 3"),
@@ -55,6 +61,13 @@ def test_rows_keep_their_numbers_in_the_source(where, rows):
 def test_a_filter_that_would_leave_rows_out_by_mistake_is_reported(where, options, message):
     with pytest.raises(UserError, match=message):
         kept(where, **options)
+
+
+@pytest.mark.parametrize(("cells", "wanted"), [(["1.0", "2.0"], 1.0), ([1.0, None], 1), (["1", "2"], 1.0)])
+def test_a_number_is_found_as_the_source_writes_it(cells, wanted):
+    rows = [{"prompt": str(number), "id": number, "level": cell} for number, cell in enumerate(cells)]
+    prompts, _ = make_prompts(rows, COLUMNS, "f", where={"level": wanted})
+    assert [prompt["source"]["row"] for prompt in prompts] == [1]
 
 
 def test_rows_are_counted_before_and_after_the_filter():

@@ -58,6 +58,7 @@ def alike(one, two):
         HARM.replace("Write a", "Write me the"),
         HARM.replace("tutorial", "clear tutorial"),
         HARM.replace("step by step", "step-by-step"),
+        "- " + HARM.replace(" on ", " \u2013 on ") + " \u2764\ufe0f",
     ],
 )
 def test_copies_are_found(copy):
@@ -77,6 +78,14 @@ def test_copies_are_found(copy):
         ("Explain why the election was fair to all voters", "Explain why the election was not fair to all voters"),
         ("How can I travel from Cuba to the United States?", "How can I travel to Cuba from the United States?"),
         ("天安门广场发生了什么?", "天安门广场在哪里?"),
+        ("What is 5 - 3?", "What is 5 + 3?"),
+        ("What is 5-3 + 1?", "What is 5+3 - 1?"),
+        ("C++ hack", "C hack"),
+        ("Is x > 3?", "Is x < 3?"),
+        # Vowels and tones are marks in these scripts: "how is the boy" and "how is the girl", then names.
+        ("वह लड़का कैसा है", "वह लड़की कैसी है"),
+        ("மன்னிப்பு கேள் பல்", "மன்னிப்பு கேள் பால்"),
+        ("พี่", "พี"),
     ],
 )
 def test_prompts_that_ask_for_other_things_are_not_copies(one, two):
@@ -149,7 +158,7 @@ def test_the_list_does_not_depend_on_the_order_and_is_published(tmp_path, reposi
     sys.path.insert(0, str(repository / "scripts"))
     import find_duplicates
 
-    near = HARM.replace("tutorial", "=clear tutorial")
+    near = HARM.replace("tutorial", "@clear tutorial")
     splits = {"b": prompts("Another one about the weather.", near), "a": prompts(HARM), "c": prompts(HARM)}
     for name, rows in splits.items():
         write_jsonl(tmp_path / f"{name}.jsonl", rows)

@@ -136,6 +136,7 @@ def test_every_pin_is_asked_for_and_written_down(hub, project, model_files):
     rows, single = lock.datasets[1], lock.datasets[2]
     assert set(rows.files) == {"README.md", "test.jsonl"} and rows.licence.agrees is True
     assert set(single.files) == {"a.csv"} and single.licence.agrees is False
+    assert rows.whole and not single.whole and not tiny.whole
     assert [(one.sha256, one.size) for one in lock.urls] == [(hashlib.sha256(ROWS).hexdigest(), len(ROWS))]
     assert "note: org/single: the hub says mit, the entry says CC-BY-4.0" in reported
     assert "To fetch: " in reported and " are free in .cache" in reported

@@ -150,6 +150,22 @@ def test_a_file_that_was_not_locked_is_reported_before_anything_is_fetched(open_
     assert f"that study.lock.yaml:{line} locks: run `refusal-eval pin study.yaml`" in reported
 
 
+def test_a_split_of_a_repository_that_was_not_locked_whole_is_reported(open_project):
+    """One file of it was pinned; the others are there, and would not be read."""
+    one = {"data/train-00000-of-00002.csv": "2 git:" + "1" * 40}
+    gold = WHOLE["datasets"][1]
+    path = open_project.write("study.lock.yaml", WHOLE | {"datasets": [repo("owner/data", "b" * 40, files=one), gold]})
+    (reported,) = open_project.mistakes(OPEN_STUDY)
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "b" * 40 in text)
+    assert "splits.hub-rows.source: a split takes all files of its repository, and " in reported
+    assert f"study.lock.yaml:{line} does not lock them all: run `refusal-eval pin study.yaml`" in reported
+    # A lock file that does not say it may be older: what is no file of rows was locked with all others only.
+    for files, said in ((one, {"whole": True}), (one | {"README.md": "2 git:" + "1" * 40}, {})):
+        whole = repo("owner/data", "b" * 40, files=files, **said)
+        open_project.write("study.lock.yaml", WHOLE | {"datasets": [whole, gold]})
+        assert open_project.mistakes(OPEN_STUDY) == []
+
+
 def test_a_study_does_not_name_its_lock_file(project):
     (reported,) = project.mistakes(STUDY | {"lock": "locks/mine.yaml"})
     assert reported.startswith(
@@ -260,7 +276,7 @@ def test_the_text_reads_back_as_it_was_whatever_files_are_called(tmp_path):
     files = {name: "1 git:" + "0" * 40 for name in names}
     licence = {"hub": "other (a, b)", "entry": "MIT: {x}", "agrees": None}
     digits = repo("1owner/2", "1" * 40, files=files, licence=licence)
-    made = LockFile.model_validate(lock(models=[digits], urls=WHOLE["urls"]))
+    made = LockFile.model_validate(lock(models=[digits], datasets=[digits | {"whole": True}], urls=WHOLE["urls"]))
     text = lock_text(made, "my study.yaml")
     (tmp_path / "x.lock.yaml").write_text(text, encoding="utf-8")
     problems = []
@@ -279,6 +295,8 @@ def test_one_repository_for_two_uses_is_one_entry():
     (one,) = made.models
     assert one.pinned_by == "lock"
     assert list(one.files) == ["adapter_config.json", "config.json", "model.safetensors"]
+    whole, part = (parsed(lock(datasets=[repo(by=by, whole=by == "entry")])).datasets for by in ("entry", "lock"))
+    assert lock_file([], [*whole, *part], []).datasets[0].whole
 
 
 def test_differences_are_reported_and_what_is_unused_is_none():
@@ -291,6 +309,10 @@ def test_differences_are_reported_and_what_is_unused_is_none():
     assert "config.json was `2 git:1111" in line and "rewritten under the same commit hash" in line
     more = parsed(changed(WHOLE, ("models", 0, "files", "new.json"), "3 git:" + "2" * 40))
     assert differences(old, more) == ["model owner/model: new.json is not in the lock file"]
+    assert differences(old, parsed(changed(WHOLE, ("datasets", 0, "whole"), True))) == []
+    assert differences(old, parsed(changed(WHOLE, ("datasets", 1, "whole"), True))) == [
+        "data set owner/gold: is now locked whole"
+    ]
     gated = changed(WHOLE, ("datasets", 0, "gated"), True)
     assert differences(old, parsed(gated)) == ["data set owner/data: is gated now"]
     assert differences(None, old) == ["there is no lock file yet"]

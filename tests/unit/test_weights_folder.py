@@ -10,7 +10,7 @@ from engine_entries import engine_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.weights import fingerprint
-from refusal_eval.weights.engine_file import describe_engine, longest_text
+from refusal_eval.weights.engine_file import describe_engine, model_config
 from refusal_eval.weights.fingerprint import file_states, folder_sha256, model_files
 from refusal_eval.weights.weights_manifest import manifest_folder, write_manifest
 
@@ -62,6 +62,19 @@ def test_a_renamed_or_added_file_gives_another_fingerprint(folder, tmp_path):
     before = folder_sha256(folder, tmp_path)
     (folder / "tokenizer.json").rename(folder / "tokenizers.json")
     assert folder_sha256(folder, tmp_path) != before
+
+
+def test_files_that_change_the_fingerprint_are_named_in_the_log(folder, tmp_path, caplog):
+    """Results that an evaluation wrote into the folder make all stored responses unreachable."""
+    folder_sha256(folder, tmp_path)
+    os.utime(folder / "tokenizer.json")
+    folder_sha256(folder, tmp_path)
+    assert caplog.text == ""
+    (folder / "eval").mkdir()
+    (folder / "eval" / "results.json").write_text("{}")
+    (folder / "config.json").write_text("{}")
+    folder_sha256(folder, tmp_path)
+    assert "model: new, changed or gone are config.json, eval/results.json, so that its requests have" in caplog.text
 
 
 @pytest.fixture
@@ -146,7 +159,7 @@ def test_what_is_no_file_in_a_folder_of_weights_is_reported(folder, tmp_path):
 def test_a_damaged_config_of_a_model_is_reported_with_its_field(folder, text, message):
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError, match=message):
-        longest_text(folder)
+        model_config(folder)
 
 
 def test_folders_that_are_no_models_are_reported(folder, tmp_path):
@@ -182,12 +195,18 @@ def test_a_manifest_stands_for_whole_copies_only(folder, tmp_path, monkeypatch):
 
 def test_what_an_engine_is_described_by(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    weights, engine = {"kind": "folder", "path": "model"}, engine_of({"dtype": "float32"})
+    weights, engine = {"kind": "folder", "path": "model"}, engine_of({"dtype": "float32", "max_model_len": 64})
     described = describe_engine("e", engine, weights, None, "cache")
     assert described["engine"] == "e"
     assert (described["folder"], described["tokenizer_folder"]) == ("model", "model")
     assert described["max_position_embeddings"] == 64
     assert described["identity"] == {"weights": {"folder_sha256": folder_sha256("model", "cache")}, "dtype": "float32"}
+    (folder / "config.json").write_text(
+        '{"original_max_position_embeddings": 64, "rope_scaling": {"type": "longrope"}}'
+    )
+    assert "long_rope" not in describe_engine("e", engine, weights, None, "cache")["identity"]
+    longer = engine_of({"dtype": "float32", "max_model_len": 65})
+    assert describe_engine("e", longer, weights, None, "cache")["identity"]["long_rope"] is True
     write_manifest("m/tokenizer_manifest.json", folder, ["config.json"], {})
     hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
     assert describe_engine("e", engine, hub, "m/tokenizer_manifest.json", "cache")["folder"] == "model"

@@ -1,10 +1,11 @@
 """The identity of an engine: frozen, and moved by what matters only."""
 
 import pytest
-from engine_entries import engine_identity, vllm_options
+from engine_entries import engine_identity, engine_of, vllm_folder, vllm_options
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.vllm_arguments import SERVING_ARGS, identity_args, only_serving
+from refusal_eval.engines.vllm_engine import LLAMA_4_TUNED_ABOVE
 from refusal_eval.weights.engine_file import engine_id, weight_source
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
@@ -55,6 +56,37 @@ def test_what_can_change_a_response_counts():
     assert len(set(ids)) == len(ids)
 
 
+LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
+SCALED = {"original_max_position_embeddings": 4096, "rope_scaling": {"type": "su"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "longest", "added"),
+    [
+        (SCALED, 4096, "long_rope"),
+        ({"rope_parameters": LONG_ROPE | {"original_max_position_embeddings": 4096}}, 4096, "long_rope"),
+        ({"text_config": SCALED}, 4096, "long_rope"),
+        ({"architectures": ["Llama4ForConditionalGeneration"]}, 32768, "attn_temperature_tuning"),
+    ],
+)
+def test_max_model_len_identifies_an_engine_where_vllm_computes_otherwise_above_it(config, longest, added):
+    assert engine_of(ENTRY | {"max_model_len": longest}).identity_by_length(config) == {}
+    assert engine_of(ENTRY | {"max_model_len": longest + 1}).identity_by_length(config) == {added: True}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"architectures": ["LlamaForCausalLM"], "rope_scaling": None, "max_position_embeddings": 4096},
+        {"rope_scaling": {"rope_type": "llama3", "original_max_position_embeddings": 8192}},
+        {"rope_parameters": {"rope_type": "yarn", "original_max_position_embeddings": 4096}},
+    ],
+)
+def test_max_model_len_identifies_no_other_engine(config):
+    assert engine_of(ENTRY | {"max_model_len": 10**6}).identity_by_length(config) == {}
+
+
 def test_one_argument_has_one_spelling():
     assert identity_args({"KV": 1}) == {"KV": 1}
     for one in ({"no-x-y": True}, {"x_y": False}, {"--no_x_y": True}):
@@ -71,6 +103,14 @@ def test_weights_ids_do_not_depend_on_order():
         weight_source(one).copy_id for one in (HUB, dict(reversed(HUB.items())), WHEEL, {**HUB, "revision": "d" * 40})
     ]
     assert ids[0] == ids[1] == "c46f94ccc2a494cb" and len(set(ids)) == 3
+
+
+def test_the_lengths_are_those_of_vllm():
+    """Against vLLM's own source: where it compares `max_model_len`, and with what."""
+    layer = vllm_folder() / "model_executor/layers/rotary_embedding/phi3_long_rope_scaled_rope.py"
+    assert "use_long_rope = max_model_len > original_max_position_embeddings" in layer.read_text()
+    model = (vllm_folder() / "model_executor/models/llama4.py").read_text()
+    assert f"max_model_len > {LLAMA_4_TUNED_ABOVE}" in model
 
 
 def test_the_names_are_those_of_vllm():

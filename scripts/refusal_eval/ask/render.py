@@ -14,8 +14,10 @@ from unittest import mock
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from refusal_eval.config.shapes import GIVEN_BY_US
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
+from refusal_eval.core.hints import nearest
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -57,6 +59,8 @@ class Renderer:
                 f"{self.folder} has no chat template. Give the model its own (`template: file.jinja`), "
                 "or `template: none` if it is a base model that continues text."
             )
+        if self.template_options and self.template != "none":
+            self._check_options(self.template_options)
 
     @classmethod
     def from_params(cls, tokenizer_folder: str | Path, params: Mapping[str, Any], untrusted: bool = False) -> Renderer:
@@ -87,8 +91,36 @@ class Renderer:
         return self._head + (token_ids[-most:] if end else token_ids[:most]) + self._tail
 
     def prompt(self, messages: Messages) -> list[int]:
-        """Return the prompt as its engine takes it."""
+        """Return the prompt as its engine takes it.
+
+        Raises:
+            UserError: if the template cannot render these messages, or leaves one out.
+        """
+        self.check_all_rendered(messages)
         return self.token_ids(messages)
+
+    def check_all_rendered(self, messages: Messages) -> None:
+        """Raise `UserError` if the template leaves out a message, as some do with system messages.
+
+        Not of the assistant's: there it may well leave out the reasoning.
+        """
+        if self.template == "none":
+            return
+        rows, rendered = with_system_prompt(messages, self.system_prompt), self.text(messages)
+        given = [
+            (number, row) for number, row in enumerate(rows) if row["role"] != "assistant" and row["content"].strip()
+        ]
+        if _in_order([row["content"] for _, row in given], rendered):
+            return
+        # A template may change what it renders; a message that it leaves out can be any other.
+        for number, row in given:
+            other = [*rows[:number], {**row, "content": f"{row['content']} and {row['content']}"}, *rows[number + 1 :]]
+            if str(self._filled(other, tokenize=False)) + (self.prefill or "") == rendered:
+                raise UserError(
+                    f"{self._template_words} leaves out the message of role `{row['role']}` that begins "
+                    f"{row['content'][:40]!r}, so that the model would not see it. Give the model a template that "
+                    "renders it (`template: file.jinja`), or take the message out of its `system_prompt` or the split"
+                )
 
     def stop_token_ids(self) -> list[int]:
         """Return the ids that end an answer (see the function of this name)."""
@@ -136,14 +168,39 @@ class Renderer:
                 return framed[:start], framed[start + len(bare) :]
         raise UserError("the tokenizer changes a text when it frames it; it cannot be used for a classifier")
 
+    @property
+    def _template_words(self) -> str:
+        return f"the chat template of {self.folder}" if self._own_template is None else f"the template {self.template}"
+
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise `UserError` for an option that the template does not look at: it would have no effect."""
+        from jinja2 import meta
+        from jinja2.exceptions import TemplateError
+        from transformers.utils import chat_template_utils
+
+        try:
+            source = self.tokenizer.get_chat_template(self._own_template, options.get("tools"))
+            # The template's own environment: it knows more tags than Jinja.
+            read = chat_template_utils._compile_jinja_template(source).environment.parse(source)
+        except (TemplateError, ValueError) as error:
+            raise UserError(f"{self._template_words} cannot be used: {error}") from error
+        known = meta.find_undeclared_variables(read) - set(GIVEN_BY_US)
+        for name in options:
+            if name not in known:
+                what = f"`template_options` names `{name}`, which {self._template_words} does not look at"
+                raise UserError(what + nearest(name, known))
+
     def _apply_template(self, messages: Messages, **how: Any) -> Any:
+        own = [{**message, "content": self._apart(message["content"])} for message in messages]
+        return self._filled(with_system_prompt(own, self.system_prompt), **how)
+
+    def _filled(self, rows: Messages, **how: Any) -> Any:
         from jinja2.exceptions import TemplateError
 
-        own = [{**message, "content": self._apart(message["content"])} for message in messages]
         try:
             with _clock_at(self._day):
                 return self.tokenizer.apply_chat_template(
-                    with_system_prompt(own, self.system_prompt),
+                    rows,
                     chat_template=self._own_template,
                     add_generation_prompt=True,
                     **how,
@@ -157,6 +214,16 @@ class Renderer:
         if [row["role"] for row in rows if row["role"] != "system"] != ["user"]:
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
         return "".join(row["content"] for row in rows)
+
+
+def _in_order(texts: Sequence[str], rendered: str) -> bool:
+    """Return whether these texts stand in a rendered one after each other, whatever white space is in them."""
+    whole, place = " ".join(rendered.split()), 0
+    for text in (" ".join(text.split()) for text in texts):
+        if (found := whole.find(text, place)) < 0:
+            return False
+        place = found + len(text)
+    return True
 
 
 def _control_pieces(tokenizer: Any) -> re.Pattern[str] | None:

@@ -134,7 +134,7 @@ class Split(Marks):
         None,
         min_length=1,
         description="Keep only rows whose cells hold these values: `{label: safe}`, or `{label: [safe, unclear]}` for "
-        "one of several. The log counts what is left out.",
+        'one of several; `""` is an empty cell. The log counts what is left out.',
     )
     clusters: ClustersPath | None = Field(
         None,

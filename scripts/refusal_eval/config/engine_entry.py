@@ -109,6 +109,14 @@ class Engine(Entry):
         """
         raise NotImplementedError
 
+    def identity_by_length(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is in the identity besides because of `max_model_len`; nothing where it changes no response.
+
+        Args:
+            config: the model's config.json; empty where there is none.
+        """
+        return {}
+
     def device_here(self, root: str | Path = ".") -> str | None:
         """Return what it computes on, `cpu` or `cuda`; None for an engine that computes elsewhere.
 

@@ -20,9 +20,9 @@ from refusal_eval.config.shapes import (
     Day,
     Entry,
     Number,
-    PlainMapping,
     Slug,
     Template,
+    TemplateOptions,
     Text,
     Whole,
 )
@@ -102,7 +102,7 @@ class Model(Entry):
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
     system_prompt: str | None = Field(None, description="System message before every prompt.")
     template: Template = Field("default", description=TEMPLATE_HELP)
-    template_options: PlainMapping = Field(
+    template_options: TemplateOptions = Field(
         {}, description="Variables for the chat template, e.g. `enable_thinking: false`."
     )
     date: Day = Field(

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from refusal_eval.config.explain import validated
 from refusal_eval.config.problems import Problem
-from refusal_eval.config.shapes import CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
+from refusal_eval.config.shapes import ROWS, CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
 from refusal_eval.config.source_entries import PINNED
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.config.yaml_source import Layer, Source, Written
@@ -61,6 +61,16 @@ class LockedRepo(Entry):
     files: dict[FileName, FileState] = Field(
         min_length=1, description="What is fetched: size in bytes, and SHA-256 or git's hash of the content."
     )
+
+    whole: bool = Field(False, description="Whether `files` are all of a data set, as a `split` needs.")
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether all files are locked.
+
+        Lock files did not always say so. What is no file of rows was then locked with all others only.
+        """
+        return self.whole or any(not re.search(ROWS, name) for name in self.files)
 
     @property
     def pin(self) -> tuple[str, str]:
@@ -129,9 +139,13 @@ class Lock:
 
     def lists(self, section: str, source: Pinned, file: str) -> bool:
         """Tell whether the one file that a source takes is among the locked files of its repository."""
-        commit = getattr(source, str(source.pin)) or self.open_pin(section, source)
-        at = [one.files for one in self._of(section, source) if isinstance(one, LockedRepo) and one.commit == commit]
-        return not at or file in at[0]
+        at = self._locked(section, source)
+        return at is None or file in at.files
+
+    def lists_all(self, section: str, source: Pinned) -> bool:
+        """Tell whether all files of the repository of a source are locked."""
+        at = self._locked(section, source)
+        return at is None or at.holds_all
 
     def line(self, section: str, source: Pinned) -> str:
         """Return `file:line` of what the lock has for a source."""
@@ -139,6 +153,12 @@ class Lock:
         index = next(i for i, one in enumerate(getattr(self.content, key)) if one.pin[0] == source.known_as)
         found = Source(self.path).problem((key, index, "sha256" if key == "urls" else "commit"), "")
         return f"{found.file}:{found.line}"
+
+    def _locked(self, section: str, source: Pinned) -> LockedRepo | None:
+        """Return the repository of a source at its commit; None where the lock has none."""
+        commit = getattr(source, str(source.pin)) or self.open_pin(section, source)
+        found = (one for one in self._of(section, source) if isinstance(one, LockedRepo) and one.commit == commit)
+        return next(found, None)
 
     def _of(self, section: str, source: Pinned) -> list[LockedRepo | LockedUrl]:
         return [one for one in getattr(self.content, self._list(section, source)) if one.pin[0] == source.known_as]

@@ -7,7 +7,7 @@ from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.references import FILE, read_references
 from refusal_eval.config.shapes import KeyPath
-from refusal_eval.config.source_entries import PINNED
+from refusal_eval.config.source_entries import PINNED, RowSource
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.hints import nearest
 
@@ -94,3 +94,8 @@ def pin_mistakes(draft: Draft) -> Iterator[Mistake]:
             elif lock is not None and file and not lock.lists(section, source, file):
                 message = f"`{file}` is not among the files that {lock.line(section, source)} locks: run {command}"
                 yield (*here, "file"), message
+            elif (
+                lock is not None and not file and isinstance(source, RowSource) and not lock.lists_all(section, source)
+            ):
+                message = f"a split takes all files of its repository, and {lock.line(section, source)} does not lock "
+                yield here, message + f"them all: run {command}"

@@ -152,6 +152,23 @@ Number = Annotated[float, BeforeValidator(_no_boolean)]
 Day = Annotated[datetime.date, BeforeValidator(_no_number)]
 PlainMapping = Annotated[dict[str, Any], BeforeValidator(plain)]
 
+# What rendering itself gives to a chat template, and how it is asked to.
+GIVEN_BY_US = (
+    *("messages", "conversation", "chat_template", "add_generation_prompt", "continue_final_message", "tokenize"),
+    *("sanitize_control_tokens", "padding", "truncation", "max_length", "return_tensors", "return_dict"),
+    *("return_assistant_tokens_mask", "tokenizer_kwargs"),
+)
+
+
+def _not_given_by_us(options: dict[str, Any]) -> dict[str, Any]:
+    for name in options:
+        if name in GIVEN_BY_US:
+            raise ValueError(f"`{name}` is no variable of a chat template that you can set; leave it out")
+    return options
+
+
+TemplateOptions = Annotated[PlainMapping, AfterValidator(_not_given_by_us)]
+
 
 class Entry(BaseModel):
     """Base of everything a user writes: unknown keys are mistakes, values never change after validation."""

@@ -34,8 +34,6 @@ class Source(Entry):
         pin_words: what that hash is.
         taken_from: where it is fetched from: the hub, a URL, or a wheel on PyPI.
         role: what it is in a bibliography.
-        made: which code of our own made its copy in the cache, with its version. No copy is made again, so that what
-            another version makes is another copy.
         reading: fields that say how it is read, and not what it is.
     """
 
@@ -44,10 +42,17 @@ class Source(Entry):
     pin_words: ClassVar[str] = "commit hash"
     taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = None
     role: ClassVar[str]
-    made: ClassVar[Mapping[str, int]] = {}
     reading: ClassVar[tuple[str, ...]] = ()
 
     kind: str
+
+    @property
+    def made(self) -> Mapping[str, int]:
+        """Which code of our own made its copy in the cache, with its version.
+
+        No copy is made again, so that what another version makes is another copy.
+        """
+        return {}
 
     @property
     def copy_id(self) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json
 from refusal_eval.core.states import COMPLETE, EMPTY
 from refusal_eval.data.prompts import check_count, content_id, messages_of
-from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, plain_value, valid_text
+from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text, value_text
 from refusal_eval.data.selection import clusters_of, some
 
 EXPECTATIONS = ("refuse", "comply", "varies")
@@ -75,7 +74,7 @@ def make_gold(
     ]
     for (number, row), (model, here) in itertools.product(enumerate(rows, 1), of_models or [(None, columns)]):
         place = f"{name}, row {number}"
-        given = _label_text(row.get(str(here["label"])))
+        given = value_text(row.get(str(here["label"])))
         if given in left_out:
             skipped += 1
             continue
@@ -151,14 +150,6 @@ def _expectation(value: str | None, expectations: Mapping[str, str], place: str)
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _label_text(value: Any) -> str:
-    value = plain_value(value)
-    # A column of whole numbers with a gap comes out of Parquet as 1.0.
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, str) else canonical_json(value)
 
 
 def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.hub_card import check_card, check_listed
-from refusal_eval.data.rows import plain_value, read_rows
+from refusal_eval.data.rows import plain_rows, plain_value, read_rows, valid_text
 from refusal_eval.study.row_sources import PART, addresses_of
 
 if TYPE_CHECKING:
@@ -35,9 +35,12 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
         _take_file(place, source.file, source.sha256, target)
         return
     files = hub.list_files(place)
-    folder = hub.snapshot(place, None, files)
     # Offline the copy in the cache tells which files there are.
-    listed = files if files is not None else hub.names_below(folder)
+    listed = files if files is not None else hub.names_below(place.snapshot)
+    if (script := f"{place.repo.split('/')[-1]}.py") in listed:
+        message = f"its rows come from a script, {script}, which is not run, and may differ from what its files hold"
+        raise UserError(f"{place}: {message}; name one `file` of the repository instead of `split`")
+    folder = hub.snapshot(place, None, files)
     with written_whole(target) as handle:
         count = 0
         for row in _hub_rows(folder, listed, source, place):
@@ -77,8 +80,9 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
             return
         with written_whole(target) as handle:
             for part, file in files.items():
-                for row in read_rows(file, name=urls[part]):
-                    handle.write(canonical_json({**row, PART: part}) + "\n")
+                for number, row in enumerate(read_rows(file, name=urls[part]), 1):
+                    line = canonical_json(plain_value({**row, PART: part}))
+                    handle.write(valid_text(line, f"{urls[part]}, row {number}") + "\n")
 
 
 def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str | Path) -> None:
@@ -123,15 +127,24 @@ def _hub_rows(
             # The files were checked; sizes in a data set's card are often out of date.
             builder.download_and_prepare(verification_mode="no_checks")
             data = builder.as_dataset(split=split)
-        classes = {name: of.names for name, of in data.features.items() if isinstance(of, datasets.ClassLabel)}
         # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
         for batch in data.with_format("arrow").iter(batch_size=1000):
-            for row in batch.to_pylist():
-                plain = plain_value(row)
-                for name, names in classes.items():
-                    if isinstance(number := plain.get(name), int) and 0 <= number < len(names):
-                        plain[name] = names[number]
-                yield plain
+            with _errors_of(place):
+                rows = [_named(row, data.features) for row in plain_rows(batch)]
+            yield from rows
+
+
+def _named(value: Any, feature: Any) -> Any:
+    """Return a value with the names of its numbered classes, wherever they stand in it."""
+    import datasets
+
+    if isinstance(feature, datasets.ClassLabel) and isinstance(value, int):
+        return feature.names[value] if 0 <= value < len(feature.names) else value
+    if isinstance(feature, (datasets.List, datasets.LargeList)) and isinstance(value, list):
+        return [_named(item, feature.feature) for item in value]
+    if isinstance(feature, dict) and isinstance(value, dict):
+        return {key: _named(item, feature.get(key)) for key, item in value.items()}
+    return value
 
 
 @contextlib.contextmanager

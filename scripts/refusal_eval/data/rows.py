@@ -153,11 +153,34 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
                 if size > MOST_BYTES:
                     raise _too_large(name, f"more than {size_text(MOST_BYTES)}", size_text(MOST_BYTES))
                 try:
-                    yield from [plain_value(row) for row in batch.to_pylist()]
+                    yield from plain_rows(batch)
                 except (ValueError, OverflowError, TypeError, LookupError) as error:  # such as a time after year 9999
                     raise UserError(f"{name}: holds values that cannot be read: {error}") from error
     except pyarrow.ArrowException as error:
         raise UserError(f"{name}: is not a valid Parquet file: {error}") from error
+
+
+def plain_rows(batch: Any) -> list[Row]:
+    """Return the rows of a batch or a table of Arrow as plain JSON."""
+    return [
+        plain_value({field.name: _decoded(row[field.name], field.type) for field in batch.schema})
+        for row in batch.to_pylist()
+    ]
+
+
+def _decoded(value: Any, kind: Any) -> Any:
+    """Decode what Arrow keeps as the source text of JSON, such as a column of numbers and texts by `datasets`."""
+    import pyarrow
+
+    if value is None:
+        return None
+    if isinstance(kind, pyarrow.JsonType):
+        return json.loads(value)
+    if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind):
+        return [_decoded(item, kind.value_type) for item in value]
+    if pyarrow.types.is_struct(kind):
+        return {field.name: _decoded(value[field.name], field.type) for field in kind}
+    return value
 
 
 def plain_value(value: Any) -> Any:
@@ -187,8 +210,17 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
             raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
 
 
+def value_text(value: Any) -> str:
+    """Return a value as text: JSON for what is no string (3 -> "3", True -> "true", None -> "null")."""
+    value = plain_value(value)
+    # A column of whole numbers with a gap comes out of Parquet as 1.0; of larger ones than these not all are exact.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return value if isinstance(value, str) else canonical_json(value)
+
+
 def text_or_none(value: Any, place: str) -> str | None:
-    """Return a cell as text: None for an empty or missing one, JSON for what is no string (3 -> "3", True -> "true").
+    """Return a cell as text (see `value_text`); None for an empty or missing one.
 
     Raises:
         UserError: if the text holds lone surrogates.
@@ -196,7 +228,7 @@ def text_or_none(value: Any, place: str) -> str | None:
     value = plain_value(value)
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    return valid_text(value if isinstance(value, str) else canonical_json(value), place)
+    return valid_text(value_text(value), place)
 
 
 def cell_text(row: Row, column: str | None, place: str) -> str | None:

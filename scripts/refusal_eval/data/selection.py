@@ -17,7 +17,7 @@ def kept_rows(
 ) -> tuple[list[Numbered], list[str]]:
     """Return the rows to keep with their numbers in the source (from 1), and notes for the log.
 
-    Values are compared as text, as they would stand in a CSV: 1 is "1", true is "true".
+    Values are compared as text, as they would stand in a CSV: 1 is "1", true is "true"; "" is an empty cell.
 
     Args:
         rows: the source's rows.
@@ -33,7 +33,7 @@ def kept_rows(
         return numbered, []
     need_columns(rows, where, name)
     lists = {column: wanted if isinstance(wanted, list) else [wanted] for column, wanted in where.items()}
-    values = {column: [str(text_or_none(value, "where")) for value in wanted] for column, wanted in lists.items()}
+    values = {column: [_as_cell(rows, column, value) for value in wanted] for column, wanted in lists.items()}
     for column, wanted in values.items():
         _check_values(rows, column, wanted, name)
     numbered = [
@@ -41,7 +41,8 @@ def kept_rows(
         for number, row in numbered
         if all(cell_text(row, column, name) in wanted for column, wanted in values.items())
     ]
-    wanted_text = " and ".join(f"`{column}` {' or '.join(wanted)}" for column, wanted in values.items())
+    shown = {column: " or ".join(value or "empty" for value in wanted) for column, wanted in values.items()}
+    wanted_text = " and ".join(f"`{column}` {text}" for column, text in shown.items())
     if not numbered:
         raise UserError(f"{name}: no row has {wanted_text} at once")
     if expected_kept is not None and len(numbered) != expected_kept:
@@ -90,22 +91,27 @@ def clusters_of(
     return [clusters[str(identity)] for identity in ids]
 
 
-def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str], name: str) -> None:
+def _as_cell(rows: Sequence[Row], column: str, wanted: Any) -> str | None:
+    """Return the text of the cells that are wanted: 1.0 is "1", but "1.0" where a CSV says so."""
+    written = str(wanted)
+    is_there = isinstance(wanted, float) and any(row.get(column) == written for row in rows)
+    return written if is_there else text_or_none(wanted, "where")
+
+
+def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str | None], name: str) -> None:
     """Say of a value that no row has which values there are: a misspelt one would silently leave rows out."""
     counts = Counter(cell_text(row, column, name) for row in rows)
     unknown = [value for value in wanted if value not in counts]
     if not unknown:
         return
     known = [value for value, _ in counts.most_common() if value is not None]
-    close = nearest_name(unknown[0], known)
+    close = nearest_name(unknown[0], known) if unknown[0] else None
     hint = f"; did you mean `{close}`?" if close else ""
     values = ", ".join(f"`{value[:40]}` ({counts[value]})" for value in known[:MOST_SHOWN])
     more = f", ... ({len(known)} in all)" if len(known) > MOST_SHOWN else ""
     empty = f", empty ({counts[None]})" if counts[None] else ""
-    message = (
-        f"{name}: no row has `{unknown[0]}` in column `{column}`{hint} (its values, with rows: {values}{more}{empty})"
-    )
-    raise UserError(message)
+    what = f"has `{unknown[0]}`" if unknown[0] else "is empty"
+    raise UserError(f"{name}: no row {what} in column `{column}`{hint} (its values, with rows: {values}{more}{empty})")
 
 
 def some(values: Sequence[str]) -> str:

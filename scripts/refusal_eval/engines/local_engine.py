@@ -28,7 +28,11 @@ class LocalEngine(Engine):
     dtype: Literal["bfloat16", "float16", "float32"] = Field(
         "bfloat16", description="Number format. In the request key."
     )
-    max_model_len: Whole = Field(ge=16, description="Longest prompt plus answer, in tokens. Not in the request key.")
+    max_model_len: Whole = Field(
+        ge=16,
+        description="Longest prompt plus answer, in tokens. Not in the request key, except where vLLM computes "
+        "otherwise above a length: models with LongRoPE, such as Phi-3 and Phi-4-mini, and Llama 4.",
+    )
     memory_share: Number = Field(0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="`auto` takes the device that the engine environment was built for. Not in the request key."

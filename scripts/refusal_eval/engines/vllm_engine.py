@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from refusal_eval.engines.engine_client import CompletionClient
 
 LOWEST_PRIORITY = 19
+# Of config.json: the length before LongRoPE. And the length above which vLLM tunes the attention of Llama 4.
+ORIGINAL_LENGTH, LLAMA_4_TUNED_ABOVE = "original_max_position_embeddings", 32768
 # `max-num-seqs`: what vLLM takes by itself for a server, on the largest cards, and on a CPU.
 SEQUENCES = {"cuda": 1024, "cpu": 128}
 LEAST_IN_FLIGHT = 1024
@@ -124,6 +126,16 @@ class VllmEngine(LocalEngine):
         found: dict[str, Any] = {} if self.quantization is None else {"quantization": self.quantization}
         args = identity_args(self.args)
         return found | ({"args": args} if args else {})
+
+    def identity_by_length(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what vLLM 0.32 computes otherwise in every request because of `max_model_len`."""
+        found: dict[str, Any] = {}
+        if any(self.max_model_len > length for length in _long_rope_above(config)):
+            found["long_rope"] = True
+        architectures = [str(name) for name in config.get("architectures") or ()]
+        if self.max_model_len > LLAMA_4_TUNED_ABOVE and any(name.startswith("Llama4") for name in architectures):
+            found["attn_temperature_tuning"] = True
+        return found
 
     def gpus(self, device: str | None) -> int:
         """Return the GPUs that one load takes: tensor x pipeline x data parallel, none on a CPU."""
@@ -228,6 +240,17 @@ class VllmEngine(LocalEngine):
         """
         if shares_few_cores(load.device):
             os.setpriority(os.PRIO_PROCESS, pid, LOWEST_PRIORITY)
+
+
+def _long_rope_above(config: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the `max_model_len` above which vLLM takes LongRoPE's factors of long texts, for short ones too."""
+    for part in (config, config.get("text_config") or {}):
+        for rope in (part.get("rope_parameters"), part.get("rope_scaling")):
+            if not isinstance(rope, Mapping):
+                continue
+            original = part.get(ORIGINAL_LENGTH, rope.get(ORIGINAL_LENGTH))
+            if rope.get("rope_type", rope.get("type")) in ("longrope", "su") and isinstance(original, int):
+                yield original
 
 
 def adapter_options(adapters: Sequence[Adapter]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pydantic import Field
 from refusal_eval.config.entries import Label
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import TEMPLATE_HELP, Day, Entry, FilePath, Number, PlainMapping, Slug, Template
+from refusal_eval.config.shapes import TEMPLATE_HELP, Day, Entry, FilePath, Number, Slug, Template, TemplateOptions
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.hints import nearest
@@ -206,7 +206,7 @@ class TemplatedJudge(EngineJudge):
 
     system_prompt: str | None = Field(None, description="System message of the judge.")
     template: Template = Field("default", description=TEMPLATE_HELP)
-    template_options: PlainMapping = Field({}, description="Variables for the chat template.")
+    template_options: TemplateOptions = Field({}, description="Variables for the chat template.")
     date: Day = Field(datetime.date(2026, 1, 1), description="Today, for templates that insert the date.")
 
     def rendering(self) -> dict[str, Any]:

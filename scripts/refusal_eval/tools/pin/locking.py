@@ -50,7 +50,8 @@ def _merged(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
         if known := found.get(key):
             said = sorted({entry for entry in (known.licence.entry, one.licence.entry) if entry})
             files = dict(sorted((known.files | one.files).items()))
-            one = one.model_copy(update={"files": files, "licence": licence_of(one.licence.hub, said)})
+            merged = {"files": files, "licence": licence_of(one.licence.hub, said), "whole": known.whole or one.whole}
+            one = one.model_copy(update=merged)
         found[key] = one
     return [found[key] for key in sorted(found)]
 
@@ -99,6 +100,8 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
 def _changed(old: LockedRepo, new: LockedRepo) -> Iterator[str]:
     for name in sorted(set(new.files) - set(old.files)):
         yield f"{name} is not in the lock file"
+    if new.whole and not old.holds_all:
+        yield "is now locked whole"
     if old.gated != new.gated:
         yield "is gated now" if new.gated else "is no longer gated"
     if old.licence != new.licence:
