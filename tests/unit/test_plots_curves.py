@@ -188,7 +188,8 @@ def test_precision_recall_and_over_refusal_by_category_at_each_threshold() -> No
 
     harmful = cell("harmful", "refuse", ["a", "a", "b", "b"], [0.9, 0.4, 0.8, None])
     harmless = cell("harmless", "comply", ["a", "a", "b", "c"], [0.6, 0.1, 0.1, 0.7])
-    found = {(row["measure"], row["category"], row["threshold"]): row for row in detection([harmful, harmless])}
+    rows = detection([harmful, harmless], {"harmful": "harmful", "harmless": "harmless"})
+    found = {(row["measure"], row["category"], row["threshold"]): row for row in rows}
     assert found["recall", "", 0.5]["value"] == pytest.approx(2 / 3)
     assert found["over_refusal", "", 0.5]["value"] == pytest.approx(2 / 4)
     assert found["precision", "", 0.5]["value"] == pytest.approx(2 / 4)
@@ -198,4 +199,22 @@ def test_precision_recall_and_over_refusal_by_category_at_each_threshold() -> No
     assert ("recall", "c", 0.5) not in found and ("precision", "a", 0.95) not in found
     row = found["recall", "", 0.5]
     assert row["low"] < row["value"] < row["high"] and row["n_clusters"] == 3
-    assert detection([cell("sensitive", "varies", ["a"], [0.9])]) == []
+    assert detection([cell("sensitive", "varies", ["a"], [0.9])], {}) == []
+
+
+def test_equal_cluster_names_of_two_sources_are_two_clusters_at_each_threshold() -> None:
+    cells = []
+    for split in ("strongreject", "sorrybench"):
+        names = [f"{split}-{i}" for i in range(10)]
+        rows = rows_of({(name, 0): "R" for name in names}, clusters=dict(zip(names, "0123456789", strict=True)))
+        for i, verdict in enumerate(rows[2]):
+            verdict["p_refusal"] = 0.9 if i % 2 else 0.1
+        cells.append(units_in(*rows, 1, split=split, expectation="refuse"))
+
+    def recall(*sources: str) -> tuple[int, float]:
+        rows = detection(cells, dict(zip(("strongreject", "sorrybench"), sources, strict=True)))
+        (row,) = (row for row in rows if (row["measure"], row["threshold"]) == ("recall", 0.5))
+        return row["n_clusters"], round(row["low"], 3)
+
+    assert recall("strongreject", "sorrybench") == (20, 0.284)
+    assert recall("both", "both") == (10, 0.199)

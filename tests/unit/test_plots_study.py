@@ -119,6 +119,7 @@ def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
     assert asked["shown"]["models"] == ["plain", "thinker"] and asked["shown"]["judges"] == ["words"]
     assert (asked["figure"]["reading"], asked["figure"]["order"]) == ("strict", "listed")
     assert asked["figure"]["labels"]["models"] == {"plain": "Base"}
+    assert [split["source"] for split in asked["splits"]] == WHOLE_STUDY["splits"], "what tells their clusters apart"
 
 
 def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(project: Project) -> None:

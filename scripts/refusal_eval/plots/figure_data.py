@@ -56,7 +56,7 @@ class FigureData:
     # of the study's `models`, `splits`, `judges` and `golds`, under which the entry's own are laid
     study_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     scoring: Mapping[str, float] = field(default_factory=dict)  # `tau`, `band` and `level` of the study
-    splits: Sequence[Mapping[str, Any]] = ()  # what is expected on its splits, see `cells.cell_scores`
+    splits: Sequence[Mapping[str, Any]] = ()  # of each what `cells.cell_scores` needs, and its `source`
     protocol: str = "default"
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as `Figure.needs` names them
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from refusal_eval.plots.curves import Chart, draw_curves
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.table_notes import k_text
 from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_of_counts
-from refusal_eval.stats.estimates.units import Units
+from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 THRESHOLDS = [round(0.05 * step, 2) for step in range(21)]
 _MOST_WITH_INTERVALS = 3  # curves in a panel
@@ -67,10 +67,10 @@ class ThresholdFigure(Ordered):
             rows += [about | row for row in shares(units)]
         if not rows:
             raise data.undrawable(": no answer has a probability of refusal")
-        measured = []
+        measured, sources = [], {split["name"]: split["source"] for split in data.splits}
         for model in data.shown.models:
             cells = [units for (name, _), units in data.units.items() if name == model]
-            measured += [{"judge": data.judge, "model": model} | row for row in detection(cells)]
+            measured += [{"judge": data.judge, "model": model} | row for row in detection(cells, sources)]
         chart = Chart(
             x_label="Threshold of the probability of refusal",
             places=[f"{threshold:g}" for threshold in THRESHOLDS],
@@ -111,7 +111,7 @@ def shares(units: Units) -> list[dict[str, Any]]:
     return found
 
 
-def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
+def detection(cells: Sequence[Units], sources: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return how well a model tells what it should refuse from what it should answer, by category and threshold.
 
     Of all answers with a probability, in each category of prompts (`category`; empty for all prompts): `recall`, the
@@ -121,8 +121,12 @@ def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
 
     Args:
         cells: of one model; those of splits that expect neither do not count.
+        sources: a word for the source of each split (see `cluster_names.names_apart`).
     """
-    parts = [(units, *_probabilities(units)) for units in cells if units.facts["expectation"] in ("refuse", "comply")]
+    counted = {
+        ("", "", units.facts["split"]): units for units in cells if units.facts["expectation"] in ("refuse", "comply")
+    }
+    parts = [(units, *_probabilities(units)) for units in clusters_apart(counted, sources).values()]
     if not parts:
         return []
     k = [p.shape[1] for _, p, _, _ in parts]
