@@ -1,6 +1,7 @@
 """What the tests of figures share: made-up studies, and what is wrong with a drawing."""
 
 import dataclasses
+import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -31,9 +32,12 @@ class Given(FigureData):
     def _read(self, noun: str) -> Iterator[Any]:
         return iter(vars(self)["given"].get(noun, ()))
 
-    def _cells(self) -> list[Any]:
+    @functools.cached_property
+    def scores(self) -> list[Any]:
         of = {"judge": self.shown.judges, "model": self.shown.models, "split": self.shown.splits}
-        return [row for row in self._read("scores") if all(row[name] in names for name, names in of.items())]
+        reading = getattr(self.figure, "reading", None)
+        found = [row for row in self._read("scores") if all(row[name] in names for name, names in of.items())]
+        return [{**row, "headline": reading or row["headline"]} for row in found]
 
 
 def draw(

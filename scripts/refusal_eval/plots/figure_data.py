@@ -80,9 +80,10 @@ class FigureData:
 
     @functools.cached_property
     def scores(self) -> list[Score]:
-        """The cells that it shows, with the reading it asks for as their headline."""
+        """The cells that it shows, with the reading it asks for as their headline, and the marks of that reading."""
         reading = getattr(self.figure, "reading", None)
-        return [{**score, "headline": reading} for score in self._cells()] if reading else self._cells()
+        splits = [{**split, "reading": reading or split["reading"]} for split in self.splits]
+        return cell_scores(self._results, {**self.scoring, "protocol": self.protocol, "splits": splits})
 
     @functools.cached_property
     def cards(self) -> list[Mapping[str, Any]]:
@@ -93,9 +94,6 @@ class FigureData:
     def estimates(self) -> list[Row]:
         """The rows of the results table about the cells that it shows."""
         return [estimate.row() for estimate in self._results]
-
-    def _cells(self) -> list[Score]:
-        return cell_scores(self._results, {**self.scoring, "protocol": self.protocol, "splits": self.splits})
 
     @functools.cached_property
     def _results(self) -> list[Estimate]:
