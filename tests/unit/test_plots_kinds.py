@@ -50,6 +50,18 @@ def test_shares_add_up_and_the_key_names_what_occurs() -> None:
     assert "1 lecture" in text and "2 own kind" in text and "direct" not in text and "no refusal" in text
 
 
+@pytest.mark.parametrize("among", ["refusals", "answers"])
+def test_where_nothing_was_judged_no_verdict_is_said_to_be_no_refusal(among: str) -> None:
+    scores, unread = [score("a", "s", None), score("b", "s", 0.0)], Counter({(None, None): 5})
+    complied = {"refusals": Counter({("compliance", None): 5}), "answers": unread}[among]
+    drawn = draw("refusal_kinds", ["a", "b"], ["s"], scores=scores, verdicts={("b", "s"): complied}, among=among)
+    text = shown(drawn.figure)
+    assert text.count("no verdict") == {"refusals": 1, "answers": 2}[among]
+    assert text.count("no refusal") == {"refusals": 1, "answers": 0}[among]
+    assert ("No answer refuses." in drawn.caption.sentences) == (among == "refusals")
+    assert ("No answer has a verdict." in drawn.caption.sentences) == (among == "answers")
+
+
 def test_a_study_that_fits_no_page_by_split_is_drawn_over_all() -> None:
     scores, _ = study(20, 12)
     drawn = draw("refusal_kinds", 20, 12, scores=scores, verdicts=counted(20, 12))
