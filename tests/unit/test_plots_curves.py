@@ -75,6 +75,16 @@ def test_turns_are_counted_from_one_and_follow_the_reading() -> None:
     assert drawn.frame["turn"].tolist() == [1, 2, 3, 4, 5] and set(drawn.frame["reading"]) == {"strict"}
 
 
+def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> None:
+    scores = [score("safety", "safety", 0.5, expectation="refuse"), score("base", "safety", 0.5, expectation="refuse")]
+    rows = [row | {"model": row["model"].replace("model_00", "safety"), "split": "safety"} for row in turns(1, 1)]
+    labels = Labels(models={"safety": "Our tuned model"}, splits={"safety": "Safety dialogues"})
+    drawn = draw("turns", ["safety", "base"], ["safety"], labels, scores=scores, estimates=rows)
+    (ax,) = drawn.figure.axes
+    assert ax.get_title(loc="left") == "Safety dialogues (refuse)"
+    assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == ["Our tuned model", "base"]
+
+
 def test_a_study_without_these_estimates_says_so() -> None:
     scores = [score("model_00", "split_00", 0.5)]
     with pytest.raises(UserError, match="no estimates by turn"):

@@ -86,13 +86,19 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
             f"{MOST_CURVES} curves that can be told apart: name fewer under `models` or `splits`"
         )
     expected = zip(names["split"], data.expected(names["split"]), strict=True)
-    labels = {split: f"{data.labels.split(split)} ({what})" for split, what in expected}
-    labels |= {model: data.labels.model(model) for model in names["model"]} | {name: name for name in names["curve"]}
-    titles = [labels[name] + marks_of(score for score in data.scores if score[panel] == name) for name in names[panel]]
+    labels = {  # by noun, as a model and a split may have one name
+        "split": [f"{data.labels.split(split)} ({what})" for split, what in expected],
+        "model": [data.labels.model(model) for model in names["model"]],
+        "curve": names["curve"],
+    }
+    titles = [
+        label + marks_of(score for score in data.scores if score[panel] == name)
+        for name, label in zip(names[panel], labels[panel], strict=True)
+    ]
     fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)
     if len(names[curve]) > 1:
         samples = [look.sample(line=True) for look in LOOKS[: len(names[curve])]]
-        legend(fig, samples, [labels[name] for name in names[curve]])
+        legend(fig, samples, labels[curve])
     for ax, title in zip(axes, names[panel], strict=True):
         in_panel = [row for row in rows if row[panel] == title]
         _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
