@@ -15,7 +15,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS, PARTIAL, REFUSAL
-from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
+from refusal_eval.plots.base import ink_on, isolated, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT
@@ -180,7 +180,7 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
     ax.set_xlim(0, 100)
     ax.set_xlabel(tagged("Share (%)", data.scores))
     if kinds:
-        names = [f"{number} {kind.replace('_', ' ')}" for number, kind in enumerate(kinds, 1)]
+        names = [f"{number} {isolated(kind.replace('_', ' '))}" for number, kind in enumerate(kinds, 1)]
         boxes = [Patch(facecolor=_colour(kind, kinds), edgecolor=INK, linewidth=0.4) for kind in kinds]
         legend(fig, boxes, names, below=True)
     points = width_of(ax) / 100
