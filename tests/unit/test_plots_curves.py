@@ -1,6 +1,7 @@
 """Tau sweep and turns: legible for few and many, and true."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -8,7 +9,11 @@ import pytest
 from estimate_rows import rows_of, single, units_in
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
+from refusal_eval.config.figure_entry import Shown
+from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
+from refusal_eval.plots.figure_data import FigureData
+from refusal_eval.plots.style import styled
 from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.units import Units
@@ -167,6 +172,17 @@ def test_separation_is_legible(models: int, layers: int, indices: list[str]) -> 
 def test_separation_of_models_without_indices_is_not_drawn() -> None:
     with pytest.raises(UserError, match="there are no indices of these models to draw"):
         draw("separation", ["another"], 0, separation=separation(1, 2))
+
+
+@pytest.mark.parametrize("model", ["null", "nan", "1"])
+def test_a_model_whose_name_looks_like_no_value_or_a_number_is_in_the_figure(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "far.csv"
+    separation(1, 2).assign(model=model).to_csv(path, index=False)
+    figure: Any = FIGURES.get("separation")(name="f", kind="separation", separation="far", indices=["auc", "dunn"])
+    with styled():
+        drawn = figure.draw(FigureData(figure, Shown([], [model]), files={"separation": [str(path)]}))
+    assert drawn.frame["model"].tolist() == [model] * 4
+    assert drawn.frame["low"].isna().tolist() == [False, False, True, True]
 
 
 # ---------------------------------------------------------------- thresholds
