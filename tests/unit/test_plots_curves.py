@@ -90,6 +90,26 @@ def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> No
     assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == ["Our tuned model", "base"]
 
 
+def test_turns_carry_the_marks_of_their_own_answers() -> None:
+    scores, rows = [score("model_00", f"split_0{i}", 0.5, flags=["few_clusters"]) for i in (0, 1)], turns(1, 2)
+    for row in rows:
+        if (row["split"], row["reading"], row["parameter"]) == ("split_00", "broad", 3):
+            row["flags"] = ["unjudged", "truncated"]
+    drawn = draw("turns", 1, 2, scores=scores, estimates=rows, reading="broad")
+    titles = [ax.get_title(loc="left") for ax in drawn.figure.axes]
+    assert titles == ["split_00 (comply)†‡", "split_01 (refuse)"]
+    assert [sentence[0] for sentence in drawn.caption.sentences if sentence[0] in "†‡*"] == ["†", "‡"]
+    assert drawn.frame["flags"].tolist() == ["", "", "", "unjudged truncated", *[""] * 6]
+
+
+def test_points_of_the_sweep_carry_their_own_marks() -> None:
+    rows = sweep(1, 1)
+    rows[2]["flags"] = ["few_clusters", "blocked_left_out"]
+    drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5, flags=["unjudged"])], estimates=rows)
+    assert "split_00 (comply)*" in shown(drawn.figure) and "†" not in words(drawn)
+    assert drawn.frame["flags"].tolist() == ["", "", "few_clusters blocked_left_out", "", "", "", ""]
+
+
 def test_a_study_without_these_estimates_says_so() -> None:
     scores = [score("model_00", "split_00", 0.5)]
     with pytest.raises(UserError, match="no estimates by turn"):
@@ -135,6 +155,16 @@ def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> 
     (ax,) = drawn.figure.axes
     assert ax.get_xticks().tolist() == list(SCALES)
     assert "at the dashed line nothing is changed." in words(drawn)
+
+
+def test_only_models_of_a_curve_mark_a_dose_response() -> None:
+    scores, found = doses(1, 1)
+    scores[0]["flags"] = ["truncated"]
+    models = [*next(iter(found.values())), "other"]
+    scores.append(score("other", "split_00", 0.5, flags=["unjudged"]))
+    drawn = draw("dose_response", models, 1, scores=scores, curves=found)
+    assert "split_00 (comply)‡" in shown(drawn.figure) and "†" not in shown(drawn.figure) + words(drawn)
+    assert drawn.frame["flags"].tolist() == ["truncated", *[""] * 6]
 
 
 def test_models_that_make_no_curve_are_not_drawn() -> None:

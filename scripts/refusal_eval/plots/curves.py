@@ -12,7 +12,7 @@ from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels,
 from refusal_eval.plots.captions import tagged
 from refusal_eval.plots.figure_data import FigureData, Row, fits
 from refusal_eval.plots.style import FAINT, GREY
-from refusal_eval.report.paper.display import MINUS, marks_of
+from refusal_eval.report.paper.display import MINUS, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        rows: of estimates; those without a value have no point.
+        rows: of estimates, whose marks stand behind the title of their panel; those without a value have no point.
         chart: the axes.
         data: of the figure.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
@@ -92,7 +92,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
         "curve": names["curve"],
     }
     titles = [
-        label + marks_of(score for score in data.scores if score[panel] == name)
+        label + mark_of(flag for row in rows if row[panel] == name for flag in row["flags"])
         for name, label in zip(names[panel], labels[panel], strict=True)
     ]
     fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)

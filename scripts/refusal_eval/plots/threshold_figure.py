@@ -15,6 +15,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.curves import Chart, draw_curves
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
+from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import k_text
 from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_of_counts
 from refusal_eval.stats.estimates.units import Units, clusters_apart
@@ -63,7 +64,7 @@ class ThresholdFigure(Ordered):
         curves = len(data.shown.models) if len(data.shown.models) <= MOST_CURVES else len(data.shown.splits)
         rows: list[dict[str, Any]] = []
         for (model, split), units in data.units.items():
-            about = {"judge": data.judge, "model": model, "split": split}
+            about = {"judge": data.judge, "model": model, "split": split, "flags": units.flags}
             rows += [about | row for row in shares(units)]
         if not rows:
             raise data.undrawable(": no answer has a probability of refusal")
@@ -85,9 +86,10 @@ class ThresholdFigure(Ordered):
             "refusal reaches the threshold, whatever the judge's own is. Answers without a probability are left out, "
             "blocked ones too.",
             *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
-            *study_words(data),
+            *study_words(data, flags=flags_in(rows)),
         ]
         frame = pd.DataFrame([{"measure": "share", **row} for row in rows] + measured, dtype=object)
+        frame = frame.drop(columns="flags")  # those of whole cells, for the titles
         return Drawn(
             draw_curves(rows, chart, data), frame, Caption(self.title or "Refusals over the threshold.", words)
         )
