@@ -58,6 +58,7 @@ def draw(
     scoring: Any = None,
     curves: Any = None,
     separation: Any = None,
+    battles: Sequence[Any] = (),
     **entry: Any,
 ) -> Drawn:
     """A figure of that many models and splits, or of these; `entry` has further keys of its entry."""
@@ -70,7 +71,7 @@ def draw(
     shown = dataclasses.replace(shown, gold=list(gold), curves=curves or {})
     data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
     vars(data)["given"] = {"scores": scores, "cards": cards}
-    vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}
+    vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     vars(data).update({} if separation is None else {"separation": separation})
     with styled():
@@ -89,8 +90,8 @@ def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) 
     number = int(split.split("_")[-1]) if split[-1].isdigit() else 0
     return {
         "judge": "rules", "model": model, "split": split, "expectation": EXPECTATIONS[number % 3], "headline": "broad",
-        "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "broad": part, "strict": part, "flags": [],
-        "mixed_serving": False, "states": {"blocked": 0},
+        "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "n_clusters": n, "broad": part,
+        "strict": part, "flags": [], "mixed_serving": False, "states": {"blocked": 0},
         "scored": None, "interval": {"level": 0.95, "method": "Wilson"},
     } | more  # fmt: skip
 
