@@ -91,7 +91,11 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
     scores = [{**cell, "model": model} for model in ("model_00", "model_01", "model_02") for cell in SCORES]
     one = draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)
     assert shown_of in " ".join(one.caption.sentences)
+    assert "Pareto front" not in words(one), "neither the line nor a filled dot is drawn"
+    data["models"][1]["front_flags"] = ["unjudged"]
+    assert "†" not in words(draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)), "no share is printed"
     every = draw("tradeoff", 3, 2, scores=scores, tradeoff=data)
+    assert "filled dots: the Pareto front" in words(every) and "†" not in words(every)
     assert "not shown" not in " ".join(every.caption.sentences)
 
 
