@@ -226,12 +226,26 @@ def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
     assert "commit not known" in entry and "title = {{who/knows\\_x}}" in entry and "year" not in entry
 
 
+def test_rows_that_a_split_leaves_out_of_its_source_are_reported(demo: dict[str, Any]) -> None:
+    whole = text_of(demo)
+    assert "is from a file that comes with refusal-eval" in whole and "its rows with" not in whole
+    assert "Rows with the same prompt are one prompt." in whole
+    assert "No other prompt of these splits and no other answer was left out." in whole
+    manifest = copy.deepcopy(demo)
+    entry = manifest["study"]["split_entries"]["sensitive"]
+    entry["where"] = {"label": ["safe", "un_clear"], "kept": True}
+    wanted = ", its rows with label \u201csafe\u201d or \u201cun\\_clear\u201d and kept \u201ctrue\u201d."
+    assert text_of(manifest).count(wanted) == 1
+    manifest["study"]["protocol"] = "compat"
+    assert "Rows with the same prompt" not in text_of(manifest), "there every row is asked"
+
+
 def test_prompts_that_pooled_numbers_leave_out_are_reported(demo: dict[str, Any]) -> None:
     assert "repeat" not in text_of(demo)
     place = {"split": "sensitive", "prompt_id": "a"}
     two = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place, place | {"prompt_id": "b"}]})
     assert "2 prompts repeat a prompt of another split" in two and "of at least 0.7" in two
-    assert "They count in the numbers of their own split but not in numbers that pool both. No other prompt" in two
+    assert "They count in the numbers of their own split but not in numbers that pool both. No other prompt of these" in two
     one = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place]})
     assert "1 prompt repeats a prompt" in one and "It counts in the numbers of its own split" in one
 

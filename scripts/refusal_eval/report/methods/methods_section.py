@@ -20,6 +20,7 @@ from refusal_eval.report.methods.study_sources import (
     rows_citations,
     rows_text,
     weights_text,
+    where_text,
 )
 from refusal_eval.report.paper.display import annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
@@ -103,7 +104,7 @@ def paragraphs(
     """
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
-    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, rows_citations)
+    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked)}
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         **_of_study(manifest), **_of_results(manifest["study"], cards, list(results)), duplicates=duplicates
