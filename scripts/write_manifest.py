@@ -25,11 +25,11 @@ PACKAGES = (
 
 
 def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> None:
-    """Write the manifest: the whole study, the hash of each file behind its numbers, and what served the responses.
+    """Write the manifest: the whole study, the hashes of the files behind its numbers, and what served the responses.
 
     Args:
         inputs: the files of `engines`, `adapters` and `interventions`, and of the study's `answers`, `verdicts`, other
-            `data` and `tables`.
+            `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
         output: the file to write.
@@ -55,6 +55,7 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         "serving": serving,
         "judge_serving": judge_serving,
         "files": files,
+        "sources": {str(path): sha256_of_file(path) for path in inputs.sources},
     }
     if interventions := list(map(read_json, inputs.interventions)):
         manifest["interventions"] = {card["model"]: card for card in interventions}

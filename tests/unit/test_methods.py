@@ -21,7 +21,7 @@ from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of, write_json, write_jsonl
+from refusal_eval.core.files import read_json, sha256_of, sha256_of_file, write_json, write_jsonl
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -252,12 +252,14 @@ def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
     write_jsonl(results / "verdicts.jsonl", [{"key": keys[1]}, {"key": None}])
     write_json(tmp_path / "engine.json", {"engine": "e", "engine_id": "engine", "identity": {}})
     inputs = SimpleNamespace(engines=[tmp_path / "engine.json"], adapters=[], interventions=[], data=[], tables=[])
-    inputs.answers, inputs.verdicts, inputs.sources = [results / "answers.jsonl"], [results / "verdicts.jsonl"], []
+    inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
+    inputs.sources = [tmp_path / "engine.json"]
     write_manifest.main(inputs, {"store_dir": str(tmp_path / "store")}, str(results), str(tmp_path / "manifest.json"))
     found = read_json(tmp_path / "manifest.json")
     assert found["serving"] == {"s0": {"gpus": ["of the answers"]}}
     assert found["judge_serving"] == {"s1": {"gpus": ["of the judge"]}}
     assert set(found["files"]) == {"answers.jsonl", "verdicts.jsonl"}
+    assert found["sources"] == {str(tmp_path / "engine.json"): sha256_of_file(tmp_path / "engine.json")}
 
 
 def test_rows_that_a_split_leaves_out_of_its_source_are_reported(demo: dict[str, Any]) -> None:

@@ -71,7 +71,9 @@ rule manifest:
         data=[
             *collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
             *collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=GOLD_SETS),
+            f"{RESULTS}/results_table/results.csv",
         ],
+        sources=analyses.sources_of_numbers(study),
         tables=collect(f"{RESULTS}/tables/{{table}}.csv", table=tables_stage.ALWAYS),
     output:
         report(
