@@ -70,7 +70,8 @@ def test_card_tells_published_f1_beside_its_own() -> None:
 
 
 def test_the_line_of_the_kappa_among_people_lies_on_the_scale() -> None:
-    gold, verdicts = rows({("refusal", "refusal"): 190, ("compliance", "compliance"): 190, ("refusal", "compliance"): 4})
+    table = {("refusal", "refusal"): 190, ("compliance", "compliance"): 190, ("refusal", "compliance"): 4}
+    gold, verdicts = rows(table)
     human = {"statistic": "Fleiss' kappa", "broad": 0.62, "strict": None}
     card = card_with_calibration(gold, verdicts, judge="j", gold="g", raters=2, human_kappa=human)
     (ax,) = (ax for ax in card_figure(card).axes if ax.get_xlabel() == "Kappa")

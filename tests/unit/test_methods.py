@@ -281,7 +281,7 @@ def test_prompts_that_pooled_numbers_leave_out_are_reported(demo: dict[str, Any]
     place = {"split": "sensitive", "prompt_id": "a"}
     two = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place, place | {"prompt_id": "b"}]})
     assert "2 prompts repeat a prompt of another split" in two and "of at least 0.7" in two
-    assert "They count in the numbers of their own split but not in numbers that pool both. No other prompt of these" in two
+    assert "They count in the numbers of their own split but not in numbers that pool both. No other prompt" in two
     one = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place]})
     assert "1 prompt repeats a prompt" in one and "It counts in the numbers of its own split" in one
 

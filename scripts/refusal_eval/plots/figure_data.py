@@ -120,8 +120,11 @@ class FigureData:
     def separation(self) -> pd.DataFrame:
         """The rows of the separation that it shows (docs/steering.md)."""
         # A model may be called `null` or `1`: only empty fields are no value, and names are no numbers.
-        how: dict[str, Any] = {"dtype": {"model": str}, "keep_default_na": False, "na_values": [""]}
-        return pd.concat([pd.read_csv(path, **how) for path in self.files.get("separation", ())], ignore_index=True)
+        tables = [
+            pd.read_csv(path, dtype={"model": str}, keep_default_na=False, na_values=[""])
+            for path in self.files.get("separation", ())
+        ]
+        return pd.concat(tables, ignore_index=True)
 
     @functools.cached_property
     def votes(self) -> dict[Cell, list[float]]:

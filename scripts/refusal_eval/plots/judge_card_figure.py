@@ -75,7 +75,9 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
             rows, left_out = _rows(card, most)
             groups = [group for _, group in rows]
             shares, shares_cut = _ticks(groups, [*_SHARES], ["broad"])
-            kappas, kappas_cut = _ticks(groups, ["kappa"], [*_KAPPAS], [*_peoples_kappa(card), *_published_kappas(card)])
+            kappas, kappas_cut = _ticks(
+                groups, ["kappa"], [*_KAPPAS], [*_peoples_kappa(card), *_published_kappas(card)]
+            )
             notes = _wrapped(_notes(card, left_out, shares_cut or kappas_cut, threshold))
             names = [wrap_to(name, 0.36 * COLUMN_WIDTH) for name, _ in rows]
             in_forest = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]

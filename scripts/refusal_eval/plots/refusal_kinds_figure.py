@@ -15,7 +15,17 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS, PARTIAL, REFUSAL
-from refusal_eval.plots.base import ink_on, isolated, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
+from refusal_eval.plots.base import (
+    ink_on,
+    isolated,
+    legend,
+    name_rows,
+    new_figure,
+    settle,
+    text_width,
+    width_of,
+    wrap_to,
+)
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT
