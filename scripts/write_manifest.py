@@ -1,13 +1,13 @@
 """Trace every number of a study: revisions, hashes, engines, what served, versions."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.store import StoreReader
-from refusal_eval.core.files import read_json, sha256_of_file, write_json
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.version import VERSION
 
@@ -25,19 +25,25 @@ PACKAGES = (
 
 
 def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> None:
-    """Write the manifest: the whole study, the hash of each file behind its numbers, and what served the responses.
+    """Write the manifest: the whole study, the hashes of the files behind its numbers, and what served the responses.
 
     Args:
-        inputs: the files of `engines`, `adapters` and `interventions`, and of the study's `data` and `tables`.
+        inputs: the files of `engines`, `adapters` and `interventions`, and of the study's `answers`, `verdicts`, other
+            `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
         output: the file to write.
     """
     engines = {engine["engine"]: engine for engine in map(read_json, inputs.engines)}
+    answered = _all("serving", inputs.answers)
+    judged = _all("key", inputs.verdicts)  # of several votes on an answer it is the first one's
     serving: dict[str, Any] = {}
+    judge_serving: dict[str, Any] = {}
     for engine in engines.values():
-        serving |= StoreReader(config["store_dir"], engine["engine_id"]).serving()
-    paths = sorted({*inputs.data, *inputs.tables})
+        store = StoreReader(config["store_dir"], engine["engine_id"])
+        serving |= {name: record for name, record in store.serving().items() if name in answered}
+        judge_serving |= store.serving(judged)
+    paths = sorted({*inputs.answers, *inputs.verdicts, *inputs.data, *inputs.tables})
     files = {str(Path(path).relative_to(results)): sha256_of_file(path) for path in paths}
     manifest = {
         "refusal_eval": VERSION,
@@ -47,7 +53,9 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
         "adapters": {adapter["model"]: adapter["identity"] for adapter in map(read_json, inputs.adapters)},
         "serving": serving,
+        "judge_serving": judge_serving,
         "files": files,
+        "sources": {str(path): sha256_of_file(path) for path in inputs.sources},
     }
     if interventions := list(map(read_json, inputs.interventions)):
         manifest["interventions"] = {card["model"]: card for card in interventions}
@@ -55,6 +63,11 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         manifest["lock_sha256"] = sha256_of_file(lock)
     write_json(output, manifest)
     LOG.info("%d files, %d engines", len(files), len(engines))
+
+
+def _all(name: str, paths: Iterable[str]) -> set[str]:
+    """Return all values of a field of these files' rows; None is none."""
+    return {row[name] for path in paths for row in read_jsonl(path)} - {None}
 
 
 if snakemake := globals().get("snakemake"):

@@ -1,6 +1,7 @@
 """What the tests of figures share: made-up studies, and what is wrong with a drawing."""
 
 import dataclasses
+import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -31,9 +32,12 @@ class Given(FigureData):
     def _read(self, noun: str) -> Iterator[Any]:
         return iter(vars(self)["given"].get(noun, ()))
 
-    def _cells(self) -> list[Any]:
+    @functools.cached_property
+    def scores(self) -> list[Any]:
         of = {"judge": self.shown.judges, "model": self.shown.models, "split": self.shown.splits}
-        return [row for row in self._read("scores") if all(row[name] in names for name, names in of.items())]
+        reading = getattr(self.figure, "reading", None)
+        found = [row for row in self._read("scores") if all(row[name] in names for name, names in of.items())]
+        return [{**row, "headline": reading or row["headline"]} for row in found]
 
 
 def draw(
@@ -54,6 +58,7 @@ def draw(
     scoring: Any = None,
     curves: Any = None,
     separation: Any = None,
+    battles: Sequence[Any] = (),
     **entry: Any,
 ) -> Drawn:
     """A figure of that many models and splits, or of these; `entry` has further keys of its entry."""
@@ -66,7 +71,7 @@ def draw(
     shown = dataclasses.replace(shown, gold=list(gold), curves=curves or {})
     data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
     vars(data)["given"] = {"scores": scores, "cards": cards}
-    vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}
+    vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     vars(data).update({} if separation is None else {"separation": separation})
     with styled():
@@ -85,8 +90,8 @@ def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) 
     number = int(split.split("_")[-1]) if split[-1].isdigit() else 0
     return {
         "judge": "rules", "model": model, "split": split, "expectation": EXPECTATIONS[number % 3], "headline": "broad",
-        "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "broad": part, "strict": part, "flags": [],
-        "mixed_serving": False, "states": {"blocked": 0},
+        "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "n_clusters": n, "broad": part,
+        "strict": part, "flags": [], "mixed_serving": False, "states": {"blocked": 0},
         "scored": None, "interval": {"level": 0.95, "method": "Wilson"},
     } | more  # fmt: skip
 

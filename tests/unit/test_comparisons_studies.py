@@ -150,6 +150,11 @@ def test_servings_are_compared_by_what_they_are_not_by_their_hashes():
     ]
 
 
+def test_what_served_judges_is_compared_too():
+    first, second = ({"judge_serving": {"a": {"vllm": version}}} for version in ("0.32.0", "0.33.0"))
+    assert settings_that_differ(first, second) == [("judge_serving.vllm", "0.32.0", "0.33.0")]
+
+
 def test_files_are_counted_by_kind():
     first = {"files": {"answers/m/s.jsonl": "1", "prompts/s.jsonl": "2", "prompts/t.jsonl": "3"}}
     second = {"files": {"answers/m/s.jsonl": "9", "prompts/s.jsonl": "2", "answers/n/s.jsonl": "4"}}

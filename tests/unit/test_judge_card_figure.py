@@ -8,6 +8,7 @@ from figure_checks import problems, shown
 from judge_rows import LABELS, rows, soft_gold, verdict
 
 from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.plots.style import BLUE
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
@@ -66,6 +67,17 @@ def test_card_tells_published_f1_beside_its_own() -> None:
     own = f"{100 * card['broad']['f1']:.1f}"
     assert f"Published F1 of others on this gold set (broad): GPT 92.4 %; this judge's is {own} %." in text
     assert "Dashed: published kappa of others on this gold set (broad): GPT-4 zero-shot" in text
+
+
+def test_the_line_of_the_kappa_among_people_lies_on_the_scale() -> None:
+    table = {("refusal", "refusal"): 190, ("compliance", "compliance"): 190, ("refusal", "compliance"): 4}
+    gold, verdicts = rows(table)
+    human = {"statistic": "Fleiss' kappa", "broad": 0.62, "strict": None}
+    card = card_with_calibration(gold, verdicts, judge="j", gold="g", raters=2, human_kappa=human)
+    (ax,) = (ax for ax in card_figure(card).axes if ax.get_xlabel() == "Kappa")
+    (line,) = (line for line in ax.lines if list(line.get_xdata()) == [0.62, 0.62])
+    low, high = ax.get_xlim()
+    assert low <= 0.62 <= high and line.get_color() == BLUE
 
 
 def test_card_holds_published_numbers_against_its_own_of_the_same_reading() -> None:

@@ -5,17 +5,23 @@ import copy
 import functools
 import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import write_manifest
 import yaml
 from project import ROOT
+from store_files import response
 from table_rows import cards, data_of, units
 
+from refusal_eval.ask.store import StoreWriter
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, sha256_of, sha256_of_file, write_json, write_jsonl
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -56,6 +62,7 @@ def demo() -> dict[str, Any]:
     identity = {"dtype": "bfloat16", "weights": {"gguf_sha256": "b" * 64}}
     packages = {"snakemake": "9.27.1", "numpy": "2.4.6", "scipy": "1.17.1"}
     manifest = {"study": config, "engines": {"smollm2-135m": {"identity": identity}}, "serving": SERVED}
+    manifest |= {"judge_serving": {}}
     return manifest | {"packages": packages, "python": "3.11.7", "refusal_eval": "0.1.0"}
 
 
@@ -224,6 +231,49 @@ def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
     assert "labelled by an unknown number of annotators" in text and "The hardware was not recorded." in text
     entry = study_entries(config)["hub-who-knows-x"]
     assert "commit not known" in entry and "title = {{who/knows\\_x}}" in entry and "year" not in entry
+
+
+def test_engines_of_answers_and_of_judges_are_told_apart(demo: dict[str, Any]) -> None:
+    assert "engines of judges" not in text_of(demo)
+    other = {"d": {"vllm": "0.32.0", "gpus": [{"name": "A100"}], "cpu": "EPYC"}}
+    text = text_of(demo | {"judge_serving": other})
+    assert "The engines were vLLM 0.32.0 on H100 80GB [@kwon2023vllm]." in text
+    assert "The engines of judges were vLLM 0.32.0 on A100 [@kwon2023vllm]." in text
+
+
+def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
+    keys = [sha256_of(i) for i in range(3)]
+    for i, gpu in enumerate(("of the answers", "of the judge", "of another study")):
+        with StoreWriter(tmp_path / "store", "engine", f"job{i}") as writer:
+            writer.describe(f"s{i}", {"gpus": [gpu]})
+            writer.append(keys[i], response("text"), f"s{i}")
+    results = tmp_path / "results"
+    write_jsonl(results / "answers.jsonl", [{"serving": "s0", "key": keys[0]}, {"serving": None, "key": None}])
+    write_jsonl(results / "verdicts.jsonl", [{"key": keys[1]}, {"key": None}])
+    write_json(tmp_path / "engine.json", {"engine": "e", "engine_id": "engine", "identity": {}})
+    inputs = SimpleNamespace(engines=[tmp_path / "engine.json"], adapters=[], interventions=[], data=[], tables=[])
+    inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
+    inputs.sources = [tmp_path / "engine.json"]
+    write_manifest.main(inputs, {"store_dir": str(tmp_path / "store")}, str(results), str(tmp_path / "manifest.json"))
+    found = read_json(tmp_path / "manifest.json")
+    assert found["serving"] == {"s0": {"gpus": ["of the answers"]}}
+    assert found["judge_serving"] == {"s1": {"gpus": ["of the judge"]}}
+    assert set(found["files"]) == {"answers.jsonl", "verdicts.jsonl"}
+    assert found["sources"] == {str(tmp_path / "engine.json"): sha256_of_file(tmp_path / "engine.json")}
+
+
+def test_rows_that_a_split_leaves_out_of_its_source_are_reported(demo: dict[str, Any]) -> None:
+    whole = text_of(demo)
+    assert "is from a file that comes with refusal-eval" in whole and "its rows with" not in whole
+    assert "Rows with the same prompt are one prompt." in whole
+    assert "No other prompt of these splits and no other answer was left out." in whole
+    manifest = copy.deepcopy(demo)
+    entry = manifest["study"]["split_entries"]["sensitive"]
+    entry["where"] = {"label": ["safe", "un_clear"], "kept": True}
+    wanted = ", its rows with label \u201csafe\u201d or \u201cun\\_clear\u201d and kept \u201ctrue\u201d."
+    assert text_of(manifest).count(wanted) == 1
+    manifest["study"]["protocol"] = "compat"
+    assert "Rows with the same prompt" not in text_of(manifest), "there every row is asked"
 
 
 def test_prompts_that_pooled_numbers_leave_out_are_reported(demo: dict[str, Any]) -> None:

@@ -70,6 +70,14 @@ def test_adjusted_p_values_are_found_by_split_and_pair() -> None:
     assert corrected_p(rows, "j") == {"s": {frozenset("ab"): 0.03}}
 
 
+def test_of_a_pair_in_two_families_the_largest_adjusted_p_value_counts() -> None:
+    name, about = "rate_difference_p_holm", {"judge": "j", "split": "s"}
+    one = Estimate(name, 0.97, **about, model="a", parameter="minus b")
+    other = Estimate(name, 0.03, **about, model="b", parameter="minus a")
+    for rows in ([one, other], [other, one]):
+        assert corrected_p(rows, "j") == {"s": {frozenset("ab"): 0.97}}
+
+
 def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
     cells = [
         score("rules", "m1", "unsafe", "refuse", ["RR"] * 38 + ["CC"] * 2),

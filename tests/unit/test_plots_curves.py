@@ -1,6 +1,7 @@
 """Tau sweep and turns: legible for few and many, and true."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -8,7 +9,11 @@ import pytest
 from estimate_rows import rows_of, single, units_in
 from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
+from refusal_eval.config.figure_entry import Shown
+from refusal_eval.config.kinds import FIGURES
 from refusal_eval.core.errors import UserError
+from refusal_eval.plots.figure_data import FigureData
+from refusal_eval.plots.style import styled
 from refusal_eval.plots.threshold_figure import detection, shares
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates.units import Units
@@ -75,6 +80,36 @@ def test_turns_are_counted_from_one_and_follow_the_reading() -> None:
     assert drawn.frame["turn"].tolist() == [1, 2, 3, 4, 5] and set(drawn.frame["reading"]) == {"strict"}
 
 
+def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> None:
+    scores = [score("safety", "safety", 0.5, expectation="refuse"), score("base", "safety", 0.5, expectation="refuse")]
+    rows = [row | {"model": row["model"].replace("model_00", "safety"), "split": "safety"} for row in turns(1, 1)]
+    labels = Labels(models={"safety": "Our tuned model"}, splits={"safety": "Safety dialogues"})
+    drawn = draw("turns", ["safety", "base"], ["safety"], labels, scores=scores, estimates=rows)
+    (ax,) = drawn.figure.axes
+    assert ax.get_title(loc="left") == "Safety dialogues (refuse)"
+    assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == ["Our tuned model", "base"]
+
+
+def test_turns_carry_the_marks_of_their_own_answers() -> None:
+    scores, rows = [score("model_00", f"split_0{i}", 0.5, flags=["few_clusters"]) for i in (0, 1)], turns(1, 2)
+    for row in rows:
+        if (row["split"], row["reading"], row["parameter"]) == ("split_00", "broad", 3):
+            row["flags"] = ["unjudged", "truncated"]
+    drawn = draw("turns", 1, 2, scores=scores, estimates=rows, reading="broad")
+    titles = [ax.get_title(loc="left") for ax in drawn.figure.axes]
+    assert titles == ["split_00 (comply)†‡", "split_01 (refuse)"]
+    assert [sentence[0] for sentence in drawn.caption.sentences if sentence[0] in "†‡*"] == ["†", "‡"]
+    assert drawn.frame["flags"].tolist() == ["", "", "", "unjudged truncated", *[""] * 6]
+
+
+def test_points_of_the_sweep_carry_their_own_marks() -> None:
+    rows = sweep(1, 1)
+    rows[2]["flags"] = ["few_clusters", "blocked_left_out"]
+    drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5, flags=["unjudged"])], estimates=rows)
+    assert "split_00 (comply)*" in shown(drawn.figure) and "†" not in words(drawn)
+    assert drawn.frame["flags"].tolist() == ["", "", "few_clusters blocked_left_out", "", "", "", ""]
+
+
 def test_a_study_without_these_estimates_says_so() -> None:
     scores = [score("model_00", "split_00", 0.5)]
     with pytest.raises(UserError, match="no estimates by turn"):
@@ -122,6 +157,16 @@ def test_a_dose_response_curve_has_the_plain_model_at_0_and_true_distances() -> 
     assert "at the dashed line nothing is changed." in words(drawn)
 
 
+def test_only_models_of_a_curve_mark_a_dose_response() -> None:
+    scores, found = doses(1, 1)
+    scores[0]["flags"] = ["truncated"]
+    models = [*next(iter(found.values())), "other"]
+    scores.append(score("other", "split_00", 0.5, flags=["unjudged"]))
+    drawn = draw("dose_response", models, 1, scores=scores, curves=found)
+    assert "split_00 (comply)‡" in shown(drawn.figure) and "†" not in shown(drawn.figure) + words(drawn)
+    assert drawn.frame["flags"].tolist() == ["truncated", *[""] * 6]
+
+
 def test_models_that_make_no_curve_are_not_drawn() -> None:
     with pytest.raises(UserError, match="no models differ in the scale of their intervention only"):
         draw("dose_response", 1, 1, scores=[score("model_00", "split_00", 0.5)], curves={})
@@ -159,6 +204,17 @@ def test_separation_of_models_without_indices_is_not_drawn() -> None:
         draw("separation", ["another"], 0, separation=separation(1, 2))
 
 
+@pytest.mark.parametrize("model", ["null", "nan", "1"])
+def test_a_model_whose_name_looks_like_no_value_or_a_number_is_in_the_figure(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "far.csv"
+    separation(1, 2).assign(model=model).to_csv(path, index=False)
+    figure: Any = FIGURES.get("separation")(name="f", kind="separation", separation="far", indices=["auc", "dunn"])
+    with styled():
+        drawn = figure.draw(FigureData(figure, Shown([], [model]), files={"separation": [str(path)]}))
+    assert drawn.frame["model"].tolist() == [model] * 4
+    assert drawn.frame["low"].isna().tolist() == [False, False, True, True]
+
+
 # ---------------------------------------------------------------- thresholds
 
 
@@ -188,7 +244,8 @@ def test_precision_recall_and_over_refusal_by_category_at_each_threshold() -> No
 
     harmful = cell("harmful", "refuse", ["a", "a", "b", "b"], [0.9, 0.4, 0.8, None])
     harmless = cell("harmless", "comply", ["a", "a", "b", "c"], [0.6, 0.1, 0.1, 0.7])
-    found = {(row["measure"], row["category"], row["threshold"]): row for row in detection([harmful, harmless])}
+    rows = detection([harmful, harmless], {"harmful": "harmful", "harmless": "harmless"})
+    found = {(row["measure"], row["category"], row["threshold"]): row for row in rows}
     assert found["recall", "", 0.5]["value"] == pytest.approx(2 / 3)
     assert found["over_refusal", "", 0.5]["value"] == pytest.approx(2 / 4)
     assert found["precision", "", 0.5]["value"] == pytest.approx(2 / 4)
@@ -198,4 +255,22 @@ def test_precision_recall_and_over_refusal_by_category_at_each_threshold() -> No
     assert ("recall", "c", 0.5) not in found and ("precision", "a", 0.95) not in found
     row = found["recall", "", 0.5]
     assert row["low"] < row["value"] < row["high"] and row["n_clusters"] == 3
-    assert detection([cell("sensitive", "varies", ["a"], [0.9])]) == []
+    assert detection([cell("sensitive", "varies", ["a"], [0.9])], {}) == []
+
+
+def test_equal_cluster_names_of_two_sources_are_two_clusters_at_each_threshold() -> None:
+    cells = []
+    for split in ("strongreject", "sorrybench"):
+        names = [f"{split}-{i}" for i in range(10)]
+        rows = rows_of({(name, 0): "R" for name in names}, clusters=dict(zip(names, "0123456789", strict=True)))
+        for i, verdict in enumerate(rows[2]):
+            verdict["p_refusal"] = 0.9 if i % 2 else 0.1
+        cells.append(units_in(*rows, 1, split=split, expectation="refuse"))
+
+    def recall(*sources: str) -> tuple[int, float]:
+        rows = detection(cells, dict(zip(("strongreject", "sorrybench"), sources, strict=True)))
+        (row,) = (row for row in rows if (row["measure"], row["threshold"]) == ("recall", 0.5))
+        return row["n_clusters"], round(row["low"], 3)
+
+    assert recall("strongreject", "sorrybench") == (20, 0.284)
+    assert recall("both", "both") == (10, 0.199)

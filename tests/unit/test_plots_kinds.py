@@ -50,6 +50,18 @@ def test_shares_add_up_and_the_key_names_what_occurs() -> None:
     assert "1 lecture" in text and "2 own kind" in text and "direct" not in text and "no refusal" in text
 
 
+@pytest.mark.parametrize("among", ["refusals", "answers"])
+def test_where_nothing_was_judged_no_verdict_is_said_to_be_no_refusal(among: str) -> None:
+    scores, unread = [score("a", "s", None), score("b", "s", 0.0)], Counter({(None, None): 5})
+    complied = {"refusals": Counter({("compliance", None): 5}), "answers": unread}[among]
+    drawn = draw("refusal_kinds", ["a", "b"], ["s"], scores=scores, verdicts={("b", "s"): complied}, among=among)
+    text = shown(drawn.figure)
+    assert text.count("no verdict") == {"refusals": 1, "answers": 2}[among]
+    assert text.count("no refusal") == {"refusals": 1, "answers": 0}[among]
+    assert ("No answer refuses." in drawn.caption.sentences) == (among == "refusals")
+    assert ("No answer has a verdict." in drawn.caption.sentences) == (among == "answers")
+
+
 def test_a_study_that_fits_no_page_by_split_is_drawn_over_all() -> None:
     scores, _ = study(20, 12)
     drawn = draw("refusal_kinds", 20, 12, scores=scores, verdicts=counted(20, 12))
@@ -104,8 +116,23 @@ def test_the_largest_categories_are_shown_and_the_others_counted() -> None:
     text = shown(drawn.figure)
     assert "self harm (40)" in text and "elderly people (39)" in text.replace("\n", " ") and "hate" not in text
     assert "Not shown of split_00: 4 categories with fewer prompts." in drawn.caption.sentences
-    # All of them are in the data, in the headline reading only.
-    assert len(drawn.frame) == 6 and set(drawn.frame["reading"]) == {"broad"}
+    # All of them are in the data, in the headline reading only, and the whole split before them.
+    assert len(drawn.frame) == 7 and set(drawn.frame["reading"]) == {"broad"}
+    assert drawn.frame.iloc[0].to_dict() == {
+        "judge": "rules", "model": "model_00", "split": "split_00", "category": None, "reading": "broad", "value": 0.5,
+        "low": 0.4, "high": 0.6, "n_prompts": 60, "n_clusters": 60, "flags": "",
+    }  # fmt: skip
+
+
+def test_marks_of_categories_that_are_not_shown_are_not_explained() -> None:
+    rows = rates(1, 1, 6)
+    for row in rows[-2:]:
+        row["flags"] = ["few_clusters"]
+    for most, explained in ((5, False), (6, True)):
+        drawn = draw("categories", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=rows, most=most)
+        assert ("(35*)" in shown(drawn.figure)) == explained
+        assert any(sentence.startswith("* ") for sentence in drawn.caption.sentences) == explained
+        assert drawn.frame["flags"].tolist().count("few_clusters") == 1
 
 
 def test_categories_have_the_labels_asked_for() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from figure_checks import LONG, draw, problems, score, shown, sizes, study, words
+from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
 from refusal_eval.plots.figure_data import Drawn
 from refusal_eval.plots.histograms_figure import vote_counts
@@ -141,3 +141,23 @@ def test_labels_are_never_formulas() -> None:
     labels = Labels(models={"a": r"$\frac{1}{$ costs $5"}, splits={"safe": r"\input{/etc/passwd}"})
     fig = draw("heatmap", ["a"], ["safe"], labels, scores=[score("a", "safe", 0.5)]).figure
     assert problems(fig) == [] and r"$\frac{1}{$" in shown(fig)
+
+
+def test_the_caption_of_battles_names_the_splits_that_the_language_model_judged_too() -> None:
+    def wins(split: str, *voters: str) -> list[dict[str, Any]]:
+        return [
+            estimate(f"battle_wins{voter}", 0.5, split=split, parameter="refusal", flags=["few_clusters"])
+            for voter in voters
+        ]
+
+    def of_battles(*splits: str) -> Drawn:
+        rows = [*wins("arena", "", "_paired", "_llm"), *wins("people_only", "")]
+        cells = [score("m", split, 0.5) for split in splits]
+        return draw("battles", ["m"], [*splits], scores=cells, battles=rows)
+
+    ties = "that the language model judged too, its ties included."
+    assert f"In brackets: battles {ties}" in words(of_battles("arena"))
+    assert "In brackets: battles. Intervals" in words(of_battles("people_only"))
+    mixed = of_battles("arena", "people_only")
+    assert f"In brackets: battles; of arena those {ties}" in words(mixed)
+    assert mixed.frame["flags"].tolist() == ["few_clusters"] * 3

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 from config_project import STUDY, WHOLE_STUDY, Project
-from estimate_rows import cell_file, estimates_file
+from estimate_rows import cell_file, estimates_file, rows_of, single
+from figure_checks import words
 from workflow_cases import of
 
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.figure_entry import MOST_CURVES
+from refusal_eval.config.figure_entry import MOST_CURVES, Shown
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
 from refusal_eval.plots import base
+from refusal_eval.plots.figure_data import FigureData
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.figures_stage import ENDINGS, files, params
 
@@ -119,6 +121,7 @@ def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
     assert asked["shown"]["models"] == ["plain", "thinker"] and asked["shown"]["judges"] == ["words"]
     assert (asked["figure"]["reading"], asked["figure"]["order"]) == ("strict", "listed")
     assert asked["figure"]["labels"]["models"] == {"plain": "Base"}
+    assert [split["source"] for split in asked["splits"]] == WHOLE_STUDY["splits"], "what tells their clusters apart"
 
 
 def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(project: Project) -> None:
@@ -266,3 +269,16 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     ]
     assert "no estimates by turn" in (tmp_path / "figures" / "turns.caption.md").read_text()
     assert "not drawn: figure `turns`" in caplog.text
+
+
+def test_a_figure_of_another_reading_carries_the_marks_of_that_reading(tmp_path: Path) -> None:
+    clusters = {f"p{i:03d}": str(i // 2) for i in range(80)}
+    cell = cell_file(tmp_path / "s.parquet", *rows_of(single(*["PC"] * 8, *["CC"] * 72), clusters), 2)
+    found = {"estimates": [str(estimates_file(tmp_path / "estimates.json", [cell]))]}
+    splits, shown = [{"name": "s", "expectation": "comply", "reading": "broad"}], Shown(["j"], ["m"], ["s"])
+    for reading, flags in (("strict", ""), ("broad", "few_clusters"), (None, "few_clusters")):
+        figure: Any = FIGURES.entry({"name": "heat", "kind": "heatmap", "reading": reading})
+        scoring = {"tau": 1.0, "band": 0.1, "level": 0.95}
+        drawn = figure.draw(FigureData(figure, shown, scoring=scoring, splits=splits, files=found))
+        assert drawn.frame["flags"].tolist() == [flags], "4 clusters have a partial refusal, and none a refusal"
+        assert ("* fewer than 30" in words(drawn)) == bool(flags)

@@ -3,6 +3,8 @@
 import itertools
 import math
 import random
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from figure_checks import LONG, draw, problems, score, shown, sizes, words
 from matplotlib.patches import Polygon
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.plots.style import save_figure
 from refusal_eval.plots.tradeoff_figure import numbered
 from refusal_eval.report.paper.display import Labels
 
@@ -88,7 +91,11 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
     scores = [{**cell, "model": model} for model in ("model_00", "model_01", "model_02") for cell in SCORES]
     one = draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)
     assert shown_of in " ".join(one.caption.sentences)
+    assert "Pareto front" not in words(one), "neither the line nor a filled dot is drawn"
+    data["models"][1]["front_flags"] = ["unjudged"]
+    assert "†" not in words(draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)), "no share is printed"
     every = draw("tradeoff", 3, 2, scores=scores, tradeoff=data)
+    assert "filled dots: the Pareto front" in words(every) and "†" not in words(every)
     assert "not shown" not in " ".join(every.caption.sentences)
 
 
@@ -140,6 +147,17 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
     text = " ".join(drawn.caption.sentences)
     assert "One, told to decline‡" in shown(drawn.figure) and "‡ more than 20 %" in text and "†" not in text
     assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: split_00 (60), split_01 (60)." in text
+
+
+def test_the_number_of_a_label_that_is_read_from_right_to_left_stands_before_it(tmp_path: Path) -> None:
+    labels = Labels(models={"model_00": "\u0646\u0645\u0648\u0630\u062c 7", "model_01": "plain 7"})
+    drawn = draw("tradeoff", 2, 2, labels, scores=SCORES, tradeoff=found([(0.1, 0.9), (0.2, 0.5)]))
+    names = [text.get_text() for text in drawn.figure.legends[0].get_texts()]
+    assert names == ["1\u2007\u2068\u0646\u0645\u0648\u0630\u062c 7\u2069", "2\u2007plain 7"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of characters that the font lacks
+        save_figure(drawn.figure, tmp_path / "figure")
+    assert "\u2068" not in words(drawn) and "\u0646\u0645\u0648\u0630\u062c 7 25 %" in words(drawn)
 
 
 def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_not() -> None:

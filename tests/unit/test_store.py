@@ -22,6 +22,17 @@ def test_what_was_appended_is_found_and_what_was_not_is_missing(tmp_path):
     assert reader.serving() == {"s1": {"vllm": "x"}}
 
 
+def test_only_what_served_the_responses_asked_about_is_told(tmp_path):
+    fill(tmp_path, KEYS[:30])
+    with StoreWriter(tmp_path, "engine", "another") as writer:
+        writer.describe("s2", {"vllm": "y"})
+        writer.append(KEYS[40], response("b"), "s2")
+    reader = StoreReader(tmp_path, "engine")
+    assert set(reader.serving()) == {"s1", "s2"}
+    assert reader.serving([KEYS[40], KEYS[49]]) == {"s2": {"vllm": "y"}}
+    assert reader.serving([KEYS[49]]) == reader.serving([]) == {}
+
+
 @pytest.mark.parametrize(
     ("folder", "engine", "keys"), [("none", "engine", KEYS), ("store", "engine", []), ("store", "other", KEYS)]
 )

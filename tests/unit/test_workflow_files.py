@@ -19,6 +19,7 @@ from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import data_stage, execution_stage, generation, tables_stage, weights_stage
+from refusal_eval.workflow.analyses_stage import sources_of_numbers
 from refusal_eval.workflow.generation import template_file
 from refusal_eval.workflow.rule_files import any_of
 
@@ -137,6 +138,11 @@ def test_each_batch_runs_on_the_engine_of_its_model_or_judge(load):
         assert {study.models[cell.model].engine for cell in cells} == {execution_stage.engine_of(batch)}
     for batch in study.judging_batches:
         assert execution_stage.engine_of(batch) == study.judges["reader"].engine
+
+
+def test_the_manifest_hashes_rubrics_lists_and_peoples_labels(load):
+    found = {Path(path).name for path in sources_of_numbers(load())}
+    assert {"rubric.md", "words.yaml", "labels.jsonl"} <= found
 
 
 def test_a_template_of_ones_own_is_an_input(project):

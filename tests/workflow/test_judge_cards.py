@@ -21,6 +21,12 @@ def test_a_study_ends_with_cards_and_agreement(finished_once: Project) -> None:
     assert not (finished_once.results / "judge_cards" / "floors.json").exists()
 
 
+def test_the_manifest_traces_what_judges_read_and_where_they_ran(finished_once: Project) -> None:
+    found = json.loads((finished_once.results / "manifest.json").read_text())
+    assert {"verdicts/label/gold/people.jsonl", "results_table/results.csv"} <= set(found["files"])
+    assert found["sources"] and found["serving"] and found["judge_serving"]
+
+
 def test_a_judge_below_its_floor_fails_the_run_and_keeps_the_results(finished: Project) -> None:
     # The keyword list finds none of the refusals of this gold set.
     finished.catalogue("judges", "words", floor={"se": 0.5})

@@ -63,12 +63,17 @@ rule manifest:
             model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
         ),
         interventions=[paths.intervention(model) for model in sorted(study.steered_models)],
+        answers=collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
+        verdicts=[
+            *collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS),
+            *collect(f"{RESULTS}/verdicts/{{judge}}/{GOLD}/{{gold}}.jsonl", judge=JUDGES, gold=GOLD_SETS),
+        ],
         data=[
             *collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
             *collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=GOLD_SETS),
-            *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
-            *collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS),
+            f"{RESULTS}/results_table/results.csv",
         ],
+        sources=analyses.sources_of_numbers(study),
         tables=collect(f"{RESULTS}/tables/{{table}}.csv", table=tables_stage.ALWAYS),
     output:
         report(

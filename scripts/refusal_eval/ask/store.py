@@ -228,10 +228,17 @@ class StoreReader:
             return False
         return True
 
-    def serving(self) -> dict[str, Any]:
-        """Return the serving records by id: versions, hardware and flags behind the responses."""
+    def serving(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
+        """Return the serving records by id: versions, hardware and flags behind the responses.
+
+        Args:
+            keys: of the responses that count; None for all. Their records are not read.
+        """
+        numbers = None if keys is None else indexes.key_numbers(sorted(set(keys)))
         records: dict[str, Any] = {}
-        for path in self.files:
+        for path, index in self.files.items():
+            if numbers is not None and not len(indexes.matches(numbers, index.entries)[0]):
+                continue
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):

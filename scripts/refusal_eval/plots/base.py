@@ -6,6 +6,7 @@ A panel has the height asked for, in points; a figure is as high as its panels a
 from __future__ import annotations
 
 import functools
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,12 @@ def wrap_to(text: str, width: float, bold: bool = False) -> list[str]:
         if widest(lines, bold) <= width:
             return lines
     return wrapped(text, 1)
+
+
+def isolated(text: str) -> str:
+    """Return a text that, read from right to left, does not change places with a number before it."""
+    right_to_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
+    return f"\u2068{text}\u2069" if right_to_left else text
 
 
 def _wrap_into(text: str, lines: int) -> list[str]:
@@ -190,6 +197,7 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
         found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
         if marks:  # they stand beside the middle of their text, where no blank lines may be
             return found
+        found = [[list(map(isolated, lines)) for lines in row] for row in found]
         return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
 
     many = range(1, min(len(texts), int(width // _NARROW)) + 1)

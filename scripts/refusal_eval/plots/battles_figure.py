@@ -16,14 +16,15 @@ from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_fig
 from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
-from refusal_eval.report.paper.display import clean, mark_of
+from refusal_eval.report.paper.display import clean, joined, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PEOPLE, LLM = "people", "language model"
 VOTERS = {"battle_wins": PEOPLE, "battle_wins_paired": PEOPLE, "battle_wins_llm": LLM}
-_COLUMNS = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high", "n_prompts", "n_clusters"]
+_COLUMNS = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high"]
+_COLUMNS += ["n_prompts", "n_clusters", "flags"]
 
 
 class BattlesFigure(OfModels):
@@ -67,13 +68,16 @@ class BattlesFigure(OfModels):
             raise data.too_high(fig, "name fewer `splits`")
         flags = {flag for row in rows for flag in row["flags"]}
         levels = " or ".join(f"{100 * level:g} %" for level in sorted({row["level"] for row in rows if row["level"]}))
+        both = joined(data.labels.split(split) for split in data.shown.splits if split in paired)
+        those = "" if paired >= {row["split"] for row in rows} else f"; of {both} those"
         words = [
             "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
-            + (" that the language model judged too, its ties included." if paired else "."),
+            + (f"{those} that the language model judged too, its ties included." if paired else "."),
             f"Intervals ({levels}) over clusters of prompts, or over pairs of models where that is wider.",
             *study_words(data, flags=flags),
         ]
         frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
+        frame["flags"] = frame["flags"].map(" ".join)
         return Drawn(fig, frame, Caption(self.title or "Win rate by class of answer.", words))
 
 

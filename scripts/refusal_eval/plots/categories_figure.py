@@ -40,7 +40,8 @@ _MOST_BY_DEFAULT = 6  # splits with categories that are drawn unasked
 _TOGETHER, _APART = 3, 8  # models that share a panel, and that have a panel each; more are rows
 _LINE, _MARK = 11.0, 5.0  # points for a line, and for each further mark in it
 _NARROWEST = 70.0  # points of a panel
-_COLUMNS = ["judge", "model", "split", "category", "reading", "value", "low", "high", "n_prompts", "n_clusters"]
+_COLUMNS = ["judge", "model", "split", "category", "reading", "value", "low", "high"]
+_COLUMNS += ["n_prompts", "n_clusters", "flags"]
 
 
 class CategoriesFigure(Ordered):
@@ -113,7 +114,9 @@ class CategoriesFigure(Ordered):
         most, fig = most_that_fits(draw, self.most)
         if not fits(fig):
             raise data.too_high(fig, "name one of its `splits`, or fewer `models`")
-        frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object).sort_values(["model", "split", "category"])
+        frame = pd.DataFrame([*rows, *whole], columns=_COLUMNS, dtype=object)
+        frame = frame.sort_values(["model", "split", "category"], na_position="first")
+        frame["flags"] = frame["flags"].map(" ".join)
         return Drawn(fig, frame, self._caption(rows, scores, _lines(rows, scores, most, data), data))
 
     def _caption(
@@ -130,7 +133,8 @@ class CategoriesFigure(Ordered):
         ]
         splits = [split for split in data.shown.splits if any(score["split"] == split for score in scores)]
         words += [*rates_words(scores, data.labels), *study_words(data, scores, splits)]
-        marks = notes_of(flag for row in rows for flag in row["flags"])
+        drawn = [row for row in rows if (row["split"], row["category"]) in shown]
+        marks = notes_of(flag for row in drawn for flag in row["flags"])
         words += [note for note in marks if note not in words]
         return Caption(self.title or "Refusal rate by category.", words)
 
@@ -197,8 +201,10 @@ def _sorted_in(study: StudyView) -> list[str]:
 def _whole(score: Score) -> dict[str, Any]:
     """The rate of a whole split, as a row of estimates."""
     part = headline(score)
-    names = {"model": score["model"], "split": score["split"], "category": None}
-    return names | {"value": part["rate"], "low": part["low"], "high": part["high"]}
+    names = {"judge": score["judge"], "model": score["model"], "split": score["split"], "category": None}
+    ends = {"reading": score["headline"], "value": part["rate"], "low": part["low"], "high": part["high"]}
+    size = {"n_prompts": score["n_scored_turns"], "n_clusters": score["n_clusters"], "flags": score["flags"]}
+    return names | ends | size
 
 
 def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:

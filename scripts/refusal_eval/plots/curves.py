@@ -12,7 +12,7 @@ from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels,
 from refusal_eval.plots.captions import tagged
 from refusal_eval.plots.figure_data import FigureData, Row, fits
 from refusal_eval.plots.style import FAINT, GREY
-from refusal_eval.report.paper.display import MINUS, marks_of
+from refusal_eval.report.paper.display import MINUS, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        rows: of estimates; those without a value have no point.
+        rows: of estimates, whose marks stand behind the title of their panel; those without a value have no point.
         chart: the axes.
         data: of the figure.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
@@ -86,13 +86,19 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
             f"{MOST_CURVES} curves that can be told apart: name fewer under `models` or `splits`"
         )
     expected = zip(names["split"], data.expected(names["split"]), strict=True)
-    labels = {split: f"{data.labels.split(split)} ({what})" for split, what in expected}
-    labels |= {model: data.labels.model(model) for model in names["model"]} | {name: name for name in names["curve"]}
-    titles = [labels[name] + marks_of(score for score in data.scores if score[panel] == name) for name in names[panel]]
+    labels = {  # by noun, as a model and a split may have one name
+        "split": [f"{data.labels.split(split)} ({what})" for split, what in expected],
+        "model": [data.labels.model(model) for model in names["model"]],
+        "curve": names["curve"],
+    }
+    titles = [
+        label + mark_of(flag for row in rows if row[panel] == name for flag in row["flags"])
+        for name, label in zip(names[panel], labels[panel], strict=True)
+    ]
     fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)
     if len(names[curve]) > 1:
         samples = [look.sample(line=True) for look in LOOKS[: len(names[curve])]]
-        legend(fig, samples, [labels[name] for name in names[curve]])
+        legend(fig, samples, labels[curve])
     for ax, title in zip(axes, names[panel], strict=True):
         in_panel = [row for row in rows if row[panel] == title]
         _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)

@@ -15,7 +15,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.report.paper.display import MINUS, headline
+from refusal_eval.report.paper.display import MINUS, flags_in, headline
 
 Mode = Literal["add", "gated", "pull", "ablate", "constellation"]
 MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate", "constellation")
@@ -96,7 +96,8 @@ class DoseResponseFigure(OfModels):
                     rate = headline(score)
                     value = {"value": rate["rate"], "low": rate["low"], "high": rate["high"]}
                     about = {"judge": score["judge"], "model": model, "split": split, "reading": score["headline"]}
-                    rows.append({"curve": label, "scale": scale, **about, **value, "n_prompts": score["n_prompts"]})
+                    size = {"n_prompts": score["n_prompts"], "flags": score["flags"]}
+                    rows.append({"curve": label, "scale": scale, **about, **value, **size})
         scales = sorted({row["scale"] for row in rows})
         chart = Chart(
             x_label="Scale of the intervention",
@@ -110,9 +111,9 @@ class DoseResponseFigure(OfModels):
         words = [
             f"Scale of {UNITS[self.mode]}" + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
             *rates_words(data.scores, data.labels),
-            *study_words(data),
+            *study_words(data, flags=flags_in(rows)),
         ]
         title = self.title or "Refusal rate by the scale of the intervention."
-        return Drawn(
-            draw_curves(rows, chart, data, list(found)), pd.DataFrame(rows, dtype=object), Caption(title, words)
-        )
+        frame = pd.DataFrame(rows, dtype=object)
+        frame["flags"] = frame["flags"].map(" ".join)
+        return Drawn(draw_curves(rows, chart, data, list(found)), frame, Caption(title, words))

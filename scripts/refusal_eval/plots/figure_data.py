@@ -56,7 +56,7 @@ class FigureData:
     # of the study's `models`, `splits`, `judges` and `golds`, under which the entry's own are laid
     study_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     scoring: Mapping[str, float] = field(default_factory=dict)  # `tau`, `band` and `level` of the study
-    splits: Sequence[Mapping[str, Any]] = ()  # what is expected on its splits, see `cells.cell_scores`
+    splits: Sequence[Mapping[str, Any]] = ()  # of each what `cells.cell_scores` needs, and its `source`
     protocol: str = "default"
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as `Figure.needs` names them
 
@@ -80,9 +80,10 @@ class FigureData:
 
     @functools.cached_property
     def scores(self) -> list[Score]:
-        """The cells that it shows, with the reading it asks for as their headline."""
+        """The cells that it shows, with the reading it asks for as their headline, and the marks of that reading."""
         reading = getattr(self.figure, "reading", None)
-        return [{**score, "headline": reading} for score in self._cells()] if reading else self._cells()
+        splits = [{**split, "reading": reading or split["reading"]} for split in self.splits]
+        return cell_scores(self._results, {**self.scoring, "protocol": self.protocol, "splits": splits})
 
     @functools.cached_property
     def cards(self) -> list[Mapping[str, Any]]:
@@ -93,9 +94,6 @@ class FigureData:
     def estimates(self) -> list[Row]:
         """The rows of the results table about the cells that it shows."""
         return [estimate.row() for estimate in self._results]
-
-    def _cells(self) -> list[Score]:
-        return cell_scores(self._results, {**self.scoring, "protocol": self.protocol, "splits": self.splits})
 
     @functools.cached_property
     def _results(self) -> list[Estimate]:
@@ -121,7 +119,12 @@ class FigureData:
     @functools.cached_property
     def separation(self) -> pd.DataFrame:
         """The rows of the separation that it shows (docs/steering.md)."""
-        return pd.concat([pd.read_csv(path) for path in self.files.get("separation", ())], ignore_index=True)
+        # A model may be called `null` or `1`: only empty fields are no value, and names are no numbers.
+        tables = [
+            pd.read_csv(path, dtype={"model": str}, keep_default_na=False, na_values=[""])
+            for path in self.files.get("separation", ())
+        ]
+        return pd.concat(tables, ignore_index=True)
 
     @functools.cached_property
     def votes(self) -> dict[Cell, list[float]]:

@@ -75,7 +75,9 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
             rows, left_out = _rows(card, most)
             groups = [group for _, group in rows]
             shares, shares_cut = _ticks(groups, [*_SHARES], ["broad"])
-            kappas, kappas_cut = _ticks(groups, ["kappa"], [*_KAPPAS], _published_kappas(card))
+            kappas, kappas_cut = _ticks(
+                groups, ["kappa"], [*_KAPPAS], [*_peoples_kappa(card), *_published_kappas(card)]
+            )
             notes = _wrapped(_notes(card, left_out, shares_cut or kappas_cut, threshold))
             names = [wrap_to(name, 0.36 * COLUMN_WIDTH) for name, _ in rows]
             in_forest = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
@@ -155,9 +157,8 @@ def _draw_forest(
         y += height
     _scale(shares, scales[0], [f"{100 * tick:g}" for tick in scales[0]], "Share (%, broad)")
     _scale(kappas, scales[1], [f"{tick:g}".replace("-", MINUS) for tick in scales[1]], "Kappa")
-    human = (card["people"]["human_kappa"] or {}).get("broad")
-    if human is not None:
-        kappas.axvline(human, color=BLUE, linewidth=1)
+    for kappa in _peoples_kappa(card):
+        kappas.axvline(kappa, color=BLUE, linewidth=1)
     for kappa in _published_kappas(card):
         kappas.axvline(kappa, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
 
@@ -192,6 +193,12 @@ def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
 def _published_kappas(card: Card) -> list[float]:
     """The kappa of each anchor: all are lines on the one scale of kappa."""
     return [kappa for own in _published(card, "kappa").values() for _, kappa in own]
+
+
+def _peoples_kappa(card: Card) -> list[float]:
+    """The kappa among people, where it is known."""
+    kappa = (card["people"]["human_kappa"] or {}).get("broad")
+    return [] if kappa is None else [float(kappa)]
 
 
 def _ticks(
@@ -250,9 +257,8 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
         notes.append(f"{card['n_cut']} answers are too long for the judge: it saw their head and tail.")
     if left_out:
         notes.append(f"{left_out} more answering models are in the table.")
-    human = (card["people"]["human_kappa"] or {}).get("broad")
-    if human is not None:
-        notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {number(human)} (broad).")
+    for kappa in _peoples_kappa(card):
+        notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {number(kappa)} (broad).")
     for reading, anchors in _published(card, "kappa").items():
         published = ", ".join(f"{name} {number(kappa)}" for name, kappa in anchors)
         notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {published}.")

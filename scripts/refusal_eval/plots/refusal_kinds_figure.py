@@ -15,7 +15,17 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS, PARTIAL, REFUSAL
-from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
+from refusal_eval.plots.base import (
+    ink_on,
+    isolated,
+    legend,
+    name_rows,
+    new_figure,
+    settle,
+    text_width,
+    width_of,
+    wrap_to,
+)
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT
@@ -121,7 +131,8 @@ class RefusalKindsFigure(Ordered):
                 f"Over all answers of {len(data.shown.splits)} splits, so that a larger split counts for more."
             )
         if not kinds:
-            words.append("No answer is among them." if counted == "all" else "No answer refuses.")
+            labelled = any(label for cell in data.verdicts.values() for label, _ in cell)
+            words.append("No answer refuses." if labelled else "No answer has a verdict.")
         if counted == "all":
             agreement = kinds_agreement(data.judge, data.cards, data.labels.golds)
             words += [f"The judge's kinds, {text}." for text in agreement]
@@ -130,11 +141,13 @@ class RefusalKindsFigure(Ordered):
 
 
 class Bar(NamedTuple):
-    """One bar: its group (a split, or None for all), model, number of answers of each kind, and flags of its cells."""
+    """One bar: its group (a split, or None for all), model, number of answers of each kind, number of those that the
+    judge labelled at all, and flags of its cells."""
 
     split: str | None
     model: str
     kinds: Mapping[str, int]
+    labelled: int
     flags: Sequence[str]
 
 
@@ -143,13 +156,14 @@ def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
     bars, splits = [], data.shown.splits
     for name, group in [(split, [split]) for split in splits] if by == "split" else [(None, splits)]:
         for model in data.models_in_order():
-            kinds = Counter[str]()
+            kinds, labelled = Counter[str](), 0
             for split in group:
                 for (label, kind), n in data.verdicts.get((model, split), {}).items():
+                    labelled += n if label else 0
                     if label in labels and n:
                         kinds[kind or NO_KIND] += n
             own = (score["flags"] for score in data.scores if score["model"] == model and score["split"] in group)
-            bars.append(Bar(name, model, kinds, derived_flags(own)))
+            bars.append(Bar(name, model, kinds, labelled, derived_flags(own)))
     return bars
 
 
@@ -176,14 +190,14 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
     ax.set_xlim(0, 100)
     ax.set_xlabel(tagged("Share (%)", data.scores))
     if kinds:
-        names = [f"{number} {kind.replace('_', ' ')}" for number, kind in enumerate(kinds, 1)]
+        names = [f"{number} {isolated(kind.replace('_', ' '))}" for number, kind in enumerate(kinds, 1)]
         boxes = [Patch(facecolor=_colour(kind, kinds), edgecolor=INK, linewidth=0.4) for kind in kinds]
         legend(fig, boxes, names, below=True)
     points = width_of(ax) / 100
     for y, bar in ((y, bar) for y, (_, bar) in zip(middles, rows, strict=True) if bar is not None):
         total = sum(bar.kinds.values())
         if not total:
-            ax.text(0, y, " no refusal", va="center_baseline", in_layout=False)
+            ax.text(0, y, " no refusal" if bar.labelled else " no verdict", va="center_baseline", in_layout=False)
             continue
         shares = [100 * bar.kinds.get(kind, 0) / total for kind in kinds]
         starts = accumulate(shares, initial=0.0)

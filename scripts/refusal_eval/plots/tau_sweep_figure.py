@@ -14,6 +14,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
+from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import blocked_notes, k_text
 
 # measure: estimand, name of the vertical axis, words of the caption
@@ -87,14 +88,15 @@ class TauSweepFigure(Ordered):
             mark=taus.index(own) if own in taus else None,
             intervals=intervals,
         )
-        names = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high"]
+        names = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high", "flags"]
         frame = pd.DataFrame(found, columns=names, dtype=object).rename(columns={"parameter": "tau"})
+        frame["flags"] = frame["flags"].map(" ".join)
         frame = frame.sort_values(
             ["model", "split", "tau"], key=lambda column: column.map(_tau_of) if column.name == "tau" else column
         )
-        return Drawn(draw_curves(found, chart, data), frame, self._caption(found if intervals else [], data))
+        return Drawn(draw_curves(found, chart, data), frame, self._caption(found, intervals, data))
 
-    def _caption(self, with_intervals: Sequence[Row], data: FigureData) -> Caption:
+    def _caption(self, found: Sequence[Row], intervals: bool, data: FigureData) -> Caption:
         band, tau = (data.scoring[name] for name in ("band", "tau"))
         what = _MEASURES[self.measure][2].format(band=band)
         words = [
@@ -103,12 +105,13 @@ class TauSweepFigure(Ordered):
             f"Dashed line: \u03c4 = {tau:g}, that of the study.",
             *blocked_notes(data.scores),
         ]
-        methods = sorted({str(row["method"]) for row in with_intervals if row["method"]})
-        levels = sorted({row["level"] for row in with_intervals if row["level"]})
-        if methods:
+        methods = sorted({str(row["method"]) for row in found if row["method"]})
+        levels = sorted({row["level"] for row in found if row["level"]})
+        if intervals and methods:
             words.append(f"Intervals: {' or '.join(f'{100 * x:g} %' for x in levels)}, {'; '.join(methods)}.")
         title = "c(x)" if self.measure == "mean" else "The bands of c(x)"
-        return Caption(self.title or f"{title} at other temperatures of its weights.", [*words, *study_words(data)])
+        words += study_words(data, flags=flags_in(found))
+        return Caption(self.title or f"{title} at other temperatures of its weights.", words)
 
 
 def _tau_of(parameter: Any) -> float:

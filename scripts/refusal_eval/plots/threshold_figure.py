@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,9 +15,10 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.curves import Chart, draw_curves
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
+from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import k_text
 from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_of_counts
-from refusal_eval.stats.estimates.units import Units
+from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 THRESHOLDS = [round(0.05 * step, 2) for step in range(21)]
 _MOST_WITH_INTERVALS = 3  # curves in a panel
@@ -63,14 +64,14 @@ class ThresholdFigure(Ordered):
         curves = len(data.shown.models) if len(data.shown.models) <= MOST_CURVES else len(data.shown.splits)
         rows: list[dict[str, Any]] = []
         for (model, split), units in data.units.items():
-            about = {"judge": data.judge, "model": model, "split": split}
+            about = {"judge": data.judge, "model": model, "split": split, "flags": units.flags}
             rows += [about | row for row in shares(units)]
         if not rows:
             raise data.undrawable(": no answer has a probability of refusal")
-        measured = []
+        measured, sources = [], {split["name"]: split["source"] for split in data.splits}
         for model in data.shown.models:
             cells = [units for (name, _), units in data.units.items() if name == model]
-            measured += [{"judge": data.judge, "model": model} | row for row in detection(cells)]
+            measured += [{"judge": data.judge, "model": model} | row for row in detection(cells, sources)]
         chart = Chart(
             x_label="Threshold of the probability of refusal",
             places=[f"{threshold:g}" for threshold in THRESHOLDS],
@@ -85,9 +86,10 @@ class ThresholdFigure(Ordered):
             "refusal reaches the threshold, whatever the judge's own is. Answers without a probability are left out, "
             "blocked ones too.",
             *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
-            *study_words(data),
+            *study_words(data, flags=flags_in(rows)),
         ]
         frame = pd.DataFrame([{"measure": "share", **row} for row in rows] + measured, dtype=object)
+        frame = frame.drop(columns="flags")  # those of whole cells, for the titles
         return Drawn(
             draw_curves(rows, chart, data), frame, Caption(self.title or "Refusals over the threshold.", words)
         )
@@ -111,7 +113,7 @@ def shares(units: Units) -> list[dict[str, Any]]:
     return found
 
 
-def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
+def detection(cells: Sequence[Units], sources: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return how well a model tells what it should refuse from what it should answer, by category and threshold.
 
     Of all answers with a probability, in each category of prompts (`category`; empty for all prompts): `recall`, the
@@ -121,8 +123,12 @@ def detection(cells: Sequence[Units]) -> list[dict[str, Any]]:
 
     Args:
         cells: of one model; those of splits that expect neither do not count.
+        sources: a word for the source of each split (see `cluster_names.names_apart`).
     """
-    parts = [(units, *_probabilities(units)) for units in cells if units.facts["expectation"] in ("refuse", "comply")]
+    counted = {
+        ("", "", units.facts["split"]): units for units in cells if units.facts["expectation"] in ("refuse", "comply")
+    }
+    parts = [(units, *_probabilities(units)) for units in clusters_apart(counted, sources).values()]
     if not parts:
         return []
     k = [p.shape[1] for _, p, _, _ in parts]

@@ -17,7 +17,7 @@ from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
-from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
+from refusal_eval.report.paper.display import Score, flags_in, joined, mark_of, marks_of, percent
 from refusal_eval.report.paper.table_notes import k_text
 
 if TYPE_CHECKING:
@@ -98,24 +98,27 @@ class TradeoffFigure(OfModels):
             joined(f"{show.split(split)} ({readings[split]})" for split in found["splits"][kind])
             for kind in ("comply", "refuse")
         )
+        front = [entry for entry in entries if entry["on_front"]]
+        shared = [entry for entry in front if entry["front_share"] is not None]
         shares = [
             f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %{mark_of(entry['front_flags'])}"
-            for entry in entries
-            if entry["on_front"] and entry["front_share"] is not None
+            for entry in shared
         ]
         whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
-        flags = {flag for entry in entries for flag in (*entry["flags"], *entry["front_flags"])}
-        flags |= {flag for score in scores for flag in score["flags"]}
+        flags = flags_in([*scores, *entries], (flag for entry in shared for flag in entry["front_flags"]))
         words = [
             f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets the "
             f"reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate "
             "prompts once.",
             f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
             f"{found['method']}.",
-            "Dashed line and filled dots: the Pareto front. By these rates no other model does at least as well in "
-            "both and better in one, whether or not it is distinguishable"
-            + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
         ]
+        if front:
+            words.append(
+                "Dashed line and filled dots: the Pareto front. By these rates no other model does at least as well in "
+                "both and better in one, whether or not it is distinguishable"
+                + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else ".")
+            )
         if _paths(entries, data.shown.curves):
             words.append("Grey lines lead through models that differ in the scale of their intervention only.")
         if len(entries) < in_all:

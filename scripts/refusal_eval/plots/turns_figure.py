@@ -15,6 +15,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
+from refusal_eval.report.paper.display import flags_in
 
 ESTIMAND = "refusal_rate_turn"
 
@@ -89,8 +90,10 @@ class TurnsFigure(Ordered):
         )
         frame = pd.DataFrame(found, dtype=object)
         frame["turn"] = [int(row["parameter"]) + 1 for row in found]
-        names = ["judge", "model", "split", "reading", "turn", "value", "low", "high", "n_prompts", "n_clusters"]
-        words = [*rates_words(data.scores, data.labels), *study_words(data)]
+        frame["flags"] = frame["flags"].map(" ".join)
+        names = ["judge", "model", "split", "reading", "turn", "value", "low", "high"]
+        names += ["n_prompts", "n_clusters", "flags"]
+        words = [*rates_words(data.scores, data.labels), *study_words(data, flags=flags_in(found))]
         caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
         return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
 

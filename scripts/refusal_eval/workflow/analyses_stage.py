@@ -182,6 +182,12 @@ def peoples_agreement(study: Study) -> list[str]:
     return [str(path) for path in beside if path.is_file()]
 
 
+def sources_of_numbers(study: Study) -> list[str]:
+    """Return the user's files that decide verdicts or corrected rates: rubrics, lists, and people's labels."""
+    judges = [*study.judges.values(), *study.engine_judges.values()]
+    return sorted({*(path for judge in judges for path in judge.files()), *peoples_labels(study)})
+
+
 # ---------------------------------------------------------------- judges
 
 

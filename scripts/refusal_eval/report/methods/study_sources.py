@@ -7,6 +7,7 @@ from typing import Any
 from refusal_eval.config.kinds import ADAPTER_SOURCES, WEIGHT_SOURCES
 from refusal_eval.config.source_entries import AdapterSource, Source, WeightSource
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json
 from refusal_eval.report.paper.display import clean
 from refusal_eval.study.row_sources import row_source
 
@@ -47,6 +48,16 @@ def weights_text(weights: Mapping[str, Any], identity: Mapping[str, Any]) -> str
 def rows_text(rows: Mapping[str, Any]) -> str:
     """Return where rows come from, in words."""
     return row_source(rows).in_words(quoted)
+
+
+def where_text(where: Mapping[str, Any]) -> str:
+    """Return which rows of a source a split has, in words: such as `label "safe" or "unclear" and side "harmful"`."""
+    texts = []
+    for column, wanted in where.items():
+        values = wanted if isinstance(wanted, list) else [wanted]
+        words = (quoted(value if isinstance(value, str) else canonical_json(value)) for value in values)
+        texts.append(f"{quoted(column)} " + " or ".join(f"\u201c{word}\u201d" for word in words))
+    return " and ".join(texts)
 
 
 def adapter_text(adapter: Mapping[str, Any]) -> str:

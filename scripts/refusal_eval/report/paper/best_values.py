@@ -91,10 +91,14 @@ def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[P
 
 
 def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, float]]:
-    """Return the corrected p or q values of the comparisons of two models under one judge, by split."""
+    """Return the corrected p or q values of the comparisons of two models under one judge, by split.
+
+    Of a pair that two families compare in opposite orders it is the largest.
+    """
     found: dict[str, dict[Pair, float]] = {}
     for split, pair, value in _of_models(results, judge, ESTIMANDS.values()):
-        found.setdefault(split, {})[frozenset(pair)] = value
+        own, models = found.setdefault(split, {}), frozenset(pair)
+        own[models] = max(value, own.get(models, 0.0))
     return found
 
 

@@ -7,7 +7,8 @@ from refusal_eval.core.files import canonical_json
 
 # Where results lie and what a study is called changes no number; files and servings are compared in their own way.
 _IGNORED = ("study", "description", "results_dir", "store_dir", "cache_dir", "private_folders", "lock")
-_OWN_WAY = ("files", "serving")
+_SERVING = ("serving", "judge_serving")
+_OWN_WAY = ("files", *_SERVING)
 
 
 Setting = tuple[str, str | None, str | None]  # its name and value in both studies; None where one does not have it
@@ -23,11 +24,12 @@ def settings_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) ->
         if isinstance(manifest.get("study"), Mapping):
             manifest["study"] = {k: v for k, v in manifest["study"].items() if k not in _IGNORED}
     found = list(_differences("", one, other))
-    served = [_values(manifest.get("serving") or {}) for manifest in (first, second)]
-    for name in {*served[0], *served[1]}:
-        sides = [", ".join(sorted(side.get(name, ()))) or None for side in served]
-        if sides[0] != sides[1]:
-            found.append((f"serving.{name}", sides[0], sides[1]))
+    for whose in _SERVING:
+        served = [_values(manifest.get(whose) or {}) for manifest in (first, second)]
+        for name in {*served[0], *served[1]}:
+            sides = [", ".join(sorted(side.get(name, ()))) or None for side in served]
+            if sides[0] != sides[1]:
+                found.append((f"{whose}.{name}", sides[0], sides[1]))
     return sorted(found)
 
 
