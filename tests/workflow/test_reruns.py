@@ -175,7 +175,7 @@ def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Proje
 )
 def test_another_batching_reruns_no_cell_that_has_its_answers(finished: Project, change: dict) -> None:
     finished.study(**change)
-    assert finished.planned() in ({"manifest": 1}, {})
+    assert set(finished.planned()) <= {"manifest", "methods"}  # which tell of the study as a whole
 
 
 def executed(project: Project, splits: list[str]) -> None:

@@ -4,6 +4,7 @@ Reads the estimates of cells, the judges' cards and what analyses found, of thes
 tables/{table}.{csv,md,tex} and manifest.json.
 """
 
+from refusal_eval.core.files import sha256_of
 from refusal_eval.workflow import tables_stage
 
 TABLES = tables_stage.tables_of(study)
@@ -92,6 +93,7 @@ rule manifest:
         runtime=60,
     params:
         manifest={"results": RESULTS},
+        study=sha256_of(validated),  # it is in the manifest, and behind the methods section, as a whole
         code=code_version(ROOT / "scripts" / "write_manifest.py"),
     message:
         "Writing the manifest"
