@@ -4,8 +4,8 @@ Reads the estimates of cells, the judges' cards and what analyses found, of thes
 tables/{table}.{csv,md,tex} and manifest.json.
 """
 
-from refusal_eval.core.files import sha256_of
 from refusal_eval.workflow import tables_stage
+from refusal_eval.workflow.whole_study import citations_of
 
 TABLES = tables_stage.tables_of(study)
 TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, ending=tables_stage.ENDINGS)
@@ -93,7 +93,7 @@ rule manifest:
         runtime=60,
     params:
         manifest={"results": RESULTS},
-        study=sha256_of(validated),  # it is in the manifest, and behind the methods section, as a whole
+        citations=citations_of(study),  # of the methods section, which reads the study out of the manifest
         code=code_version(ROOT / "scripts" / "write_manifest.py"),
     message:
         "Writing the manifest"

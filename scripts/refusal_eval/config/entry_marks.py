@@ -12,7 +12,7 @@ CITATION_KEY = r"[a-z0-9][a-z0-9-]*"
 
 
 class Marks(Entry):
-    """Marks of an entry. They are in no key and in no param: changing them runs nothing."""
+    """Marks of an entry. They are in no key; a changed citation writes the methods section again, and that is all."""
 
     enabled: bool = Field(
         True,

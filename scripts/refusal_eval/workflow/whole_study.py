@@ -22,6 +22,17 @@ def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str,
     return {f"{noun}s": {name: study.label(noun, name) for name in names} for noun, names in entries.items()}
 
 
+def citations_of(study: Study) -> dict[str, list[str]]:
+    """Return whom each entry of the study cites: no file but the methods section and its bibliography depends on it."""
+    sections = {key: entries for key, entries in study.config.items() if key.endswith("_entries")}
+    return {
+        f"{section}.{name}": entry["citation"]
+        for section, entries in sections.items()
+        for name, entry in entries.items()
+        if entry.get("citation")
+    }
+
+
 def splits_of(study: Study) -> list[dict[str, str]]:
     """Return expectation, headline reading and source of each split, in the study's order."""
     sources = sources_of(study)
