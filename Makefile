@@ -2,17 +2,17 @@
 #
 #   make demo ARGS="-n"            ARGS goes on to Snakemake (demo, fetch) or pytest (test, test-full, soak)
 #   make fetch CONFIG=my_study.yaml
-#   make setup ENGINE=cuda         build of vLLM: cpu, cuda, or auto: what was asked for before, else cuda with an NVIDIA driver
-#   make setup PYTHON=python3.12   interpreter of the environments: 3.11, 3.12 or 3.13; by default the one that they have
+#   make setup ENGINE=cuda         build of vLLM: cpu, cuda, or auto: the one last asked for, else cuda if there is an NVIDIA driver
+#   make setup PYTHON=python3.12   interpreter of the environments: 3.11, 3.12 or 3.13; by default the one they were made with
 
-# Not the environment's own link, which goes while the environment is made again.
+# Not the environment's own link, which disappears while the environment is rebuilt.
 PYTHON ?= $(or $(realpath .venv/workflow/bin/python),python3)
 ENGINE ?= auto
 ARGS ?=
 CONFIG ?= config/config.yaml
 
 BIN := .venv/workflow/bin
-SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
+SETUP := "$(PYTHON)" envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo fetch benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs

@@ -108,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"setup: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"setup: {error.strerror}: {error.filename}{whose(error)}", file=sys.stderr)
+        words = ": ".join(filter(None, (error.strerror or str(error), error.filename)))
+        print(f"setup: {words}{advice(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("setup: interrupted; run the same command again, downloads are kept in pip's cache", file=sys.stderr)
@@ -116,9 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def whose(error: OSError) -> str:
-    """Return what to do about a file that may not be written: two people share a clone, and one made it."""
-    if not isinstance(error, PermissionError):
+def advice(error: OSError) -> str:
+    """Return what to do about a file that we may not write, as when two people share a clone."""
+    if not isinstance(error, PermissionError) or not VENVS.exists() or VENVS.stat().st_uid == os.getuid():
         return ""
     return "; the environments belong to another user: clone the repository for yourself"
 
@@ -174,8 +175,9 @@ def keep_choice(asked: str, environments: Sequence[Environment]) -> None:
     """
     for kind in filter(None, (environment.engine_kind for environment in environments)):
         if (asked != "auto" or kind == "cuda") and read_kind(CHOICE) != kind and not VENVS.is_symlink():
-            VENVS.mkdir(exist_ok=True)
-            write_atomically(CHOICE, kind + "\n")
+            with contextlib.suppress(OSError):  # who may only use the environments has made no choice
+                VENVS.mkdir(exist_ok=True)
+                write_atomically(CHOICE, kind + "\n")
 
 
 def has_nvidia_driver(variables: Mapping[str, str]) -> bool:

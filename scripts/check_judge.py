@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import REFUSAL, place_of
-from refusal_eval.judges.judge_base import EngineJudge, RubricJudge
+from refusal_eval.judges.judge_base import EngineJudge, RubricJudge, TemplatedJudge
 
 
 def first_tokens_of_refusals(answers: Sequence[str], verdicts: Sequence[str], responses: StoreReader) -> list[int]:
@@ -60,6 +60,8 @@ def main(
     checked = judge.checked_with(renderer, engine["tokenizer_folder"], gold, first_tokens)
     if checked:
         LOG.info("%s", checked)
+    if isinstance(judge, TemplatedJudge):
+        renderer.check_all_rendered(judge.messages([{"role": "user", "content": "prompt"}], "answer"))
     length = judge.least_tokens(renderer)
     room, written = asked["rendering"]["max_model_len"], judge.request_sampling(checked)["max_tokens"]
     if length + written > room:

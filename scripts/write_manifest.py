@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.ask.store_index import key_numbers
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.version import VERSION
@@ -36,7 +37,8 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     """
     engines = {engine["engine"]: engine for engine in map(read_json, inputs.engines)}
     answered = _all("serving", inputs.answers)
-    judged = _all("key", inputs.verdicts)  # of several votes on an answer it is the first one's
+    # Of several votes on an answer a verdict has the first one's key: what served later votes alone is not listed.
+    judged = key_numbers(sorted(_all("key", inputs.verdicts)))
     serving: dict[str, Any] = {}
     judge_serving: dict[str, Any] = {}
     for engine in engines.values():

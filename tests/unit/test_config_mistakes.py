@@ -193,6 +193,10 @@ def test_a_key_that_yaml_reads_as_no_text_is_a_mistake(project):
     assert reported.endswith("judges.w.floor: a key must be text, not false: put it in quotes")
 
 
+def test_a_number_with_noughts_in_front_that_means_the_same_to_both_bases_is_no_mistake(project):
+    assert project.load(yaml.safe_dump(STUDY, sort_keys=False) + "time_limit: 007\n")["time_limit"] == 7
+
+
 def test_the_primary_judge_is_one_of_the_judges(project):
     assert project.mistakes(STUDY | {"judges": ["words", "reader"], "primary_judge": "own"}) == [
         "study.yaml:10: primary_judge: `own` is not one of `judges` (allowed: reader, words)"

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -286,7 +287,24 @@ def test_environments_of_another_user_are_reported_with_their_path(
     monkeypatch.setattr(setup, "write_atomically", forbidden)
     assert setup.main(["workflow"]) == 1
     error = capsys.readouterr().err
-    assert f"setup: Permission denied: {root}/.venv/" in error and "another user: clone the repository" in error
+    assert f"setup: Permission denied: {root}/.venv/" in error and "another user" not in error
+    monkeypatch.setattr(setup.os, "getuid", lambda: 12345)
+    assert setup.main(["workflow"]) == 1
+    assert "another user: clone the repository" in capsys.readouterr().err
+
+
+def test_a_current_environment_needs_no_choice_to_be_written(
+    setup: ModuleType, installed: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "scripts").symlink_to(REPOSITORY / "scripts")
+    assert setup.main(["workflow", "engine", "--engine", "cpu"]) == 0
+
+    def forbidden(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (root / ".venv" / "engine-choice").unlink()
+    monkeypatch.setattr(setup, "write_atomically", forbidden)
+    assert setup.main(["workflow", "engine", "--engine", "cpu"]) == 0
 
 
 @pytest.mark.parametrize("name", ["with a space", "and 'quotes'", "long" * 40])
@@ -426,11 +444,11 @@ def test_arguments_and_engine_are_passed_on() -> None:
 
 def test_environments_keep_their_python_unless_another_is_asked_for(tmp_path: Path) -> None:
     def python(*arguments: str) -> str:
-        return make("-n", "setup", *arguments, folder=tmp_path).split()[0]
+        return shlex.split(make("-n", "setup", *arguments, folder=tmp_path))[0]
 
     shutil.copy(REPOSITORY / "Makefile", tmp_path)
     assert python() == "python3"
-    link, base = tmp_path / ".venv" / "workflow" / "bin" / "python", tmp_path / "python3.12"
+    link, base = tmp_path / ".venv" / "workflow" / "bin" / "python", tmp_path / "my python3.12"
     link.parent.mkdir(parents=True)
     link.symlink_to(base)
     assert python() == "python3", "an upgrade of the system took the interpreter away"

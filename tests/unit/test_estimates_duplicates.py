@@ -93,6 +93,20 @@ def test_prompts_that_ask_for_other_things_are_not_copies(one, two):
     assert groups_of({"a": prompts(one), "b": prompts(two)}) == []
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("What happened from 1939-1945?", "What happened from 1939\u20131945?"),
+        ("What is 5 - 3?", "What is 5 \u2212 3?"),
+        ("What is 5*3?", "What is 5\xd73?"),
+        ("Who made GPT-4?", "Who made GPT 4?"),
+        ("What was decided on 12/5/1990?", "What was decided on 12-5-1990?"),
+    ],
+)
+def test_the_same_text_with_another_dash_is_a_copy(one, two):
+    assert groups_of({"a": prompts(one), "b": prompts(two)}) == [[("a", "p0"), ("b", "p0")]]
+
+
 def test_scripts_without_spaces_are_compared_by_character():
     assert alike("请详细说明一九八九年天安门广场发生了什么事情", "请详细说明一九八九年天安门广场发生了什么事")
 

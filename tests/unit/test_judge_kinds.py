@@ -109,6 +109,17 @@ def test_what_a_judge_that_reasons_is_asked_has_the_tokens_of_its_own_tokenizer(
     assert f'{{"type": "token", "token": {end}}}' in form
 
 
+def test_a_system_prompt_that_the_template_leaves_out_is_reported_before_a_judge_is_asked(cell, tmp_path):
+    _, engine, judge = cell
+    users = "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}{% endif %}{% endfor %}<a>"
+    engine = engine | {"tokenizer_folder": str(byte_tokenizer(tmp_path / "users", template=users))}
+    output = str(tmp_path / "judge.json")
+    check_judge.main(engine, asked_of(judge, max_model_len=2000), output)
+    told = judge.model_copy(update={"system_prompt": "A partial refusal is C."})
+    with pytest.raises(UserError, match="leaves out the message of role `system` that begins 'A partial"):
+        check_judge.main(engine, asked_of(told, max_model_len=2000), output)
+
+
 # ---------------------------------------------------------------- several votes
 
 

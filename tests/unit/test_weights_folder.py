@@ -74,7 +74,7 @@ def test_files_that_change_the_fingerprint_are_named_in_the_log(folder, tmp_path
     (folder / "eval" / "results.json").write_text("{}")
     (folder / "config.json").write_text("{}")
     folder_sha256(folder, tmp_path)
-    assert "model: new, changed or gone are config.json, eval/results.json, so that its requests have" in caplog.text
+    assert "model: files added, changed or removed: config.json, eval/results.json; its requests get" in caplog.text
 
 
 @pytest.fixture

@@ -112,15 +112,20 @@ class Renderer:
         ]
         if _in_order([row["content"] for _, row in given], rendered):
             return
-        # A template may change what it renders; a message that it leaves out can be any other.
+        # A template may change what it renders, or look for a word in it; what it leaves out can be any other text.
         for number, row in given:
-            other = [*rows[:number], {**row, "content": f"{row['content']} and {row['content']}"}, *rows[number + 1 :]]
-            if str(self._filled(other, tokenize=False)) + (self.prefill or "") == rendered:
+            others = (f"{row['content']} and {row['content']}", "x")
+            if all(self._with(rows, number, other) == rendered for other in others):
                 raise UserError(
                     f"{self._template_words} leaves out the message of role `{row['role']}` that begins "
                     f"{row['content'][:40]!r}, so that the model would not see it. Give the model a template that "
-                    "renders it (`template: file.jinja`), or take the message out of its `system_prompt` or the split"
+                    "renders it (`template: file.jinja`), or remove it from the `system_prompt` or the split"
                 )
+
+    def _with(self, rows: Messages, number: int, content: str) -> str:
+        """Return messages as text, with another content of one of them."""
+        other = [*rows[:number], {**rows[number], "content": content}, *rows[number + 1 :]]
+        return str(self._filled(other, tokenize=False)) + (self.prefill or "")
 
     def stop_token_ids(self) -> list[int]:
         """Return the ids that end an answer (see the function of this name)."""
@@ -187,7 +192,7 @@ class Renderer:
         known = meta.find_undeclared_variables(read) - set(GIVEN_BY_US)
         for name in options:
             if name not in known:
-                what = f"`template_options` names `{name}`, which {self._template_words} does not look at"
+                what = f"`template_options` names `{name}`, which {self._template_words} does not use"
                 raise UserError(what + nearest(name, known))
 
     def _apply_template(self, messages: Messages, **how: Any) -> Any:

@@ -228,13 +228,12 @@ class StoreReader:
             return False
         return True
 
-    def serving(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
+    def serving(self, numbers: indexes.KeyNumbers | None = None) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses.
 
         Args:
-            keys: of the responses that count; None for all. Their records are not read.
+            numbers: of the keys of responses that count, sorted (see `store_index.key_numbers`); None for all.
         """
-        numbers = None if keys is None else indexes.key_numbers(sorted(set(keys)))
         records: dict[str, Any] = {}
         for path, index in self.files.items():
             if numbers is not None and not len(indexes.matches(numbers, index.entries)[0]):

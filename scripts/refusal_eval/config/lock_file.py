@@ -68,7 +68,7 @@ class LockedRepo(Entry):
     def holds_all(self) -> bool:
         """Whether all files are locked.
 
-        Lock files did not always say so. What is no file of rows was then locked with all others only.
+        Older lock files do not say so. In these, files other than rows are locked only if the whole repository is.
         """
         return self.whole or any(not re.search(ROWS, name) for name in self.files)
 

@@ -15,8 +15,7 @@ from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.yaml_files import yaml_node, yaml_value
 
-# Numbers that do not look like what YAML 1.1 makes of them: `2:00:00` is to base 60, and `010` to base 8.
-OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+OCTAL = re.compile(r"[-+]?0[0-7]+")
 
 
 class Source:
@@ -60,7 +59,7 @@ class Source:
             children = [(key.value, key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
         elif isinstance(node, yaml.SequenceNode):
             children = [(index, value, value) for index, value in enumerate(node.value)]
-        elif node.tag.rpartition(":")[2] in ("int", "float") and OTHER_BASE.fullmatch(node.value):
+        elif isinstance(node, yaml.ScalarNode) and _of_other_base(node):
             message = f"YAML reads {node.value} as {yaml_value(node)}: write that number, or put {node.value} in quotes"
             self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message))
         seen: set[str | int] = set()
@@ -83,6 +82,14 @@ class Source:
                 return Problem("--config", 0, dotted(path), message)
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), 0)
         return Problem(self.file, line, dotted(path), message)
+
+
+def _of_other_base(number: yaml.ScalarNode) -> bool:
+    """Tell whether YAML 1.1 reads a text as another number than people do: `2:00:00` to base 60, `010` to base 8."""
+    if number.tag.rpartition(":")[2] not in ("int", "float"):
+        return False
+    text = number.value.replace("_", "")
+    return ":" in text or (OCTAL.fullmatch(text) is not None and int(text, 10) != yaml_value(number))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
     # Offline the copy in the cache tells which files there are.
     listed = files if files is not None else hub.names_below(place.snapshot)
     if (script := f"{place.repo.split('/')[-1]}.py") in listed:
-        message = f"its rows come from a script, {script}, which is not run, and may differ from what its files hold"
+        message = f"its rows are produced by a script, {script}, which we do not run, so they may differ from its files"
         raise UserError(f"{place}: {message}; name one `file` of the repository instead of `split`")
     folder = hub.snapshot(place, None, files)
     with written_whole(target) as handle:

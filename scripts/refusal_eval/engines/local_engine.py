@@ -30,8 +30,8 @@ class LocalEngine(Engine):
     )
     max_model_len: Whole = Field(
         ge=16,
-        description="Longest prompt plus answer, in tokens. Not in the request key, except where vLLM computes "
-        "otherwise above a length: models with LongRoPE, such as Phi-3 and Phi-4-mini, and Llama 4.",
+        description="Longest prompt plus answer, in tokens. Not in the request key, except for models that "
+        "vLLM computes differently above a certain length: those with LongRoPE (Phi-3, Phi-4-mini) and Llama 4.",
     )
     memory_share: Number = Field(0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine.")
     device: Literal["auto", "cpu", "cuda"] = Field(

@@ -245,10 +245,8 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
     if compared == len(modules):
         log.info("%s: all %d modules were compared with the weights", adapter_folder, compared)
     elif compared:
-        message = (
-            "%s: %d of %d modules were compared with the weights, the others have other names; whether they fit is "
-        )
-        log.warning(message + "not known", adapter_folder, compared, len(modules))
+        message = "%s: only %d of %d modules could be compared with the weights; the others have different names, so "
+        log.warning(message + "whether they fit is unknown", adapter_folder, compared, len(modules))
     else:
         log.warning("%s: its modules have other names than the weights; whether it fits is not known", adapter_folder)
 
@@ -260,7 +258,7 @@ def warn_of_another_base(adapter_folder: str | Path, repo: str, log: logging.Log
     """
     base = read_json(Path(adapter_folder) / CONFIG).get("base_model_name_or_path")
     if repo and base and str(base).lower() != repo.lower():
-        log.warning("%s was made for %s by its %s, but its engine has %s", adapter_folder, base, CONFIG, repo)
+        log.warning("%s: was made for %s, as its %s says, but its engine uses %s", adapter_folder, base, CONFIG, repo)
 
 
 def _from_the_layer(module: str) -> str:

@@ -96,7 +96,7 @@ def files_sha256(folder: str | Path, names: Iterable[str], cache: str | Path) ->
     records = {name: _record(folder / name, known.get(name)) for name in names}
     if records != known:
         if known and (others := _others(known, records)):
-            LOG.warning("%s: new, changed or gone are %s, so that its requests have other keys", folder, others)
+            LOG.warning("%s: files added, changed or removed: %s; its requests get new keys", folder, others)
         write_json(memory, {"files": records, "sha256": sha256_of(records)})
     return sha256_of([[name, records[name]["sha256"]] for name in names])
 

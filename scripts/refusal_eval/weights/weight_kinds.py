@@ -64,7 +64,7 @@ class FolderWeights(AtPath, WeightSource):
     kind: Literal["folder"]
     path: ModelFolder = Field(
         description="The folder, relative to the YAML file that names it. All its *.safetensors, *.json, *.txt, *.bin, "
-        "*.py and the like, in folders of it too, are in the request key: write no results or logs into it."
+        "*.py and similar files, also in subfolders, enter the request key: write no results or logs into it."
     )
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:

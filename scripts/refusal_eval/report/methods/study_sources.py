@@ -56,7 +56,8 @@ def where_text(where: Mapping[str, Any]) -> str:
     for column, wanted in where.items():
         values = wanted if isinstance(wanted, list) else [wanted]
         words = (quoted(value if isinstance(value, str) else canonical_json(value)) for value in values)
-        texts.append(f"{quoted(column)} " + " or ".join(f"\u201c{word}\u201d" for word in words))
+        shown = (f"\u201c{word}\u201d" if word else "empty" for word in words)
+        texts.append(f"{quoted(column)} {' or '.join(shown)}")
     return " and ".join(texts)
 
 

@@ -27,7 +27,7 @@ RULE = (
     "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
     "the characters. Prompts of two splits with the same expectation are near-duplicates if their texts are equal, "
     "or if they are in different clusters and the Jaccard similarity of their features reaches the threshold; "
-    "both must hold the same numbers, negations and signs of arithmetic. "
+    "both must hold the same numbers, negations and signs of arithmetic (`-`, `*` and `/` between numbers). "
     "Clusters of different sources are different. Splits are taken in "
     "alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in an earlier split, is left out "
     "and joins the group of the most similar one. Prompts of one split are never merged. If only some splits are "
@@ -46,8 +46,9 @@ STOP_WORDS, NEGATIONS = frozenset(_ASIDE.split()), frozenset(_NEGATIONS.split())
 
 # "don't" is one word; and a variation selector says how an emoji is drawn.
 _NO_LETTERS = re.compile(r"['\u2019\u02bc\ufe00-\ufe0f]")
-# What can be a dash, a bullet or "and/or" counts beside a number only.
-_SIGNS = re.compile(r"[+<>=^%\xb1\xd7\xf7\u2212\u2260\u2264\u2265]|(?<=\d)\s*[-*/]|[-*/](?=\s*\d)")
+_ONE_SIGN = str.maketrans({"\u2212": "-", "\u2010": "-", "\u2011": "-", "\u2013": "-", "\xd7": "*", "\xf7": "/"})
+# What can be a hyphen, a bullet, a date or "and/or" counts between two spaced numbers only.
+_SIGNS = re.compile(r"[+<>=^%\xb1\u2260\u2264\u2265]|(?<=\d)\s+[-*/](?=\s+\d)|(?<=\d)\*(?=\d)")
 _UNSPACED = r"\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # A script without spaces: its characters are the words, runs of other letters stay whole.
 _PART = re.compile(rf"[{_UNSPACED}]|[^{_UNSPACED}]+")
@@ -79,7 +80,7 @@ def text_of(prompt: Mapping[str, Any]) -> Text:
     content = [word for word in words if word not in STOP_WORDS] or list(words)
     features = {*content, *(f"{one} {two}" for one, two in itertools.pairwise(content))}
     marks = {word for word in words if word in NEGATIONS or any(c.isdigit() for c in word)}
-    signs = "".join(_SIGNS.findall(folded))
+    signs = "".join(_SIGNS.findall(folded.translate(_ONE_SIGN)))
     return Text(words, frozenset(features), frozenset({*marks, "".join(signs.split())}))
 
 
