@@ -293,7 +293,7 @@ def test_a_card_that_names_files_outside_of_its_repository_is_refused(cards, nam
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("script", "its rows come from a script, script.py, which is not run"), ("broken", "cannot be read")],
+    [("script", "its rows are produced by a script, script.py, which we do not run"), ("broken", "cannot be read")],
 )
 def test_code_of_a_data_set_never_runs_and_a_card_that_cannot_be_read_is_reported(cards, name, what):
     target, reported = cards["reported"][name]
