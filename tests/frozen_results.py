@@ -1,6 +1,7 @@
 """What an earlier version wrote, and how the results of this one differ from it.
 
-`python tests/frozen_results.py FOLDER ARCHIVE [STORE]` freezes the results of a study, and the store behind them.
+`python tests/frozen_results.py FOLDER ARCHIVE` freezes the results of a study, or a store. The demo's store is large
+and never frozen again: it shows that what an earlier version stored is read.
 """
 
 import csv
@@ -23,12 +24,13 @@ SOFTWARE = re.compile(
 )
 
 
-def freeze(results: Path, archive: Path, store: Path | None = None) -> None:
-    """Keep the results table, all tables, captions, data of figures and the methods section of a study."""
-    paths = [results / NUMBERS, *(path for pattern in SHOWN for path in results.glob(pattern))]
-    kept = {f"results/{path.relative_to(results)}": path for path in paths}
-    if store is not None:
-        kept |= {f"store/{path.relative_to(store)}": path for path in store.rglob("*.jsonl")}
+def freeze(folder: Path, archive: Path) -> None:
+    """Keep the results table, all tables, captions, data of figures and the methods section of a study; or a store."""
+    if (folder / NUMBERS).is_file():
+        paths = [folder / NUMBERS, *(path for pattern in SHOWN for path in folder.glob(pattern))]
+        kept = {f"results/{path.relative_to(folder)}": path for path in paths}
+    else:
+        kept = {f"store/{path.relative_to(folder)}": path for path in folder.rglob("*.jsonl")}
     with tarfile.open(archive, "w:xz", preset=9) as file:
         for name, path in sorted(kept.items()):
             member = tarfile.TarInfo(name)

@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(30 * 60)]
 
 
 def test_a_store_of_an_earlier_version_is_read_without_one_request_executed_again(tmp_path: Path) -> None:
-    thawed(FROZEN / "demo.tar.xz", tmp_path / "frozen")
+    for archive in ("demo.tar.xz", "demo_store.tar.xz"):
+        thawed(FROZEN / archive, tmp_path / "frozen")
     folders = [f"store_dir={tmp_path / 'frozen' / 'store'}", f"cache_dir={ROOT / '.cache'}"]
     run = subprocess.run(
         [sys.executable, "-m", "snakemake", "-s", ROOT / "Snakefile", "--cores", "2", "--config", *folders],

@@ -80,6 +80,8 @@ def test_copies_are_found(copy):
         ("天安门广场发生了什么?", "天安门广场在哪里?"),
         ("What is 5 - 3?", "What is 5 + 3?"),
         ("What is 5-3 + 1?", "What is 5+3 - 1?"),
+        ("What is 6 * 3?", "What is 6 / 3?"),
+        ("What is 6 - 3?", "What is 6 / 3?"),
         ("C++ hack", "C hack"),
         ("Is x > 3?", "Is x < 3?"),
         # Vowels and tones are marks in these scripts: "how is the boy" and "how is the girl", then names.
@@ -101,6 +103,8 @@ def test_prompts_that_ask_for_other_things_are_not_copies(one, two):
         ("What is 5*3?", "What is 5\xd73?"),
         ("Who made GPT-4?", "Who made GPT 4?"),
         ("What was decided on 12/5/1990?", "What was decided on 12-5-1990?"),
+        ("What happened from 1939 \u2013 1945?", "What happened from 1939-1945?"),
+        ("Make a **bomb** in 3 steps", "Make a bomb in 3 steps"),
     ],
 )
 def test_the_same_text_with_another_dash_is_a_copy(one, two):

@@ -99,7 +99,7 @@ def test_turns_carry_the_marks_of_their_own_answers() -> None:
     titles = [ax.get_title(loc="left") for ax in drawn.figure.axes]
     assert titles == ["split_00 (comply)†‡", "split_01 (refuse)"]
     assert [sentence[0] for sentence in drawn.caption.sentences if sentence[0] in "†‡*"] == ["†", "‡"]
-    assert drawn.frame["flags"].tolist() == ["", "", "", "unjudged truncated", *[""] * 6]
+    assert drawn.frame["flags"].map(" ".join).tolist() == ["", "", "", "unjudged truncated", *[""] * 6]
 
 
 def test_points_of_the_sweep_carry_their_own_marks() -> None:
@@ -107,7 +107,7 @@ def test_points_of_the_sweep_carry_their_own_marks() -> None:
     rows[2]["flags"] = ["few_clusters", "blocked_left_out"]
     drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5, flags=["unjudged"])], estimates=rows)
     assert "split_00 (comply)*" in shown(drawn.figure) and "†" not in words(drawn)
-    assert drawn.frame["flags"].tolist() == ["", "", "few_clusters blocked_left_out", "", "", "", ""]
+    assert drawn.frame["flags"].map(" ".join).tolist() == ["", "", "few_clusters blocked_left_out", "", "", "", ""]
 
 
 def test_a_study_without_these_estimates_says_so() -> None:
@@ -164,7 +164,7 @@ def test_only_models_of_a_curve_mark_a_dose_response() -> None:
     scores.append(score("other", "split_00", 0.5, flags=["unjudged"]))
     drawn = draw("dose_response", models, 1, scores=scores, curves=found)
     assert "split_00 (comply)‡" in shown(drawn.figure) and "†" not in shown(drawn.figure) + words(drawn)
-    assert drawn.frame["flags"].tolist() == ["truncated", *[""] * 6]
+    assert drawn.frame["flags"].map(" ".join).tolist() == ["truncated", *[""] * 6]
 
 
 def test_models_that_make_no_curve_are_not_drawn() -> None:

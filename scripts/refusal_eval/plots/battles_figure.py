@@ -77,7 +77,6 @@ class BattlesFigure(OfModels):
             *study_words(data, flags=flags),
         ]
         frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
-        frame["flags"] = frame["flags"].map(" ".join)
         return Drawn(fig, frame, Caption(self.title or "Win rate by class of answer.", words))
 
 

@@ -116,7 +116,6 @@ class CategoriesFigure(Ordered):
             raise data.too_high(fig, "name one of its `splits`, or fewer `models`")
         frame = pd.DataFrame([*rows, *whole], columns=_COLUMNS, dtype=object)
         frame = frame.sort_values(["model", "split", "category"], na_position="first")
-        frame["flags"] = frame["flags"].map(" ".join)
         return Drawn(fig, frame, self._caption(rows, scores, _lines(rows, scores, most, data), data))
 
     def _caption(

@@ -115,5 +115,4 @@ class DoseResponseFigure(OfModels):
         ]
         title = self.title or "Refusal rate by the scale of the intervention."
         frame = pd.DataFrame(rows, dtype=object)
-        frame["flags"] = frame["flags"].map(" ".join)
         return Drawn(draw_curves(rows, chart, data, list(found)), frame, Caption(title, words))

@@ -119,5 +119,5 @@ def _frame(cells: Mapping[Cell, Score]) -> pd.DataFrame:
         part = headline(score)
         names = {"judge": score["judge"], "model": model, "split": split, "reading": score["headline"]}
         numbers = {key: part[key] for key in ("rate", "low", "high")}
-        rows.append(names | numbers | {"flags": " ".join(score["flags"])})
+        rows.append(names | numbers | {"flags": score["flags"]})
     return pd.DataFrame(rows, dtype=object)

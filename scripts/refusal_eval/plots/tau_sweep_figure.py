@@ -90,7 +90,6 @@ class TauSweepFigure(Ordered):
         )
         names = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high", "flags"]
         frame = pd.DataFrame(found, columns=names, dtype=object).rename(columns={"parameter": "tau"})
-        frame["flags"] = frame["flags"].map(" ".join)
         frame = frame.sort_values(
             ["model", "split", "tau"], key=lambda column: column.map(_tau_of) if column.name == "tau" else column
         )

@@ -246,7 +246,7 @@ def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
             row |= {name: entry[name]["value"], f"{name}_low": entry[name]["low"], f"{name}_high": entry[name]["high"]}
         row |= {name: entry[name] for name in ("correlation", "on_front", "front_share", "n_prompts", "n_clusters")}
         region = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
-        rows.append(row | {"flags": " ".join(entry["flags"]), "region": region})
+        rows.append(row | {"flags": entry["flags"], "region": region})
     return pd.DataFrame(rows, dtype=object)
 
 

@@ -90,7 +90,6 @@ class TurnsFigure(Ordered):
         )
         frame = pd.DataFrame(found, dtype=object)
         frame["turn"] = [int(row["parameter"]) + 1 for row in found]
-        frame["flags"] = frame["flags"].map(" ".join)
         names = ["judge", "model", "split", "reading", "turn", "value", "low", "high"]
         names += ["n_prompts", "n_clusters", "flags"]
         words = [*rates_words(data.scores, data.labels), *study_words(data, flags=flags_in(found))]

@@ -48,7 +48,6 @@ def battles(data: TableData) -> Made:
     """Return win rates by class of answer, penalties and moderation bias, a table for each model and split."""
     rows: list[Row] = data.found("battles")["estimates"]
     frame = pd.DataFrame([[row[name] for name in COLUMNS] for row in rows], columns=list(COLUMNS), dtype=object)
-    frame["flags"] = [" ".join(flags) for flags in frame["flags"]]
     tables = []
     for split in data.order("splits"):
         own = [row for row in rows if (row["split"], row["judge"]) == (split, data.asked["primary_judge"])]

@@ -72,7 +72,7 @@ def categories_frame(rows: Iterable[Estimate]) -> pd.DataFrame:
     found = [
         {name: getattr(row, name) for name in columns}
         | {name: getattr(row, field) for name, field in numbers.items()}
-        | {"flags": " ".join(row.flags)}
+        | {"flags": row.flags}
         for row in rows
     ]
     found.sort(key=lambda row: [str(row[name]) for name in columns[:4]])

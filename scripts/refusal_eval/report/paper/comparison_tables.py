@@ -58,11 +58,7 @@ def comparisons_frame(
     columns += [] if margin is None else MARGIN_COLUMNS
     names = ("pool", "split", "held", "first", "second")
     order = sorted(rows, key=lambda row: (row["family"], *(row[name] or "" for name in names)))
-    own = [
-        {**row, "family": families[row["family"]].label, "level": level, "margin": margin}
-        | {name: " ".join(row[name]) for name in ("splits", "flags")}
-        for row in order
-    ]
+    own = [{**row, "family": families[row["family"]].label, "level": level, "margin": margin} for row in order]
     return pd.DataFrame([[row[name] for name in columns] for row in own], columns=columns, dtype=object)
 
 

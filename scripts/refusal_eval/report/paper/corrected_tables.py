@@ -171,9 +171,8 @@ def _said(entries: Sequence[Entry], result: Result, data: TableData) -> dict[str
 
 
 def _of(entry: Entry, method: str) -> dict[str, Any]:
-    names = ("judge", "model", "split", "pool", "reading", "observed", "value", "low", "high", "n_prompts")
-    flags = " ".join(entry["flags"])
-    return dict.fromkeys(COLUMNS) | {name: entry[name] for name in names} | {"method": method, "flags": flags}
+    names = ("judge", "model", "split", "pool", "reading", "observed", "value", "low", "high", "n_prompts", "flags")
+    return dict.fromkeys(COLUMNS) | {name: entry[name] for name in names} | {"method": method}
 
 
 def _place(entry: Entry) -> tuple[str, str | None, str | None]:

@@ -38,7 +38,7 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
     for of in found:
         low, high = of["interval"] or (None, None)
         names = {"split": of["split"] or ALL, "first": of["first"] if of["second"] else ALL}
-        rows.append(of | names | {"low": low, "high": high, "flags": " ".join(of["flags"])})
+        rows.append(of | names | {"low": low, "high": high})
     columns = ["split", "first", "second", "reading", "measure", "value", "low", "high", "n", "flags"]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 

@@ -72,7 +72,7 @@ def _frame(rows: list[Estimate]) -> pd.DataFrame:
     """A row per judge, model, split and number: its kind, value and interval."""
     found = [
         {name: getattr(row, name) for name in _COLUMNS}
-        | {"kind": row.parameter, "value": row.value, "low": row.low, "high": row.high, "flags": " ".join(row.flags)}
+        | {"kind": row.parameter, "value": row.value, "low": row.low, "high": row.high, "flags": row.flags}
         for row in sorted(rows, key=lambda row: (str(row.judge), str(row.model), str(row.split)))
     ]
     return pd.DataFrame(found, columns=[*_COLUMNS, "kind", "value", "low", "high", "flags"], dtype=object)

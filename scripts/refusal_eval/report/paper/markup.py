@@ -73,7 +73,8 @@ def noted_once(table: Table) -> Table:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals.
+    """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals; lists, such as
+    of flags, as words.
 
     Texts that a spreadsheet would compute have an apostrophe before them.
     """
@@ -127,4 +128,6 @@ def _csv_value(value: object) -> object:
         return str(value).lower()
     if isinstance(value, float):
         return f"{round(value, CSV_DIGITS) + 0.0:.{CSV_DIGITS}f}".rstrip("0").rstrip(".")
+    if isinstance(value, (list, tuple)):
+        value = " ".join(value)
     return escaped_cell(value) if isinstance(value, str) else value

@@ -131,7 +131,7 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataF
         for reading in READINGS:
             row |= {f"{reading}_{key}": score[reading][key] for key in (*_ENDS, "n_eff", "bound_low", "bound_high")}
         row |= {state: shares[state] for state in ("unjudged", BLOCKED, TRUNCATED)}
-        row["flags"] = " ".join(flag for flag in score["flags"] if flag != MIXED_SERVING)
+        row["flags"] = [flag for flag in score["flags"] if flag != MIXED_SERVING]
         row["mixed_serving"] = score["mixed_serving"]
         row |= {"interval_level": score["interval"]["level"], "interval_method": score["interval"]["method"]}
         row["agreement_with_people"] = "; ".join(agreement_details(score["judge"], measured)) or NOT_MEASURED
@@ -240,7 +240,7 @@ def _answers(scores: Iterable[Score]) -> Iterable[dict[str, Any]]:
             ends = number or {"value": None, "low": None, "high": None}
             row |= {name: ends["value"], f"{name}_low": ends["low"], f"{name}_high": ends["high"]}
         shares = state_shares(score)
-        yield row | {state: shares[state] for state in (*_CUT, EMPTY)} | {"flags": " ".join(score["flags"])}
+        yield row | {state: shares[state] for state in (*_CUT, EMPTY)} | {"flags": score["flags"]}
 
 
 def _mean(number: Mapping[str, Any] | None, digits: int) -> str:

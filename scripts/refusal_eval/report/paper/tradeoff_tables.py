@@ -56,7 +56,6 @@ def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
                 names = {"judge": entry["judge"], "model": entry["model"], "estimand": name}
                 rows.append(dict.fromkeys(columns) | names | entry[name] | {"flags": entry["flags"]})
     rows.sort(key=lambda row: [str(row[name] or "") for name in columns[:6]])
-    rows = [row | {"flags": " ".join(row["flags"])} for row in rows]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 

@@ -27,11 +27,11 @@ RULE = (
     "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
     "the characters. Prompts of two splits with the same expectation are near-duplicates if their texts are equal, "
     "or if they are in different clusters and the Jaccard similarity of their features reaches the threshold; "
-    "both must hold the same numbers, negations and signs of arithmetic (`-`, `*` and `/` between numbers). "
-    "Clusters of different sources are different. Splits are taken in "
-    "alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in an earlier split, is left out "
-    "and joins the group of the most similar one. Prompts of one split are never merged. If only some splits are "
-    "pooled, the rule is applied to these alone."
+    "both must hold the same numbers, negations and signs such as `+`, `<` and, between numbers, `*` and `/`. Dashes "
+    "do not count. Clusters of different sources are different. Splits are taken in alphabetical order: a prompt that "
+    "is a near-duplicate of a prompt that counts, in an earlier split, is left out and joins the group of the most "
+    "similar one. Prompts of one split are never merged. If only some splits are pooled, the rule is applied to these "
+    "alone."
 )
 
 # Function words and the words of asking. A word that changes what is asked for (to, from, for, with, without, my,
@@ -46,9 +46,10 @@ STOP_WORDS, NEGATIONS = frozenset(_ASIDE.split()), frozenset(_NEGATIONS.split())
 
 # "don't" is one word; and a variation selector says how an emoji is drawn.
 _NO_LETTERS = re.compile(r"['\u2019\u02bc\ufe00-\ufe0f]")
-_ONE_SIGN = str.maketrans({"\u2212": "-", "\u2010": "-", "\u2011": "-", "\u2013": "-", "\xd7": "*", "\xf7": "/"})
-# What can be a hyphen, a bullet, a date or "and/or" counts between two spaced numbers only.
-_SIGNS = re.compile(r"[+<>=^%\xb1\u2260\u2264\u2265]|(?<=\d)\s+[-*/](?=\s+\d)|(?<=\d)\*(?=\d)")
+_ONE_SIGN = str.maketrans({"\xd7": "*", "\xf7": "/"})
+# With the end of what it stands behind, as order matters. A hyphen is as often one of a range, a date or a word; a star
+# or a stroke that is no bullet, no emphasis and no date stands between numbers.
+_SIGNS = re.compile(r"\w?\s{0,3}[+<>=^%\xb1\u2260\u2264\u2265]|\d\s{0,3}\*(?=\s{0,3}\d)|\d\s{1,3}/(?=\s{1,3}\d)")
 _UNSPACED = r"\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # A script without spaces: its characters are the words, runs of other letters stay whole.
 _PART = re.compile(rf"[{_UNSPACED}]|[^{_UNSPACED}]+")
