@@ -27,10 +27,10 @@ rule activations:
         f"{LOGS}/activations/{{positions}}/{{model}}/{{split}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/activations/{{positions}}/{{model}}/{{split}}.tsv"
-    priority: 100  # steered models wait for it
     wildcard_constraints:
         model=ASKED_MODELS,
         positions=r"last_prompt_token|answer_mean|prompt_token-\d+",
+    priority: 100  # steered models wait for it
     conda:
         "../../envs/workflow.yaml"
     container:
