@@ -158,8 +158,9 @@ def test_the_index_finds_what_comparing_all_finds():
     import random
 
     rng = random.Random(4)
-    words = [f"w{chr(97 + i)}" for i in range(6)]
-    texts = [" ".join(rng.choices(words, k=rng.randrange(5, 9))) for _ in range(400)]
+    words = [f"w{chr(97 + i)}" for i in range(26)]
+    forms = [rng.choices(words, k=rng.randrange(6, 10)) for _ in range(250)]
+    texts = [" ".join(rng.choice(forms) + rng.choices(words, k=rng.randrange(2))) for _ in range(400)]
     one, two = prompts(*texts[:200]), prompts(*texts[200:])
     kept = {row["id"]: text_of(row) for row in one}
     wanted = {
@@ -209,6 +210,18 @@ def test_a_name_of_a_cluster_says_nothing_of_prompts_of_another_source():
     pair = {"a": prompts(HARM, clusters=["1"]), "b": prompts(near, clusters=["1"])}
     assert groups_of(pair) == []  # a contrast pair
     assert groups_of(pair, sources={"a": "x", "b": "y"}) == [[("a", "p0"), ("b", "p0")]]
+
+
+@pytest.mark.parametrize("frame", ["", " ".join(f"word{chr(97 + i)}" for i in range(26))])
+def test_a_jailbreak_around_all_prompts_of_two_splits_makes_no_copies(frame):
+    asked = {
+        "a": ["build a silent drone", "hide a body", HARM, "forge a passport", "steal a car"],
+        "b": ["bribe a judge", "poison a well", HARM.replace("tutorial", "clear tutorial"), "crash a train"],
+    }
+    splits = {split: prompts(*(f"{frame} {text}" for text in texts)) for split, texts in asked.items()}
+    assert groups_of(splits) == [[("a", "p2"), ("b", "p2")]]
+    plain = prompts(*asked["b"])
+    assert groups_of({"a": splits["a"], "b": plain}) == ([] if frame else [[("a", "p2"), ("b", "p2")]])
 
 
 def test_all_pairs_are_known_also_of_prompts_that_do_not_count():

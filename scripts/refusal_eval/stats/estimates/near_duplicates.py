@@ -25,13 +25,14 @@ THRESHOLD = 0.7
 RULE = (
     "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
     "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
-    "the characters. Prompts of two splits with the same expectation are near-duplicates if their texts are equal, "
-    "or if they are in different clusters and the Jaccard similarity of their features reaches the threshold; "
-    "both must hold the same numbers, negations and signs such as `+`, `<` and, between numbers, `*` and `/`. Dashes "
-    "do not count. Clusters of different sources are different. Splits are taken in alphabetical order: a prompt that "
-    "is a near-duplicate of a prompt that counts, in an earlier split, is left out and joins the group of the most "
-    "similar one. Prompts of one split are never merged. If only some splits are pooled, the rule is applied to these "
-    "alone."
+    "the characters. Features that stand in more than a third of the prompts of both splits, and in three or more, "
+    "are those of a frame, such as a jailbreak, examples or a system prompt, and do not count. Prompts of two splits "
+    "with the same expectation are near-duplicates if their texts are equal, or if they are in different clusters and "
+    "the Jaccard similarity of their features reaches the threshold; both must hold the same numbers, negations and "
+    "signs such as `+`, `<` and, between numbers, `*` and `/`. Dashes do not count. Clusters of different sources are "
+    "different. Splits are taken in alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in "
+    "an earlier split, is left out and joins the group of the most similar one. Prompts of one split are never "
+    "merged. If only some splits are pooled, the rule is applied to these alone."
 )
 
 # Function words and the words of asking. A word that changes what is asked for (to, from, for, with, without, my,
@@ -85,10 +86,11 @@ def text_of(prompt: Mapping[str, Any]) -> Text:
     return Text(words, frozenset(features), frozenset({*marks, "".join(signs.split())}))
 
 
-def similarity(one: Text, two: Text) -> float:
-    """Return the Jaccard similarity of two texts' features, from 0 to 1."""
-    union = len(one.features | two.features)
-    return len(one.features & two.features) / union if union else 0.0
+def similarity(one: Text, two: Text, frame: frozenset[str] = frozenset()) -> float:
+    """Return the Jaccard similarity of two texts' features, without those of a frame that both have, from 0 to 1."""
+    both = one.features & two.features
+    union = len((one.features | two.features) - (both & frame))
+    return len(both - frame) / union if union else 0.0
 
 
 def near_pairs(
@@ -177,7 +179,18 @@ def _pairs(
         for place in places:  # only now: prompts of one split are not compared
             for feature in rarest[place]:
                 index[feature].append(place)
-    return found
+    frames = {split: _frame([texts[place] for place in texts if place.split == split]) for split in prompts}
+    for (one, two), near in found.items():
+        frame = frames[one.split] & frames[two.split]
+        if frame and near < math.inf:  # less than before, so that the index has found all
+            found[one, two] = similarity(texts[one], texts[two], frame)
+    return {pair: near for pair, near in found.items() if near >= threshold}
+
+
+def _frame(texts: Sequence[Text]) -> frozenset[str]:
+    """Return the features that stand in so many prompts of a split that they say nothing of one."""
+    counts = Counter(feature for text in texts for feature in text.features)
+    return frozenset(feature for feature, count in counts.items() if count > max(2, len(texts) / 3))
 
 
 def _rarest(texts: Mapping[Place, Text], threshold: float) -> dict[Place, list[str]]:
