@@ -77,8 +77,6 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         ((*PLAIN, "lora"), {"kind": "hub", "repo": "a/b", "revision": "main"}, NO_COMMIT),
         ((*PLAIN, "lora"), "x", "must be a mapping with a `kind` (one of folder, hub), not 'x'"),
         ((*PLAIN, "lora"), {"kind": "folder", "path": "../../nowhere"}, "there is no folder nowhere"),
-        ((*PLAIN, "base"), "x", "models.plain.base: reserved for a later version; leave it out"),
-        ((*PLAIN, "transform"), "x", "models.plain.transform: reserved for a later version; leave it out"),
         ((*PLAIN, "intervention"), "x", "models.plain.intervention: must be a mapping of keys to values, not 'x'"),
         (
             (*PLAIN, "sampling", "temperature"),
@@ -252,8 +250,8 @@ def test_an_inherited_mistake_is_reported_once_and_where_it_stands(project):
     project.write("own.yaml", "models:\n  child: {like: parent}\n  parent:\n    like: plain\n    tempel: none\n")
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
         "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
-        "(allowed: base, date, engine, intervention, label, like, lora, prefill, reasoning, recorded, sampling, "
-        "sweep, ... (17 in all))"
+        "(allowed: date, engine, intervention, label, like, lora, prefill, reasoning, recorded, sampling, "
+        "sweep, system_prompt, ... (15 in all))"
     ]
 
 

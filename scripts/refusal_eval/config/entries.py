@@ -123,8 +123,6 @@ class Model(Entry):
         [],
         description="What could not be verified when the entry was written; `refusal-eval plan` shows it. In no key.",
     )
-    base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
-    transform: str | None = Field(None, description="Reserved: a change of the weights.")
     intervention: Intervention | None = Field(
         None,
         description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
@@ -165,13 +163,6 @@ class Model(Entry):
         if self.intervention is not None and self.intervention.layers is None and not swept:
             raise ValueError("`intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{best: 4}`")
         return self
-
-    @field_validator("base", "transform")
-    @classmethod
-    def _refuse_what_is_not_built(cls, value: str | None) -> str | None:
-        if value is not None:
-            raise ValueError("reserved for a later version; leave it out")
-        return value
 
 
 # ---------------------------------------------------------------- gold

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, StringConstraints
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticUndefined
 
 from refusal_eval.config import (
@@ -126,9 +126,17 @@ BOUND_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less
 # ---------------------------------------------------------------- JSON schemas
 
 
+class _Untitled(GenerateJsonSchema):
+    """A schema without the titles of keys, which repeat their names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Leave out all."""
+        return False
+
+
 def study_schema() -> dict[str, Any]:
     """Return the JSON schema of a study file."""
-    return {"$schema": DIALECT, **Study.model_json_schema()}
+    return {"$schema": DIALECT, **Study.model_json_schema(schema_generator=_Untitled)}
 
 
 def catalogue_schema() -> dict[str, Any]:
@@ -139,7 +147,7 @@ def catalogue_schema() -> dict[str, Any]:
     """
     classes = [entry for entry in TITLES if entry not in (Study, Scoring)]
     definitions: dict[str, Any] = models_json_schema(
-        [(entry, "validation") for entry in classes], ref_template="#/$defs/{model}"
+        [(entry, "validation") for entry in classes], ref_template="#/$defs/{model}", schema_generator=_Untitled
     )[1]["$defs"]
     dataset = definitions["Dataset"]["properties"]
     dataset["defaults"] |= {"$ref": "#/$defs/Split.partial"}
