@@ -35,13 +35,12 @@ from refusal_eval.stats.estimates.intervals import (
     seed_of,
     wilson_ends,
 )
-from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean
 
 RATES = (0.02, 0.1, 0.5, 0.9)
 SAMPLES = (1, 5)
 OF_PROMPT = 0.5
 DOCS = ROOT / "docs" / "statistics.md"
-TABLES = ("wilson", "unequal", "c", "c_bootstrap", "flips", "flips_bootstrap", "pooled", "entropy")
+TABLES = ("wilson", "unequal", "c", "flips", "pooled", "entropy")
 LOWEST, HIGHEST, ENOUGH = 0.92, 0.98, 100  # what is asked for, and from how many clusters on
 
 
@@ -79,9 +78,7 @@ def main() -> None:
         "wilson": lambda: table(cases, covered_all(wilson, cases, arguments.studies), arguments.studies),
         "unequal": lambda: unequal_table(arguments.studies),
         "c": lambda: table(several, covered_all(mean_c, several, arguments.studies), arguments.studies),
-        "c_bootstrap": lambda: table(small, covered_all(mean_c_bootstrap, small, few), few),
         "flips": lambda: table(small, covered_all(flips, small, arguments.studies), arguments.studies),
-        "flips_bootstrap": lambda: table(small, covered_all(flips_bootstrap, small, few), few),
         "pooled": lambda: pooled_table(arguments.studies, few),
         "entropy": entropy_table,
     }
@@ -137,50 +134,25 @@ def wilson(case: Case, studies: int) -> float:
 
 def mean_c(case: Case, studies: int) -> float:
     """Return the coverage of mean c(x)'s interval: samples with log-probabilities that tell nothing about refusal."""
-    return _mean_c(case, studies, bootstrap=False)
-
-
-def mean_c_bootstrap(case: Case, studies: int) -> float:
-    """Return the coverage of a bootstrap in its place."""
-    return _mean_c(case, studies, bootstrap=True)
-
-
-def _mean_c(case: Case, studies: int, bootstrap: bool) -> float:
     rng, held = np.random.default_rng(seed_of("c", str(case))), 0
     for _ in range(studies):
         found, clusters = refusals(case, rng)
         z = np.where(np.arange(case.samples) < found[:, None], 1.0, -1.0)
         weights = np.exp(rng.normal(-1.0, 0.3, size=z.shape))
         c = ((weights * z).sum(axis=1) / weights.sum(axis=1)).tolist()
-        names, limits = clusters.tolist(), (-1.0, 1.0)
-        if bootstrap:
-            interval = cluster_bootstrap_mean(c, names, seed=int(rng.integers(2**32)), limits=limits)
-        else:
-            interval = cluster_wilson_between(c, names, limits)
+        interval = cluster_wilson_between(c, clusters.tolist(), (-1.0, 1.0))
         held += holds(interval.low, interval.high, 2 * case.rate - 1)
     return held / studies
 
 
 def flips(case: Case, studies: int) -> float:
     """Return the coverage of the flip rate's interval; its truth is 2 E[q (1 - q)]."""
-    return _flips(case, studies, bootstrap=False)
-
-
-def flips_bootstrap(case: Case, studies: int) -> float:
-    """Return the coverage of a bootstrap in its place."""
-    return _flips(case, studies, bootstrap=True)
-
-
-def _flips(case: Case, studies: int, bootstrap: bool) -> float:
     truth = 2 * case.rate * (1 - case.rate) * (1 - case.correlation) * (1 - OF_PROMPT)
     rng, held = np.random.default_rng(seed_of("flips", str(case))), 0
     for _ in range(studies):
         found, clusters = refusals(case, rng)
         values, names = flip_rate(found, np.full(case.prompts, case.samples)).tolist(), clusters.tolist()
-        if bootstrap:
-            interval = cluster_bootstrap_mean(values, names, seed=int(rng.integers(2**32)), limits=(0.0, 1.0))
-        else:
-            interval = cluster_wilson_between(values, names, (0.0, 1.0))
+        interval = cluster_wilson_between(values, names, (0.0, 1.0))
         held += holds(interval.low, interval.high, truth)
     return held / studies
 

@@ -179,8 +179,12 @@ def strata(inside: npt.NDArray[np.bool_]) -> list[list[int]]:
 
 
 def rate_difference(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: at each end the wider of bootstrap and halves, and what unseen clusters add to either."""
-    found = parts(study, asked)
+    """docs/comparisons.md, Interval."""
+    return paired(study, parts(study, asked))
+
+
+def paired(study: Study, found: list[Part]) -> Found:
+    """At each end the wider of bootstrap and halves, and what unseen clusters add to either."""
     mean, moving = value(found), [part for part in found if np.ptp(part.differences) > 0]
     below = above = Span(0.0, 0.0, 0.0)
     if moving:

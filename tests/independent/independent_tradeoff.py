@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from independent_intervals import SEED, SURE, Span, bootstrap, by_name, difference, wilson
+from independent_comparisons import Part, paired
+from independent_intervals import SEED, SURE, Span, by_name, difference, wilson
 from independent_rates import Asked, Found, counting, pool_cells, rate, within
 from independent_study import Array, Study
 
@@ -65,12 +66,8 @@ def language_difference(study: Study, asked: Asked) -> Found:
     means = [
         {name: np.mean(values[np.array(names) == name]) for name in twins} for values, names in ((x, of_x), (y, of_y))
     ]
-    apart = np.array([[means[0][name] - means[1][name]] for name in twins])
-    mean = float(apart.mean())
-    if np.ptp(apart) == 0:
-        unseen = 1 - (study.alpha / 2) ** (1 / len(twins))
-        return Found(mean, mean - unseen * (mean + 1), mean + unseen * (1 - mean))
-    return Found(mean, *bootstrap(apart, lambda drawn: drawn[:, 0] / len(twins), study.alpha))
+    apart = np.array([means[0][name] - means[1][name] for name in twins])
+    return paired(study, [Part(apart, twins, (-1.0, 1.0), [])])
 
 
 def pareto_front_share(study: Study, asked: Asked) -> Found:

@@ -16,7 +16,6 @@ from refusal_eval.stats.estimates.intervals import (
     effective_of,
     seed_of,
 )
-from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean
 
 
 def test_independent_prompts() -> None:
@@ -132,7 +131,7 @@ def test_intervals_do_not_depend_on_order() -> None:
     for _ in range(20):
         rng.shuffle(rows)
         values, clusters = [value for value, _ in rows], [cluster for _, cluster in rows]
-        found.add((cluster_wilson(values, clusters), cluster_bootstrap_mean(values, clusters, seed=5)))
+        found.add(cluster_wilson(values, clusters))
     assert len(found) == 1
 
 
@@ -146,52 +145,10 @@ def test_interval_holds_the_mean_inside_zero_and_one() -> None:
         assert math.fsum(values) / len(values) - 1e-12 <= found.high <= 1
 
 
-def test_bootstrap_draws_whole_clusters() -> None:
-    # Two clusters at -1 and 1: a resample has the mean -1, 0 or 1, and the tails reach both ends.
-    found = cluster_bootstrap_mean([-1.0] * 10 + [1.0] * 10, ["a"] * 10 + ["b"] * 10)
-    assert (found.low, found.high, found.n_clusters) == (-1.0, 1.0, 2)
-    # As forty single prompts the same values are known far better: 1.96 * sqrt(1 / 40) = 0.31.
-    single = cluster_bootstrap_mean([-1.0] * 20 + [1.0] * 20, range(40))
-    assert single.high == pytest.approx(0.31, abs=0.06)
-
-
-def test_bootstrap_agrees_with_the_normal_interval_for_many_clusters() -> None:
-    rng = random.Random(2)
-    values = [rng.gauss(0.2, 0.5) for _ in range(400)]
-    mean = math.fsum(values) / 400
-    error = math.sqrt(sum((value - mean) ** 2 for value in values) / 400 / 400)
-    found = cluster_bootstrap_mean(values, range(400), resamples=4000)
-    assert found.low == pytest.approx(mean - 1.96 * error, abs=0.15 * error)
-    assert found.high == pytest.approx(mean + 1.96 * error, abs=0.15 * error)
-
-
-def test_bootstrap_is_fixed_by_its_seed() -> None:
-    values = [0.1 * i for i in range(30)]
-    assert cluster_bootstrap_mean(values, range(30), seed=1) == cluster_bootstrap_mean(values, range(30), seed=1)
-    assert cluster_bootstrap_mean(values, range(30), seed=1) != cluster_bootstrap_mean(values, range(30), seed=2)
+def test_seeds_depend_on_every_name() -> None:
     assert seed_of("judge", "model", "split") == seed_of("judge", "model", "split")
     assert seed_of("ab", "c") != seed_of("a", "bc")
     assert 0 <= seed_of("x") < 2**63
-
-
-def test_bootstrap_in_blocks_is_the_same_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = [float(i % 7) for i in range(50)]
-    whole = cluster_bootstrap_mean(values, range(50), resamples=500, seed=3)
-    monkeypatch.setattr("refusal_eval.stats.estimates.resampling.AT_ONCE", 1000)
-    assert cluster_bootstrap_mean(values, range(50), resamples=500, seed=3) == whole
-
-
-def test_bootstrap_of_equal_values_is_not_certain() -> None:
-    # The share of clusters that may differ is 0.308497 (Clopper-Pearson at 0 of 10); each could be as far as 1.
-    found = cluster_bootstrap_mean([-1.0] * 10, range(10), limits=(-1, 1))
-    assert (found.low, found.high) == (-1.0, pytest.approx(-1 + 2 * 0.308497, abs=1e-6))
-    found = cluster_bootstrap_mean([0.2] * 10, range(10), limits=(-1, 1))
-    assert (found.low, found.high) == (
-        pytest.approx(0.2 - 0.308497 * 1.2, abs=1e-6),
-        pytest.approx(0.2 + 0.308497 * 0.8, abs=1e-6),
-    )
-    assert cluster_bootstrap_mean([0.2] * 3, ["a"] * 3, limits=(-1, 1))[:2] == (-1, 1)
-    assert cluster_bootstrap_mean([0.2] * 3, ["a"] * 3)[:2] == (None, None)
 
 
 def test_between_other_limits_it_is_the_interval_of_how_far_values_are_between_them() -> None:
@@ -230,14 +187,8 @@ def test_wrong_input_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             cluster_wilson(values, clusters, level)
-        with pytest.raises(ValueError, match=message):
-            cluster_bootstrap_mean(values, clusters, level)
     with pytest.raises(ValueError, match="between 0 and 1"):
         cluster_wilson([1.2, 0.0], [1, 2])
-    with pytest.raises(ValueError, match="between -1 and 1"):
-        cluster_bootstrap_mean([1.2, 0.0], [1, 2], limits=(-1, 1))
-    with pytest.raises(ValueError, match="resamples"):
-        cluster_bootstrap_mean([1.2, 0.0], [1, 2], resamples=0)
 
 
 @pytest.mark.parametrize("samples", [1, 5])

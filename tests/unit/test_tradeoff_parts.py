@@ -1,6 +1,5 @@
 """Contrast pairs, topics and languages."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from rate_rows import rates_of
 
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.intervals import cluster_wilson
-from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, language_of, pair_shares, sign_flip_p, topics
+from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, language_of, pair_shares, topics
 from refusal_eval.stats.tradeoff.pooled_rates import split_rates
 
 NAMES = ["1", "2", "3", "4"]
@@ -128,17 +127,6 @@ def test_a_difference_of_languages_knows_the_prompts_and_clusters_that_it_rests_
 
 def test_a_language_of_a_few_prompts_is_not_compared() -> None:
     assert differences(np.zeros(24), [str(i) for i in range(24)], ["en"] * 20 + ["zh"] * 4, 0.95, "s") == []
-
-
-def test_sign_flips_are_exact_for_few_and_never_zero_for_many() -> None:
-    assert sign_flip_p(np.array([1.0, 1.0, 1.0]), 0) == 0.25
-    values = np.array([0.5, -0.2, 0.1, 0.4, 0.0, 0.3])
-    sums = [
-        abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in itertools.product((1, -1), repeat=6)
-    ]
-    assert sign_flip_p(values, 0) == pytest.approx(np.mean([s >= abs(values.sum()) - 1e-12 for s in sums]))
-    assert sign_flip_p(np.ones(40), 0) == pytest.approx(1 / 10_001)
-    assert sign_flip_p(np.zeros(3), 0) == 1.0
 
 
 def test_a_topic_of_one_cluster_has_the_interval_that_its_category_has() -> None:

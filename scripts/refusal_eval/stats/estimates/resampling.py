@@ -14,10 +14,9 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked, effective_number
+from refusal_eval.stats.estimates.intervals import Codes, Floats
 
 METHOD = "cluster bootstrap, expanded percentile"
-EXACT = "exact over clusters (all values equal)"
 WHOLE = 1e9
 AT_ONCE = 4_000_000  # numbers drawn at once: bounds the memory to some 100 MB for any number of clusters
 RESAMPLES = 10_000  # where no other number is named: an end then varies between seeds by some 3 % of the standard error
@@ -128,43 +127,6 @@ def with_interval(value: float, resamples: Floats, clusters: int, level: float) 
     if clusters < 2 or not len(defined) or defined.min() == defined.max():
         return Number(value)
     return Number(value, *percentiles(defined, clusters, level), METHOD)
-
-
-def cluster_bootstrap_mean(
-    values: Sequence[float],
-    clusters: Sequence[Hashable],
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-    limits: tuple[float, float] | None = None,
-) -> Interval:
-    """Return the expanded percentile interval for the mean of `values`; n_eff is None.
-
-    The result depends on the values, the clusters and `seed`, not on the order of the input. `limits` names the
-    smallest and largest possible value; with it, values that are all equal (whose bootstrap interval has no width)
-    get the interval that a share of at most 1 - (alpha / 2)^(1 / G*) of unseen clusters at either limit would allow,
-    the argument behind Clopper-Pearson at 0 and 1, with G* of `effective_number`. With one cluster both ends are the
-    limits, or None without limits.
-
-    Raises:
-        ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
-            the limits.
-    """
-    data, codes = checked(values, clusters, level)
-    if resamples < 1:
-        raise ValueError("resamples must be at least 1")
-    if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
-        raise ValueError(f"values must lie between {limits[0]} and {limits[1]}")
-    groups = int(codes.max()) + 1
-    if groups == 1:
-        low, high = limits or (None, None)
-        return Interval(low, high, None, 1, "no information (one cluster)")
-    if limits is not None and data.min() == data.max():
-        value, unseen = float(data[0]), 1 - ((1 - level) / 2) ** (1 / effective_number(np.bincount(codes)))
-        low, high = value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
-        return Interval(low, high, None, groups, EXACT)
-    drawn = resampled(cluster_sums(codes, np.stack([data, np.ones(len(data))], axis=1)), seed, resamples)
-    return Interval(*percentiles(drawn[:, 0] / drawn[:, 1], groups, level), None, groups, METHOD)
 
 
 # All numbers of a cell are resampled alike, and drawing takes longer than all sums over what is drawn.

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
 from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, cluster_sums, numbered, resamples_for
+from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of
+from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, numbered
 from refusal_eval.stats.estimates.units import independent_within
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, difference_part, rate_part
 
@@ -26,12 +28,9 @@ CELLS: Mapping[str, tuple[bool, bool]] = {
 # Columns of a source that a split may keep (`columns.keep`) and that name a prompt's language.
 COLUMNS = ("language", "lang", "locale")
 GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
-TWIN_METHOD = "cluster bootstrap over twins, expanded percentile"
 TOPIC_PROMPTS = 2  # at least, of a topic and of the rest
 LANGUAGE_PROMPTS = 5  # at least, of a language
 MIN_TWINS = 10
-_FLIPS = 10_000
-_EXACT = 14  # up to this number of twins that differ, all patterns of signs are counted
 # Scripts by which languages are told apart where no column names them; kana and hangul before the characters they mix
 # with.
 _SCRIPTS = {
@@ -147,8 +146,8 @@ def differences(
     """Return the difference in the rate of refusals between every two languages with at least five prompts each.
 
     Twins are clusters with prompts in both languages, such as translations. With ten of them or more the difference is
-    that of the twins: the mean over them of the difference of their rates, a bootstrap interval over them, and `p` of a
-    sign-flip test. Else it is that of all prompts, which may differ in more than their language, without a test.
+    that of the twins: the mean over them of the difference of their rates, with the interval and the test of a
+    comparison of models. Else it is that of all prompts, which may differ in more than their language, without a test.
 
     Of two languages the one with more prompts is subtracted, of equally many the one that sorts first, whatever the
     rates are: so the sign means the same for all models and judges of a study.
@@ -174,21 +173,6 @@ def differences(
         )
         for second, first in itertools.combinations(common, 2)
     ]
-
-
-def sign_flip_p(values: Floats, seed: int) -> float:
-    """Return the two-sided p of differences around 0, their signs flipped: all patterns, or 10,000 random ones.
-
-    Random ones give (b + 1) / (10,000 + 1), which never claims more than they show.
-    """
-    moved = values[values != 0]
-    observed = abs(float(moved.sum())) - 1e-12
-    if len(moved) <= _EXACT:
-        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(moved)))).reshape(2 ** len(moved), len(moved))
-        return float((np.abs(signs @ moved) >= observed).mean())
-    rng = np.random.default_rng(seed)
-    flips = rng.integers(0, 2, size=(_FLIPS, len(moved))) * 2.0 - 1.0
-    return (int((np.abs(flips @ moved) >= observed).sum()) + 1) / (_FLIPS + 1)
 
 
 def _difference(
@@ -219,13 +203,24 @@ def _difference(
         found |= {"n_compared": sum(found["n_prompts"]), "n_compared_clusters": min(found["n_clusters"])}
         gap = difference_part(parts[0], parts[1], 0.0, GAP_METHOD)
         return found | {"paired": False, "difference": gap._asdict(), "p": None}
-    gaps = np.array([means[0][twin] - means[1][twin] for twin in twins])
-    seed = seed_of("languages", name, *pair)
-    ends = cluster_bootstrap_mean(gaps.tolist(), twins, level, resamples_for(len(twins)), seed, (-1.0, 1.0))
-    gap = Number(math.fsum(gaps) / len(gaps), ends.low, ends.high, TWIN_METHOD)
+    compared = _compared([[own[twin] for own in means] for twin in twins], [f"languages {name}", *pair], level)
     inside = np.isin(group, twins) & (sides[0] | sides[1])
     found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
-    return found | {"paired": True, "difference": gap._asdict(), "p": sign_flip_p(gaps, seed)}
+    gap = Number(compared.difference, compared.low, compared.high, compared.method)
+    return found | {"paired": True, "difference": gap._asdict(), "p": compared.p}
+
+
+def _compared(rates: Sequence[Sequence[float]], names: Sequence[str], level: float) -> Paired:
+    """Return the difference of the rates of twins (a row each), as of two models."""
+    number, both = len(rates), np.array(rates)
+    panel = Panel(
+        units=pd.MultiIndex.from_product([[""], range(number), [0]]),
+        clusters=np.arange(number),
+        splits=np.zeros(number, dtype=np.intp),
+        **dict.fromkeys(("rates", "lows", "highs", "votes"), both),
+        denominators=(2 * int(WHOLE),) * 2,  # means of several prompts have none that is small
+    )
+    return paired_differences(panel, [(0, 1)], names, level)[0]
 
 
 def _cluster_means(rates: Floats, clusters: Sequence[str]) -> dict[str, float]:
