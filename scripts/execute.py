@@ -173,12 +173,12 @@ def refuse_incomplete(outcome: "Outcome") -> None:
         raise UserError(f"{len(outcome.failed)} requests failed for a reason that may pass. {kept}")
 
 
-def reasoning_models(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `reasoning` of the study's models that have one."""
+def reasoning_models(config: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """Return the `reasoning` of an engine's models that have one: its tokenizer need not know the marks of others."""
     return {
         name: entry["reasoning"]
         for name, entry in config["model_entries"].items()
-        if entry.get("reasoning") is not None
+        if entry["engine"] == engine and entry["reasoning"] is not None
     }
 
 
@@ -195,14 +195,15 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     allow_many_connections()
     runtime = snakemake.resources.get("runtime")
+    config, described = snakemake.config, read_json(snakemake.input.engine)
     main(
         request_paths=[str(path) for path in snakemake.input.requests],
         receipt=str(snakemake.output[0]),
         log=Path(snakemake.log[0]),
         gpus=int(snakemake.resources.get("gpu", 0)),
         plan=LoadPlan.of_study(
-            config=snakemake.config,
-            described=read_json(snakemake.input.engine),
+            config=config,
+            described=described,
             weights=[str(path) for path in snakemake.input.weights],
             root=Path(snakemake.scriptdir).parent,
             shard=shard_of(snakemake.wildcards.load),
@@ -211,7 +212,7 @@ if snakemake := globals().get("snakemake"):
                 CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))
                 for path in snakemake.input.get("interventions", [])
             ],
-            reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else {},
-            limit=time_limit(snakemake.config["time_limit"], runtime, job_end(os.environ), started),
+            reasoning=reasoning_models(config, described["engine"]) if snakemake.rule == "generate" else {},
+            limit=time_limit(config["time_limit"], runtime, job_end(os.environ), started),
         ),
     )

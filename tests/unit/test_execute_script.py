@@ -38,8 +38,12 @@ def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",)
     engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
     config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
     config |= {"requests_in_flight": 1, "failure_limit": 0.0, "store_dir": "store", "shards": 1}
-    config["model_entries"] = {"thinker": {"reasoning": reasoning}, "other": {"reasoning": None}}
-    models = execute.reasoning_models(config)
+    config["model_entries"] = {
+        "thinker": {"engine": "e", "reasoning": reasoning},
+        "other": {"engine": "e", "reasoning": None},
+        "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}},
+    }
+    models = execute.reasoning_models(config, "e")
     plan = LoadPlan.of_study(config, DESCRIBED, ["weights.json"], tmp_path, reasoning=models)
     execute.main([f"requests/{cell}/split.jsonl" for cell in cells], "receipts/0.json", tmp_path / "log", gpus, plan)
 
@@ -163,6 +167,12 @@ def test_a_wrong_mark_ends_the_load_after_a_few_responses(cell, tmp_path):
         run_batch(tmp_path, WRONG)
     assert ENOUGH <= Engine.asked < 2 * ENOUGH
     assert not (tmp_path / "receipts" / "0.json").exists()
+
+
+def test_marks_of_another_engines_model_are_not_looked_for_in_this_engines_tokenizer(cell, tmp_path):
+    """The tokenizer of `thinker` has no channels, which `gpt-oss` of the same study names."""
+    run_batch(tmp_path)
+    assert Engine.asked == SAMPLES
 
 
 def test_with_the_right_marks_the_whole_batch_is_executed(cell, tmp_path):
