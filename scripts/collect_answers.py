@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader, blank
-from refusal_eval.ask.reasoning_check import refuse_no_answers
+from refusal_eval.ask.reasoning_check import refuse_judged_reasoning, refuse_no_answers
 from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.ask.turns import Chain, Turns, walk
@@ -47,10 +47,10 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
         files: the cell's `requests`, and the `receipts` of their batch.
         store_dir: folder of the store.
         tokenizer_folder: folder of the model's tokenizer; None for an engine that takes messages.
-        how: the model's `reasoning`, and `trust_remote_code`.
+        how: the model's `reasoning`, `trust_remote_code`, and `protocol` where it is `compat`.
         output: the file to write.
     """
-    file, reasoning = read_requests(files.requests), how["reasoning"]
+    file, model, reasoning = read_requests(files.requests), Path(files.requests).parent.name, how["reasoning"]
     turns = Turns(file, tokenizer_folder)
     chains = list(walk(turns, StoreReader(store_dir, file.header["engine_id"])))
     waiting = {chain.next.key for chain in chains if chain.next is not None and chain.next.key is not None}
@@ -59,7 +59,9 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
     reader = AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])
     rows = [row for chain in chains for row in chain_rows(chain, turns, reader)]
     if reasoning is not None:
-        refuse_no_answers(Path(files.requests).parent.name, rows)
+        refuse_no_answers(model, rows)
+    elif "protocol" not in how:  # the published code judges such responses whole
+        refuse_judged_reasoning(model, rows)
     write_jsonl(output, rows)
     LOG.info("%d answers: %s", len(rows), state_counts(rows, ANSWER_STATES))
 

@@ -73,7 +73,7 @@ async def run_engine(
 
 
 def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
-    """Return what looks at the first responses of reasoning models; None where there is none."""
+    """Return what looks at the first responses of models; None where none is to be looked at."""
     if not plan.reasoning:
         return None
     from refusal_eval.ask.answers import AnswerReader
@@ -174,11 +174,15 @@ def refuse_incomplete(outcome: "Outcome") -> None:
 
 
 def reasoning_models(config: Mapping[str, Any], engine: str) -> dict[str, Any]:
-    """Return the `reasoning` of an engine's models that have one: its tokenizer need not know the marks of others."""
+    """Return the `reasoning` of an engine's models: its tokenizer need not know the marks of others.
+
+    Under `protocol: compat` a model without one is left out: it is judged whole, as by the published code.
+    """
+    whole = config["protocol"] == "compat"
     return {
         name: entry["reasoning"]
         for name, entry in config["model_entries"].items()
-        if entry["engine"] == engine and entry["reasoning"] is not None
+        if entry["engine"] == engine and (entry["reasoning"] is not None or not whole)
     }
 
 

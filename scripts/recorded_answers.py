@@ -51,7 +51,7 @@ def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: boo
     if reasons and all(answer["state"] == TRUNCATED_REASONING for answer in read):
         raise UserError(no_answers(model, len(read)))
     if not reasons and (mark := other_mark([answer["answer"] for answer in read])):
-        raise UserError(another_mark(model, mark, len(read)))
+        raise UserError(another_mark(model, mark, len(read), len(read)))
 
 
 if snakemake := globals().get("snakemake"):

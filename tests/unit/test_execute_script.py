@@ -33,11 +33,12 @@ DESCRIBED = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model"
 HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
 
 
-def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",), **entry):
+def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",), protocol="default", **entry):
     """Execute the cell's batch as the rule `generate` does."""
     engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
     config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
     config |= {"requests_in_flight": 1, "failure_limit": 0.0, "store_dir": "store", "shards": 1}
+    config["protocol"] = protocol
     config["model_entries"] = {
         "thinker": {"engine": "e", "reasoning": reasoning},
         "other": {"engine": "e", "reasoning": None},
@@ -78,7 +79,7 @@ def cell(tmp_path, monkeypatch):
     monkeypatch.setattr(running_jobs, "SETTLE_SECONDS", 0.0)
     tokenizer = AutoTokenizer.from_pretrained(byte_tokenizer(tmp_path / "model", tokens=["<think>", "</think>"]))
     opened = tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
-    asks = [Ask("p", opened, [(sample, sample) for sample in range(SAMPLES)])]
+    asks = [Ask(f"p{prompt}", opened, [(0, prompt), (1, prompt + SAMPLES)]) for prompt in range(SAMPLES // 2)]
     write_requests("requests/thinker/split.jsonl", asks, settings_of(DESCRIBED, {"max_tokens": 99}), 1000)
     Engine.asked = 0
     monkeypatch.setattr(LocalEngine, "running", lambda self, load: Engine(tokenizer))
@@ -171,8 +172,20 @@ def test_a_wrong_mark_ends_the_load_after_a_few_responses(cell, tmp_path):
 
 def test_marks_of_another_engines_model_are_not_looked_for_in_this_engines_tokenizer(cell, tmp_path):
     """The tokenizer of `thinker` has no channels, which `gpt-oss` of the same study names."""
-    run_batch(tmp_path)
+    run_batch(tmp_path, RIGHT)
     assert Engine.asked == SAMPLES
+
+
+def test_a_reasoning_model_without_reasoning_in_its_entry_ends_the_load_after_a_few_prompts(cell, tmp_path):
+    with pytest.raises(UserError, match=rf"{ENOUGH} of {ENOUGH} responses of `thinker` have `</think>`"):
+        run_batch(tmp_path)
+    assert ENOUGH <= Engine.asked < 3 * ENOUGH
+
+
+def test_the_published_protocol_takes_whole_responses(cell, tmp_path):
+    run_batch(tmp_path, protocol="compat")
+    assert Engine.asked == SAMPLES
+    assert {row["answer"] for row in collect(None, cell, protocol="compat")} == {"why\n</think>\n\nYes."}
 
 
 def test_with_the_right_marks_the_whole_batch_is_executed(cell, tmp_path):
@@ -212,19 +225,19 @@ def test_a_load_whose_engine_does_not_tell_its_counters_at_the_end_says_why_and_
     assert "the engine's counters are not known" in caplog.text and why in caplog.text
 
 
-def collect(reasoning, tokenizer, text="why\n</think>\n\nYes."):
+def collect(reasoning, tokenizer, text="why\n</think>\n\nYes.", **more):
     with StoreWriter("store", "id", "job") as writer:
         stored = StoreReader("store", "id").lookup(keys := list(read_requests("requests/thinker/split.jsonl").keys()))
         for key in keys:
             if key not in stored:
                 writer.append(key, response(tokenizer, text), "s")
     files = SimpleNamespace(requests="requests/thinker/split.jsonl", receipts=[])
-    how = {"reasoning": reasoning, "trust_remote_code": False}
+    how = {"reasoning": reasoning, "trust_remote_code": False, **more}
     collect_answers.main(files, "store", "model", how, "answers.jsonl")
     return list(read_jsonl("answers.jsonl"))
 
 
-@pytest.mark.parametrize("wrong", [WRONG, {"start": "[THINK]", "end": "[/THINK]"}])
+@pytest.mark.parametrize("wrong", [None, WRONG, {"start": "[THINK]", "end": "[/THINK]"}])
 def test_a_cell_without_an_answer_becomes_an_error_and_no_file(cell, tmp_path, wrong):
     with pytest.raises(UserError, match=rf"of {SAMPLES} responses of `thinker`"):
         collect(wrong, cell)
@@ -242,5 +255,5 @@ def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path
         return {"tokens": 40, "passed": {"3": 4, "5": 0}}
 
     monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
-    run_batch(tmp_path)
+    run_batch(tmp_path, RIGHT)
     assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}

@@ -4,12 +4,22 @@ import pytest
 
 from refusal_eval.ask.answers import answer_of
 from refusal_eval.ask.reasoning import Marks
-from refusal_eval.ask.reasoning_check import ENOUGH, ReasoningCheck, refuse_no_answers
+from refusal_eval.ask.reasoning_check import ENOUGH, ReasoningCheck, refuse_judged_reasoning, refuse_no_answers
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 
 OPEN, PLAIN = [1, 100], [1]
+THOUGHT = "why\n</think>\n\nYes."
+
+
+class WholeReader:
+    """Reads answers of a model whose entry has no `reasoning`."""
+
+    reasons = False
+
+    def fields(self, request, response):
+        return answer_of(response, request.token_ids, None, str)
 
 
 class Reader:
@@ -18,13 +28,15 @@ class Reader:
     def __init__(self, marks=None):
         self.marks = marks or Marks((101,), (100,), str)
 
+        self.reasons = True
+
     def fields(self, request, response):
         decode = "".join
         return answer_of(response, request.token_ids, self.marks, lambda ids: decode(f"{i} " for i in ids))
 
 
-def asked(prompt=OPEN, cell="thinker/split"):
-    return cell, Request("id", 0, 0, "k" * 64, 1, prompt)
+def asked(prompt=OPEN, cell="thinker/split", name="id"):
+    return cell, Request(name, 0, 0, "k" * 64, 1, prompt)
 
 
 def response(*ids, finish="stop", text="text"):
@@ -78,14 +90,14 @@ def test_a_wrong_end_mark_without_a_start_mark_is_an_error_too(marks):
 def test_the_mark_of_another_family_in_every_answer_is_an_error():
     """Both marks are wrong: nothing opens the reasoning, and all of it would be judged."""
     check, reader = ReasoningCheck({"thinker": Reader()}), Reader()
-    wrong = response(7, 8, text="why\n</think>\n\nYes.")
-    with pytest.raises(UserError, match="each of 4 responses of `thinker` has `</think>` in what counts"):
+    wrong = response(7, 8, text=THOUGHT)
+    with pytest.raises(UserError, match="4 of 4 responses of `thinker` have `</think>` in what counts"):
         for _ in range(ENOUGH):
             check.look(*asked(PLAIN), wrong)
     row = reader.fields(asked(PLAIN)[1], wrong)
     plain = reader.fields(asked(PLAIN)[1], response(7, 8))
     cut = reader.fields(asked(PLAIN)[1], response(7, finish="length"))
-    with pytest.raises(UserError, match="each of 2 responses of `thinker` has `</think>`"):
+    with pytest.raises(UserError, match="2 of 2 responses of `thinker` have `</think>`"):
         refuse_no_answers("thinker", [row, row, cut])
     refuse_no_answers("thinker", [row, plain])
     refuse_no_answers("thinker", [cut])
@@ -98,3 +110,45 @@ def test_a_cell_without_any_answer_is_an_error():
         refuse_no_answers("thinker", rows)
     refuse_no_answers("thinker", [*rows, reader.fields(asked()[1], response(7, 101, 8))])
     refuse_no_answers("thinker", [])
+
+
+# ---------------------------------------------------------------- an entry without `reasoning`
+
+
+def whole(*texts):
+    """Return the answers of a model without `reasoning` that writes these texts."""
+    return [WholeReader().fields(asked(PLAIN)[1], response(7, 8, text=text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "write"),
+    [
+        (THOUGHT, "Write `end: '</think>'` there"),
+        ("analysisHm.assistantfinalYes.", "Write `format: harmony` there"),
+    ],
+)
+def test_a_model_that_reasons_needs_reasoning_in_its_entry(text, write):
+    """Otherwise its reasoning would be judged as its answer."""
+    check = ReasoningCheck({"thinker": WholeReader()})
+    for number in range(ENOUGH - 1):
+        check.look(*asked(name=str(number)), response(7, 8, text=text))
+    with pytest.raises(UserError, match=rf"4 of 4 responses of `thinker` have .* or there is none\. {write}"):
+        check.look(*asked(name="last"), response(7, 8, text=text))
+    with pytest.raises(UserError, match=rf"15 of 20 responses of `thinker` have .*{write}"):
+        refuse_judged_reasoning("thinker", whole(*[text] * 15, *["Yes."] * 5))
+
+
+def test_answers_about_an_end_mark_are_no_reasoning(caplog):
+    check = ReasoningCheck({"plain": WholeReader()})
+    about = response(7, 8, text="`</think>` closes `<think>`.")
+    for _ in range(2 * ENOUGH):  # the samples of one prompt
+        check.look(*asked(cell="plain/split", name="about"), about)
+    for number in range(2 * ENOUGH):
+        check.look(*asked(cell="plain/split", name=str(number)), response(7, 8))
+    refuse_judged_reasoning("plain", whole(THOUGHT, THOUGHT, THOUGHT))
+    refuse_judged_reasoning("plain", whole(*[THOUGHT] * 14, *["Yes."] * 6))
+    assert "14 of 20 answers of `plain`, judged whole, hold `</think>`" in caplog.text
+    caplog.clear()
+    refuse_judged_reasoning("plain", whole(*["Yes."] * 9))
+    refuse_judged_reasoning("plain", [])
+    assert not caplog.text

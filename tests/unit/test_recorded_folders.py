@@ -342,7 +342,7 @@ def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
 
 @pytest.mark.parametrize(
     ("marks", "reported"),
-    [(MARKS | {"end": "</thinking>"}, "none of 2 responses of `m` has an answer"), (None, "has `</think>` in what")],
+    [(MARKS | {"end": "</thinking>"}, "none of 2 responses of `m` has an answer"), (None, "have `</think>` in what")],
 )
 def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_path, marks, reported):
     path = write("answers.json", [{"prompt": "a", "answers": drawn("Hm.</think>Yes.", "So.</think>No.")}])

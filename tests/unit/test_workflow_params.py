@@ -203,6 +203,7 @@ CHANGED_BY_COMPAT = {
     "data.split_reading",
     "analyses.estimates",
     "generation.request_params",
+    "generation.segments",
     "scoring.cell",
     *TABLES,
 }

@@ -32,6 +32,11 @@ class AnswerReader:
         else:
             self._reasoning = reasoning_of(reasoning, self._renderer and self._renderer.tokenizer, self._decode)
 
+    @property
+    def reasons(self) -> bool:
+        """Whether the entry of the model says how its reasoning is separated from its answers."""
+        return self._reasoning is not None
+
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer's fields without its place (see `answer_of`)."""
         if response["logprobs"] is None:

@@ -1,4 +1,4 @@
-"""Does a reasoning model's entry name the marks that the model writes? Asked before GPU hours are spent on it."""
+"""Does a model's entry name the marks of reasoning that the model writes? Asked before GPU hours are spent on it."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,20 +7,23 @@ from typing import Any
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.recorded_files import CHANNEL_ENDS
 from refusal_eval.core.states import COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
 
 LOG = logging.getLogger(__name__)
 ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
+MOST = 0.75  # share of answers with an end mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
+CHANNELS = CHANNEL_ENDS[1]  # what texts show of the channels of gpt-oss
 # Marks that end the reasoning of published families. One in an answer says that the entry names another.
-END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>")
+END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>", CHANNELS)
 
 
 class ReasoningCheck:
-    """Looks at the first responses of each reasoning model.
+    """Looks at the first responses of each model.
 
     Args:
-        readers: how the answers of each reasoning model are read, by the model's name.
+        readers: how the answers of each model are read, by the model's name.
     """
 
     def __init__(self, readers: Mapping[str, AnswerReader]) -> None:
@@ -38,14 +41,19 @@ class ReasoningCheck:
         reader = self._readers.get(model)
         if reader is None or response["finish_reason"] != "stop":
             return
-        answer = reader.fields(request, response)
         ended = self._ended.setdefault(model, [])
+        if not reader.reasons and any(one["prompt_id"] == request.prompt_id for one in ended):
+            return  # a prompt may be about such marks, and so all of its samples
+        answer = {"prompt_id": request.prompt_id, **reader.fields(request, response)}
         ended.append(answer)
         right = _has("answer", answer) and _has("reasoning", answer)
         if len(ended) < ENOUGH and not right:
             return
         del self._readers[model], self._ended[model]
         if right:
+            return
+        if not reader.reasons:
+            refuse_judged_reasoning(model, ended)
             return
         if len({_has("answer", one) for one in ended}) == 1:
             refuse_no_answers(model, ended)
@@ -65,18 +73,42 @@ def no_answers(model: str, count: int) -> str:
     )
 
 
-def another_mark(model: str, mark: str, count: int) -> str:
-    """Return what to say of a model whose answers all hold the end mark of another entry."""
+def another_mark(model: str, mark: str, held: int, count: int) -> str:
+    """Return what to say of a model of whose answers all, or most, hold the end mark of another entry."""
+    write = f"`end: {mark!r}` there, with the mark that opens it as `start`"
+    if mark == CHANNELS:
+        write = f"`format: harmony` there or, for answers without token ids, `end: {mark}`"
     return (
-        f"each of {count} responses of `{model}` has `{mark}` in what counts as its answer: `reasoning` in the model's "
-        f"entry names other marks, or there is none. Write `end: {mark!r}` there, with the mark that opens it as "
-        "`start`; nothing has to be executed again"
+        f"{held} of {count} responses of `{model}` have `{mark}` in what counts as the answer: `reasoning` in the "
+        f"model's entry names other marks, or there is none. Write {write}; nothing has to be executed again"
     )
 
 
 def other_mark(answers: Sequence[str]) -> str | None:
     """Return a known end mark that stands in every answer; None where there is none, or no answer."""
     return next((mark for mark in END_MARKS if answers and all(mark in answer for answer in answers)), None)
+
+
+def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
+    """Check answers of a model without `reasoning` in its entry, which are judged whole.
+
+    Raises:
+        UserError: if most of them, and enough, hold an end mark of reasoning.
+    """
+    ended = [answer["answer"] for answer in answers if answer["state"] == COMPLETE]
+    held = {mark: sum(mark in answer for answer in ended) for mark in END_MARKS}
+    mark = max(held, key=held.__getitem__)
+    if held[mark] >= max(ENOUGH, MOST * len(ended)):
+        raise UserError(another_mark(model, mark, held[mark], len(ended)))
+    if held[mark]:
+        LOG.warning(
+            "%d of %d answers of `%s`, judged whole, hold `%s`: if it ends a reasoning, the model's entry lacks "
+            "`reasoning`",
+            held[mark],
+            len(ended),
+            model,
+            mark,
+        )
 
 
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
@@ -93,7 +125,7 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     if answered:
         ended = [answer["answer"] for answer in answered if answer["state"] != TRUNCATED]
         if mark := other_mark(ended):
-            raise UserError(another_mark(model, mark, len(ended)))
+            raise UserError(another_mark(model, mark, len(ended), len(ended)))
         return
     cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)
     length = f". {cut} of them were cut off: is `max_tokens` enough?" if cut else ""

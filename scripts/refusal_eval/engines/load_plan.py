@@ -39,7 +39,7 @@ class LoadPlan:
     shards: int = 1
     adapters: Sequence[Adapter] = ()  # the checked LoRA adapters of the batch's models
     interventions: Sequence[CompiledIntervention] = ()  # those of the batch's models
-    # `reasoning` of the engine's models that have one, by their names; empty for judges
+    # `reasoning` (None without one) of the engine's models, by their names; empty for judges
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     limit: TimeLimit | None = None  # when to stop
     lacks_cuda: bool = False  # whether it needs CUDA and its environment is the CPU build

@@ -41,7 +41,8 @@ def segments(study: Study, model: str) -> dict[str, Any]:
     """Return what decides which part of a model's response is the answer."""
     entry = study.config["model_entries"][model]
     trust = study.config["engine_entries"][entry["engine"]].get("trust_remote_code", False)
-    return {"reasoning": entry["reasoning"], "trust_remote_code": trust}
+    protocol = {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
+    return {"reasoning": entry["reasoning"], "trust_remote_code": trust} | protocol
 
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
