@@ -112,6 +112,16 @@ def test_a_cell_without_any_answer_is_an_error():
     refuse_no_answers("thinker", [])
 
 
+def test_a_cell_that_was_cut_off_in_its_reasoning_is_a_result(caplog):
+    """Its marks may be right: then no other entry would give it an answer, and the study could not go on."""
+    reader = Reader()
+    cut = [reader.fields(asked()[1], response(7, ids, finish="length")) for ids in (8, 101)]
+    assert {answer["state"] for answer in cut} == {"truncated_reasoning"}
+    refuse_no_answers("thinker", cut)
+    assert "none of 2 responses of `thinker` has an answer" in caplog.text
+    assert "2 of them were cut off: is `max_tokens` enough?" in caplog.text
+
+
 # ---------------------------------------------------------------- an entry without `reasoning`
 
 

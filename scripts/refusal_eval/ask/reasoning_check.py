@@ -114,9 +114,11 @@ def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) ->
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     """Check answers of a reasoning model.
 
+    Responses that were all cut off in their reasoning are a result: whether the marks are right, they do not say.
+
     Raises:
-        UserError: if there are responses, and not one of them has an answer; or if none of them has reasoning, and
-            all hold an end mark that the entry does not name.
+        UserError: if responses ended by themselves, and not one of all has an answer; or if none of them has
+            reasoning, and all hold an end mark that the entry does not name.
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
     answered = [answer for answer in seen if _has("answer", answer)]
@@ -129,7 +131,10 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
         return
     cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)
     length = f". {cut} of them were cut off: is `max_tokens` enough?" if cut else ""
-    raise UserError(no_answers(model, len(seen)) + length)
+    message = no_answers(model, len(seen)) + length
+    if cut < len(seen):
+        raise UserError(message)
+    LOG.warning("%s", message)
 
 
 def _has(part: str, answer: Mapping[str, Any]) -> bool:
