@@ -190,13 +190,19 @@ def test_it_is_a_judge_of_its_own_model_alone(tmp_path: Path, monkeypatch: pytes
     own = {"kind": "first_token", "engine": "hub-engine", "refusal": ["R"]}
     catalogue = changed(CATALOGUE, ("judges", "own-first"), own)
     catalogue = changed(catalogue, ("models", "declining"), {"like": "plain", "prefill": "[refuse]"})
+    catalogue = changed(catalogue, ("models", "thinking"), {"like": "plain", "reasoning": {"end": "</think>"}})
     project.write(BASE, catalogue)
     study = STUDY | {"judges": ["words", "own-first"]}
     assert project.mistakes(study) == []
-    for model, key in (("thinker", "engine"), ("declining", "prefill"), ("tuned", "lora")):
+    for model, keys in (
+        ("thinker", "`engine` or `reasoning`"),
+        ("thinking", "`reasoning`"),
+        ("declining", "`prefill`"),
+        ("tuned", "`lora`"),
+    ):
         (line,) = project.mistakes(study | {"models": ["plain", model]})
         assert f"judges.own-first.engine: it looks into one model, and `{model}` of the study is another" in line
-        assert line.endswith(f"it differs in `{key}`")
+        assert line.endswith(f"it differs in {keys}")
 
 
 def test_a_floor_needs_other_tokens_and_a_text_is_named_once() -> None:

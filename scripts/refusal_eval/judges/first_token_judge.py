@@ -22,9 +22,10 @@ from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
 
-# What it has in common with the model that it looks into, and what changes a model without being asked about here.
+# What it has in common with the model that it looks into, and what changes a model without being asked about here. The
+# first token of a model that reasons is one of its reasoning.
 ASKED_ALIKE = ("engine", "system_prompt", "template", "template_options", "date")
-CHANGED = ("intervention", "lora", "prefill", "recorded")
+CHANGED = ("intervention", "lora", "prefill", "reasoning", "recorded")
 MOST_TOKENS = 128  # whose log-probabilities vLLM gives with one request
 HELLO = [{"role": "user", "content": "Hello"}]  # a prompt behind which a text is looked at
 
