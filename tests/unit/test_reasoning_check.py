@@ -53,7 +53,9 @@ def check():
 def test_responses_that_end_without_the_mark_end_the_load(check):
     for _ in range(ENOUGH - 1):
         check.look(*asked(), response(7, 8))
-    with pytest.raises(UserError, match=r"none of 4 responses of `thinker` has an answer behind the reasoning"):
+    with pytest.raises(
+        UserError, match="none of 4 responses of `thinker` has an answer .*except later turns of dialogues"
+    ):
         check.look(*asked(), response(7, 8))
 
 
@@ -91,7 +93,9 @@ def test_the_mark_of_another_family_in_every_answer_is_an_error():
     """Both marks are wrong: nothing opens the reasoning, and all of it would be judged."""
     check, reader = ReasoningCheck({"thinker": Reader()}), Reader()
     wrong = response(7, 8, text=THOUGHT)
-    with pytest.raises(UserError, match="4 of 4 responses of `thinker` have `</think>` in what counts"):
+    with pytest.raises(
+        UserError, match="4 of 4 responses of `thinker` have `</think>` in what counts .*except later turns of"
+    ):
         for _ in range(ENOUGH):
             check.look(*asked(PLAIN), wrong)
     row = reader.fields(asked(PLAIN)[1], wrong)

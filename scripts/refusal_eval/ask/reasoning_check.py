@@ -14,6 +14,7 @@ LOG = logging.getLogger(__name__)
 ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
 MOST = 0.75  # share of answers with an end mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
+AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply stands in their history
 CHANNELS = CHANNEL_ENDS[1]  # what texts show of the channels of gpt-oss
 # Marks that end the reasoning of published families. One in an answer says that the entry names another.
 END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>", CHANNELS)
@@ -69,7 +70,7 @@ def no_answers(model: str, count: int) -> str:
     """Return what to say of a model whose responses have no answer."""
     return (
         f"none of {count} responses of `{model}` has an answer behind the reasoning: does `reasoning` in the model's "
-        "entry name the marks that it writes? They can be changed without executing anything again"
+        f"entry name the marks that it writes? They can be changed; {AGAIN}"
     )
 
 
@@ -80,7 +81,7 @@ def another_mark(model: str, mark: str, held: int, count: int) -> str:
         write = f"`format: harmony` there or, for answers without token ids, `end: {mark}`"
     return (
         f"{held} of {count} responses of `{model}` have `{mark}` in what counts as the answer: `reasoning` in the "
-        f"model's entry names other marks, or there is none. Write {write}; nothing has to be executed again"
+        f"model's entry names other marks, or there is none. Write {write}; {AGAIN}"
     )
 
 

@@ -117,7 +117,9 @@ class Model(Entry):
         "of the answer, so that judges do not see it. Not for dialogues.",
     )
     reasoning: Reasoning | None = Field(
-        None, description="Marks of the reasoning. Read from stored responses: no GPU job when changed."
+        None,
+        description="Marks of the reasoning. Read from stored responses: no GPU job when changed, except that later "
+        "turns of dialogues are asked again.",
     )
     unverified: list[Text] = Field(
         [],
