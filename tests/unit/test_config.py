@@ -290,9 +290,10 @@ def test_a_source_that_two_splits_share_by_an_alias_is_read_where_it_lies(projec
 def test_only_paths_are_treated_as_paths(project):
     """Words of a template's own variables, and files inside wheels, stay what they are."""
     options = {"path": "a/b", "template": "x", "rubric": "y", "lists": ["z"], "kind": "file"}
-    project.write("own.yaml", {"models": {"m": {"like": "plain", "template": "none", "template_options": options}}})
-    config = project.load(STUDY | {"catalogue": ["own.yaml"], "models": ["m"], "splits": ["wheel-rows"]})
-    assert config["model_entries"]["m"]["template"] == "none"
+    entries = {"m": {"like": "plain", "template_options": options}, "base": {"like": "plain", "template": "none"}}
+    project.write("own.yaml", {"models": entries})
+    config = project.load(STUDY | {"catalogue": ["own.yaml"], "models": ["m", "base"], "splits": ["wheel-rows"]})
+    assert config["model_entries"]["base"]["template"] == "none"
     assert config["model_entries"]["m"]["template_options"] == options
     assert config["split_entries"]["wheel-rows"]["source"]["file"] == "p/d.csv"
 

@@ -96,6 +96,16 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
             )
             for name in ("add_generation_prompt", "tokenize", "return_dict", "messages", "continue_final_message")
         ),
+        (
+            PLAIN,
+            CATALOGUE["models"]["plain"] | {"template": "none", "template_options": {"enable_thinking": False}},
+            "models.plain: `template_options` are for a chat template, and `template: none` has none; leave one out",
+        ),
+        (
+            ("judges", "reader"),
+            CATALOGUE["judges"]["reader"] | {"template": "none", "template_options": {"enable_thinking": False}},
+            "judges.reader: `template_options` are for a chat template, and `template: none` has none; leave one out",
+        ),
         ((*PLAIN, "engine"), "classes-engine", "this entry needs one of kind `vllm`"),
         ((*PEOPLE, "denied_premises"), ["denied"], "`denied_premises` names 'denied', which `labels` does not map"),
         ((*PEOPLE, "anchors"), [{"name": "GPT", "source": "s"}], "name `kappa` or `f1`, or both"),

@@ -313,6 +313,14 @@ def test_a_model_at_temperature_0_has_no_seeds(demo: dict[str, Any]) -> None:
     assert greedy not in text_of(demo)
 
 
+def test_a_base_model_was_run_with_no_chat_template(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    manifest["study"]["model_entries"]["smollm2-plain"]["template"] = "none"
+    assert "was run with no chat template." in text_of(manifest)
+    manifest["study"]["model_entries"]["smollm2-plain"]["template"] = "templates/own.jinja"
+    assert "was run with the chat template own.jinja." in text_of(manifest)
+
+
 def test_an_adapter_of_the_hub_is_cited(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
     lora = {"kind": "hub", "repo": "who/adapter_x", "revision": "a" * 40}

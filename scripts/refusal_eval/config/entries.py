@@ -25,6 +25,7 @@ from refusal_eval.config.shapes import (
     TemplateOptions,
     Text,
     Whole,
+    refuse_options_without_template,
 )
 from refusal_eval.config.source_entries import AnyAdapter, DataSource
 from refusal_eval.config.sweep import Sweep
@@ -156,6 +157,11 @@ class Model(Entry):
         """What its engine must be able to do, see `Capability`."""
         needed = {"adapters": self.lora, "interventions": self.intervention}
         return ("writes_text", *(name for name, asked in needed.items() if asked is not None))
+
+    @model_validator(mode="after")
+    def _options_of_a_template(self) -> Model:
+        refuse_options_without_template(self.template, self.template_options)
+        return self
 
     @model_validator(mode="after")
     def _something_to_sweep(self) -> Model:

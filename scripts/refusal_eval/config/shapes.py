@@ -170,6 +170,12 @@ def _not_given_by_us(options: dict[str, Any]) -> dict[str, Any]:
 TemplateOptions = Annotated[PlainMapping, AfterValidator(_not_given_by_us)]
 
 
+def refuse_options_without_template(template: str, options: dict[str, Any]) -> None:
+    """Raise `ValueError` for variables of a chat template where there is none."""
+    if template == "none" and options:
+        raise ValueError("`template_options` are for a chat template, and `template: none` has none; leave one out")
+
+
 class Entry(BaseModel):
     """Base of everything a user writes: unknown keys are mistakes, values never change after validation."""
 

@@ -12,12 +12,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from refusal_eval.config.entries import Label
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import TEMPLATE_HELP, Day, Entry, FilePath, Number, Slug, Template, TemplateOptions
+from refusal_eval.config.shapes import (
+    TEMPLATE_HELP,
+    Day,
+    Entry,
+    FilePath,
+    Number,
+    Slug,
+    Template,
+    TemplateOptions,
+    refuse_options_without_template,
+)
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.hints import nearest
@@ -208,6 +218,11 @@ class TemplatedJudge(EngineJudge):
     template: Template = Field("default", description=TEMPLATE_HELP)
     template_options: TemplateOptions = Field({}, description="Variables for the chat template.")
     date: Day = Field(datetime.date(2026, 1, 1), description="Today, for templates that insert the date.")
+
+    @model_validator(mode="after")
+    def _options_of_a_template(self) -> TemplatedJudge:
+        refuse_options_without_template(self.template, self.template_options)
+        return self
 
     def rendering(self) -> dict[str, Any]:
         """Return how messages become token ids."""

@@ -273,7 +273,9 @@ def how_asked(entry: Mapping[str, Any], card: Mapping[str, Any] | None = None) -
     if entry.get("template_options"):
         options = ", ".join(f"{key} = {value}" for key, value in sorted(entry["template_options"].items()))
         parts.append(f"the chat template's options {quoted(options)}")
-    if entry.get("template") not in (None, "default"):
+    if entry.get("template") == "none":
+        parts.append("no chat template")
+    elif entry.get("template") not in (None, "default"):
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
     if entry.get("prefill"):
         parts.append(f"replies that begin with \u201c{quoted(entry['prefill'])}\u201d, which is no part of the answer")
