@@ -54,7 +54,7 @@ def test_responses_that_end_without_the_mark_end_the_load(check):
     for _ in range(ENOUGH - 1):
         check.look(*asked(), response(7, 8))
     with pytest.raises(
-        UserError, match="none of 4 responses of `thinker` has an answer .*except later turns of dialogues"
+        UserError, match=r"none of 4 responses of `thinker` has an answer .*except later turns of dialogues"
     ):
         check.look(*asked(), response(7, 8))
 
@@ -94,7 +94,7 @@ def test_the_mark_of_another_family_in_every_answer_is_an_error():
     check, reader = ReasoningCheck({"thinker": Reader()}), Reader()
     wrong = response(7, 8, text=THOUGHT)
     with pytest.raises(
-        UserError, match="4 of 4 responses of `thinker` have `</think>` in what counts .*except later turns of"
+        UserError, match=r"4 of 4 responses of `thinker` have `</think>` in what counts .*except later turns of"
     ):
         for _ in range(ENOUGH):
             check.look(*asked(PLAIN), wrong)
