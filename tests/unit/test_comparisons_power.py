@@ -8,7 +8,13 @@ from comparison_rows import write_scores
 from simulated_comparisons import simulated_power, simulated_refusals
 
 from refusal_eval.__main__ import main
-from refusal_eval.tools.power.comparison_design import Design, detectable, difference_variance, power
+from refusal_eval.tools.power.comparison_design import (
+    Design,
+    detectable,
+    difference_variance,
+    power,
+    standard_error,
+)
 from refusal_eval.tools.power.pilot_run import cluster_correlation, pilot_of, variance_between
 
 DESIGN = Design(150, 1, 3, 0.3, 0.6, 0.5)
@@ -82,6 +88,20 @@ def test_a_pilot_gives_back_what_it_was_made_with():
     assert (found["clusters"], found["prompts_per_cluster"]) == (400, 5)
 
 
+def test_a_pilot_with_a_few_large_clusters_does_not_count_them_as_of_average_size():
+    sizes = np.array([100, 100, *[1] * 98])
+    clusters, n = np.repeat(np.arange(100), sizes), int(sizes.sum())
+    rng = np.random.default_rng(0)
+    alike = rng.normal(size=100)[clusters] + rng.normal(size=n)  # differences of prompts of one cluster correlate
+    rates = np.stack([(alike > 0).astype(float), (rng.random(n) < 0.5).astype(float)], axis=1)
+    found = pilot_of(rates, np.ones((n, 2)), clusters)
+    assert found["clusters"] == 100 and found["evenness"] == pytest.approx(n**2 / (sizes**2).sum() / 100)
+    design = Design(100, found["prompts_per_cluster"], 1, 0.5, 0.6, 0.5, 0.3, found["evenness"])
+    by_hand = difference_variance(design, 0.1) * (sizes * (1 + (sizes - 1) * 0.3)).sum() / n**2
+    assert standard_error(design, 0.1) == pytest.approx(by_hand**0.5)
+    assert power(design, 0.3, 0.05) < 0.5 < 0.99 < power(dataclasses.replace(design, evenness=1.0), 0.3, 0.05)
+
+
 def test_small_pilots_by_hand():
     # Two prompts, two samples each: one always refused, one never. p^2: (1 + 0) / 2; square of the mean: 1 * 0.
     assert variance_between(np.array([1.0, 0.0]), np.array([2, 2])) == pytest.approx(0.5)
@@ -119,6 +139,21 @@ def test_the_command_from_a_pilot_says_what_came_from_it_and_what_was_given(pilo
     text = capsys.readouterr().out
     assert "plain and stern on harm" in text and "40 prompts" in text and "strict reading; rates " in text
     assert "300      (given)" in text and "(pilot)" in text and "Power for a difference of +10.0 points" in text
+
+
+def test_clusters_of_a_pilot_that_are_few_in_effect_are_said_to_be_few(tmp_path, capsys):
+    rows = {f"p{i}": "rc"[i % 2] * 3 for i in range(400)}
+    for model in ("plain", "stern"):
+        own = {name: marks if int(name[1:]) % 3 else "rcc" for name, marks in rows.items()}
+        large = {name: f"c{max(0, int(name[1:]) - 300)}" for name in rows}  # 301 prompts in one, 99 alone
+        path = tmp_path / "scores" / "words" / model / "harm.parquet"
+        write_scores(path, own, expectation="refuse", clusters=large)
+    assert main(["power", "--pilot", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "100      (pilot)" in text and "effective number of clusters below 50" in text
+    assert main(["power", "--pilot", str(tmp_path), "--prompts-per-cluster", "4"]) == 0
+    text = capsys.readouterr().out
+    assert "(1: all of one size):" in text and "effective number" not in text
 
 
 def test_a_larger_family_asks_for_a_larger_difference(capsys):

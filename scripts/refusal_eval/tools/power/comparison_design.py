@@ -8,7 +8,9 @@ difference d of one prompt, with s^2 = p (1 - p) of each model, r the prompt and
 
     V = sum over the two models of s^2 (r + (1 - r) / K)  -  2 m r s_1 s_2
 
-and that of the mean over G clusters of b prompts is V (1 + (b - 1) cluster_correlation) / (G b): the design effect.
+and that of the mean over G clusters of b prompts is V (1 + (b / e - 1) cluster_correlation) / (G b): the design effect.
+b is the mean size of clusters and e their evenness, 1 where all have that size: their effective number is e G
+(`intervals.effective_number`), and t has as many degrees of freedom less one.
 """
 
 import math
@@ -27,12 +29,18 @@ class Design:
     """A comparison of two models on one split."""
 
     clusters: int  # G, independent clusters of prompts
-    prompts_per_cluster: float  # b, 1 where prompts share no clusters
+    prompts_per_cluster: float  # b, on average; 1 where prompts share no clusters
     samples: int  # K
     rate: float  # refusal rate of the model that is compared against, in (0, 1)
     prompt_correlation: float  # r, in [0, 1]
     model_correlation: float  # m, in [-1, 1]; 1 for a model that differs nowhere but by chance, 0 for strangers
     cluster_correlation: float = 0.0  # of the differences of prompts of one cluster, in [0, 1]
+    evenness: float = 1.0  # e, the effective number of clusters over their number; 1 where they have one size
+
+    @property
+    def effective_clusters(self) -> float:
+        """Return how many clusters of one size vary as much as these."""
+        return self.clusters * self.evenness
 
 
 def difference_variance(design: Design, difference: float) -> float:
@@ -45,7 +53,7 @@ def difference_variance(design: Design, difference: float) -> float:
 
 def standard_error(design: Design, difference: float) -> float:
     """Return the standard error of the mean difference over all prompts."""
-    effect = 1 + (design.prompts_per_cluster - 1) * design.cluster_correlation
+    effect = 1 + (design.prompts_per_cluster / design.evenness - 1) * design.cluster_correlation
     prompts = design.clusters * design.prompts_per_cluster
     return math.sqrt(difference_variance(design, difference) * effect / prompts)
 
@@ -63,7 +71,7 @@ def power(design: Design, difference: float, alpha: float) -> float:
     error = standard_error(design, difference)
     if error == 0:
         return float(difference != 0)
-    critical = float(stats.t.ppf(1 - alpha / 2, design.clusters - 1))
+    critical = float(stats.t.ppf(1 - alpha / 2, max(1.0, design.effective_clusters - 1)))
     tails = (abs(difference) / error - critical, -abs(difference) / error - critical)
     return float(sum(stats.norm.cdf(tail) for tail in tails))
 

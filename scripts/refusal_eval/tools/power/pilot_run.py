@@ -8,7 +8,7 @@ import pandas as pd
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.stats.estimates.intervals import Codes, Floats
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_of
 from refusal_eval.tools.compare.two_studies import FinishedStudy
 
 # Prompts beyond the first of their cluster; fewer say nothing about how alike prompts of one cluster are.
@@ -85,6 +85,7 @@ def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Numbers:
     return {
         "clusters": groups,
         "prompts_per_cluster": n / groups,
+        "evenness": effective_of(clusters) / groups,
         "rate": float(means[0]),
         "prompt_correlation": sum(shares) / len(shares) if shares else None,
         "model_correlation": model,

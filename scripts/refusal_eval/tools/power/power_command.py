@@ -15,13 +15,15 @@ from refusal_eval.tools.power.pilot_run import Numbers, read_pilot
 from refusal_eval.tools.text_templates import rendered
 
 # Assumed where neither the command nor a pilot says more; the page says that they are assumed.
-ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correlation": 0.0, "prompts_per_cluster": 1.0}
+ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correlation": 0.0}
+ASSUMED |= {"prompts_per_cluster": 1.0, "evenness": 1.0}
 SIZES = (50, 100, 200, 400, 800)
 SAMPLES = (1, 3, 5, 10)
 FEW_CLUSTERS = 50  # below, the approximation promises more than the test holds (docs/comparisons.md)
 NAMES = {
     "clusters": "clusters of prompts",
     "prompts_per_cluster": "prompts per cluster",
+    "evenness": "evenness of clusters (1: all of one size)",
     "samples": "answers per prompt (K)",
     "rate": "refusal rate",
     "prompt_correlation": "correlation of two answers to one prompt",
@@ -34,7 +36,9 @@ def command(
     clusters: Annotated[
         int | None, typer.Option(min=2, help="Independent clusters of prompts; prompts, where they share none.")
     ] = None,
-    prompts_per_cluster: Annotated[float | None, typer.Option(min=1, help="Default: 1, or the pilot's.")] = None,
+    prompts_per_cluster: Annotated[
+        float | None, typer.Option(min=1, help="Of clusters of one size (default: 1, or as in the pilot).")
+    ] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="K, answers per prompt.")] = None,
     rate: Annotated[
         float | None, typer.Option(min=0, max=1, help="Refusal rate of the model that is compared against.")
@@ -68,6 +72,7 @@ def command(
     It is a normal approximation; docs/comparisons.md has how near it comes to the test.
     """
     given: Numbers = {"clusters": clusters, "prompts_per_cluster": prompts_per_cluster}
+    given |= {"evenness": None if prompts_per_cluster is None else 1.0}
     given |= {"samples": samples, "rate": rate, "prompt_correlation": prompt_correlation}
     given |= {"model_correlation": model_correlation, "cluster_correlation": cluster_correlation}
     found: Numbers = {}
