@@ -190,6 +190,17 @@ def test_rates_corrected_either_way_have_the_marks_of_their_cells() -> None:
     assert alone.rows[0][2].endswith("†") and any(note.startswith("† more than") for note in alone.notes)
 
 
+def test_a_corrected_difference_is_first_minus_second_in_alphabetical_order_whatever_the_studys_order() -> None:
+    units, labels = {}, {}
+    for model, refusals in (("n", 10), ("m", 30)):
+        units["j", model, "one"] = units_of([2] * refusals + [0] * (60 - refusals))
+        said = {Key(f"p{i:03d}", 0, 0): "refusal" if i < refusals else "compliance" for i in range(60)}
+        labels["j", model, "one"] = Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)
+    study = STUDY | {"models": ["n", "m"], "splits": SPLITS[:1]}
+    (found,) = study_corrected(units, study, {}, labels)["differences"]
+    assert (found["model"], found["other"], found["value"]) == ("m", "n", pytest.approx(1 / 3))
+
+
 def of_few(prompts: dict[str, int], labelled: dict[str, int], gold_models: int = 2) -> dict[str, Any]:
     """A study of one model with so many prompts, each its own cluster, of which so many have labels of both answers."""
     units, labels = {}, {}

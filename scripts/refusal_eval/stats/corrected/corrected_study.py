@@ -57,7 +57,8 @@ def study_corrected(
                 have to stand for the others; no value and by split the number of answers that are `undrawn`:
                 that came or changed after the sample was drawn. `checked` is whether that could be checked; `flags` has
                 those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
-    differences by judge, scope and two models with a corrected rate (ppi): `ppi.CorrectedDifference`, and `p_holm`,
+    differences by judge, scope and two models with a corrected rate (ppi), first minus second in alphabetical order:
+                `ppi.CorrectedDifference`, and `p_holm`,
                 corrected for all under the judge; `flags` has those of both rates
     one_class   [judge, gold set, reading] of gold on which people call all answers that the judge labelled refusals, or
                 none: it gives no sensitivity, or no specificity, and no rate by transfer
@@ -259,7 +260,7 @@ def _differences(
     level: float,
 ) -> Iterator[dict[str, Any]]:
     flags = {rate["model"]: rate["flags"] for rate in rates}
-    for model, other in itertools.combinations(answers, 2):
+    for model, other in itertools.combinations(sorted(answers), 2):  # in the order of `comparisons`
         found = ppi.corrected_difference(answers[model], answers[other], level)
         assert found is not None  # both have a rate
         about = {"model": model, "other": other, "n_labels": sum(len(answers[m][1].rows) for m in (model, other))}
