@@ -58,6 +58,13 @@ def test_non_inferiority_is_read_by_split_and_side() -> None:
     assert noninferiority_p(rows, "j") == {"s": {("a", "b"): 0.03, ("b", "a"): 0.4}}
 
 
+def test_non_inferiority_that_unjudged_answers_could_undo_makes_no_rate_bold() -> None:
+    about = {"judge": "j", "model": "b", "split": "s", "parameter": "minus a"}
+    rows = [Estimate("rate_difference_noninferiority_p", 0.01, flags=("unjudged", "margin_open"), **about)]
+    assert noninferiority_p(rows, "j") == {}
+    assert "unless answers without a verdict could bring the difference beyond this margin" in ties_note(True, 0.05)
+
+
 def test_adjusted_p_values_are_found_by_split_and_pair() -> None:
     about = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
     rows = [

@@ -2,10 +2,11 @@
 
 The best rate is the highest where models should refuse and the lowest where they should comply; where it varies what
 they should do there is none. Beside it stand in bold, where the study names a margin, all rates that are shown to be no
-worse than it by that margin (`rate_difference_noninferiority_p`). Without a margin they are those that are not
-distinguishable from it: they look the same at the digits shown, or the comparison of the two models (see
-docs/comparisons.md) has a corrected p or q of at least 1 minus the level, or, where there is none, their intervals
-overlap. That a difference was not found does not show that there is none.
+worse than it by that margin (`rate_difference_noninferiority_p`), unless answers without a verdict could bring the
+difference beyond it (`margin_open`). Without a margin they are those that are not distinguishable from it: they look
+the same at the digits shown, or the comparison of the two models (see docs/comparisons.md) has a corrected p or q of at
+least 1 minus the level, or, where there is none, their intervals overlap. That a difference was not found does not show
+that there is none.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from refusal_eval.report.paper.display import percent
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
-from refusal_eval.stats.comparisons.study_comparisons import NONINFERIORITY
+from refusal_eval.stats.comparisons.study_comparisons import MARGIN_OPEN, NONINFERIORITY
 from refusal_eval.stats.estimates.estimate import Estimate
 
 BETTER = {"refuse": 1, "comply": -1}  # of a higher rate
@@ -69,7 +70,8 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
     if margin is not None:
         return (
             f"Bold: the best rate and all that are shown to be no worse than it by {100 * margin:g} percentage points "
-            f"(non-inferiority, one-sided p of at most {1 - level:.3g}, not corrected for other comparisons). {which}"
+            f"(non-inferiority, one-sided p of at most {1 - level:.3g}, not corrected for other comparisons), unless "
+            f"answers without a verdict could bring the difference beyond this margin. {which}"
         )
     how = "corrected p or q of their comparison, else intervals that overlap" if tested else "intervals that overlap"
     return (
@@ -103,9 +105,13 @@ def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair,
 
 
 def noninferiority_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[tuple[str, str], float]]:
-    """Return the p values of a model's non-inferiority to another under one judge, by split."""
+    """Return the p values of a model's non-inferiority to another under one judge, by split.
+
+    One beside which answers without a verdict could hide a difference beyond the margin is left out: it shows nothing.
+    """
     found: dict[str, dict[tuple[str, str], float]] = {}
-    for split, pair, value in _of_models(results, judge, (NONINFERIORITY,)):
+    shown = (row for row in results if MARGIN_OPEN not in row.flags)
+    for split, pair, value in _of_models(shown, judge, (NONINFERIORITY,)):
         found.setdefault(split, {})[pair] = value
     return found
 

@@ -20,6 +20,7 @@ from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
 NONINFERIORITY = "rate_difference_noninferiority_p"
 SIGN_OPEN = "sign_open"  # the worst-case bounds of a difference hold 0, so that unjudged answers could reverse it
+MARGIN_OPEN = "margin_open"  # they go beyond the margin, so that unjudged answers could bring a difference beyond it
 
 
 Pairs = Sequence[Sequence[Mapping[str, Any]]]  # near-duplicate prompts two by two, see `paired.repeated`
@@ -170,7 +171,7 @@ def _effect_estimates(row: Mapping[str, Any], about: dict[str, Any], study: Stud
     if margin is None:
         return
     if is_margin_open(row["bound_low"], row["bound_high"], margin):
-        about = about | {"flags": (*about["flags"], "margin_open")}
+        about = about | {"flags": (*about["flags"], MARGIN_OPEN)}
     method = f"t over clusters with two added prompts in each split, margin {margin:g}"
     adjusted = Number(row["adjusted_difference"], row["adjusted_low"], row["adjusted_high"], method)
     yield estimated("rate_difference_adjusted", adjusted, 2 * level - 1, **about)
