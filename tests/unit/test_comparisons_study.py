@@ -162,6 +162,22 @@ def test_a_split_of_near_duplicates_alone_is_not_in_its_pool(made):
     assert row["n"] == "16" and float(row["p"]) == pytest.approx(2 / 2**14, abs=1e-6) and row["p_holm"]
 
 
+def test_a_table_names_the_splits_that_each_pool_holds(made):
+    copies = [[{"split": split, "prompt_id": f"{split}-{i}"} for split in ("mild", "safe")] for i in range(8)]
+    families = [{"label": "wide", "pairs": [["stern", "plain"]]}]
+    families += [{"label": "narrow", "pairs": [["stern", "plain"]], "splits": ["mild", "tame"]}]
+    families += [{"label": "alone", "pairs": [["stern", "plain"]], "splits": ["mild", "safe"], "scope": "splits"}]
+    splits = {"mild": "comply", "safe": "comply", "tame": "comply", "wild": "comply"}
+    results = made(study_of(splits=splits, comparisons=families), duplicates=copies)
+    notes = (results / "tables" / "comparisons.md").read_text("utf-8").replace("\n", " ")
+    assert "all: comply (family “wide”): mild, tame, wild, each" in notes  # safe repeats mild
+    assert "all: comply (family “narrow”): mild, tame, each" in notes
+    assert {r["splits"] for r in rows_of(results) if r["pool"]} == {"mild safe tame wild", "mild tame"}
+    alike = [family | {"splits": ["tame", "wild"]} for family in families[:2]]
+    notes = (made(study_of(splits=splits, comparisons=alike)) / "tables" / "comparisons.md").read_text("utf-8")
+    assert notes.count("all: comply: tame, wild, each") == 1
+
+
 def test_a_table_says_how_few_prompts_of_a_split_weigh_as_much_as_the_others(made):
     assert "has only 8 prompts but the same weight as the others." in (made() / "tables" / "comparisons.md").read_text(
         "utf-8"

@@ -148,7 +148,6 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
     sizes = {row["split"]: row["n_all"] for row in rows if not row["pool"]}
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
-    pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
     return filled_notes(
         "comparisons/comparisons",
         data.labels,
@@ -170,13 +169,23 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         some_missing=_some_missing(rows),
         left_out=any(row["n"] < row["n_all"] for row in rows),
         sizes=sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows}),
-        pools=pools,
+        pools=_pools(rows, families),
         few={split: n for split, n in sizes.items() if n < FEW_PROMPTS},
         marks=flags_notes(row["flags"] for row in rows),
         open=any(SIGN_OPEN in row["flags"] for row in rows),
         judges=judges,
         cards=data.cards,
     )
+
+
+def _pools(rows: Sequence[Row], families: Sequence[Family]) -> list[tuple[str, tuple[str, ...], list[str]]]:
+    """Return each pool with its splits, and the families that have it where others pool other splits."""
+    found: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+    for row in rows:
+        if row["pool"]:
+            found.setdefault((row["pool"], tuple(row["counted"])), set()).add(families[row["family"]].label)
+    names = [pool for pool, _ in found]
+    return [(*key, sorted(own) if names.count(key[0]) > 1 else []) for key, own in sorted(found.items())]
 
 
 def _some_missing(rows: Sequence[Row]) -> bool:

@@ -32,13 +32,14 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
 
-    A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
-    (`headline` where the splits have different ones), what `paired.Paired`, `effects.Effects` and `paired_flags` have,
-    `noninferior_first_p` and `noninferior_second_p` (of either side being worse by the margin, see `_sides_p`), the
-    corrected p or q under the name of its `Correction`, and McNemar's test of one decision per prompt (`decision`: what
-    it is, `only_first`, `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled,
-    or both sides have a decision on none. The flags are those of the comparison's own cells, also for what is
-    corrected, in which the p values of the whole family have a part.
+    A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `counted`
+    (those of `splits` with prompts that no other one has already), `reading` (`headline` where the splits have
+    different ones), what `paired.Paired`, `effects.Effects` and `paired_flags` have, `noninferior_first_p` and
+    `noninferior_second_p` (of either side being worse by the margin, see `_sides_p`), the corrected p or q under the
+    name of its `Correction`, and McNemar's test of one decision per prompt (`decision`: what it is, `only_first`,
+    `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled, or both sides have
+    a decision on none. The flags are those of the comparison's own cells, also for what is corrected, in which the
+    p values of the whole family have a part.
 
     Args:
         families: what is compared.
@@ -203,13 +204,14 @@ def _rows(
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], study["level"], mid=mid)
     readings = {all_readings[split] for split in scope.splits}
     reading = readings.pop() if len(readings) == 1 else MIXED
-    counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
-    flags = [[cells[family.cell(held, side, s)].flags for s in scope.splits if s in counting] for side in sides]
+    there = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
+    counted = [split for split in scope.splits if split in there]
+    flags = [[cells[family.cell(held, side, split)].flags for split in counted] for side in sides]
     rows = []
     for (one, other), result in zip(pairs, found, strict=True):
         row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
         row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
-        row |= {"reading": reading} | paired_flags(flags[one], flags[other], result)
+        row |= {"counted": counted, "reading": reading} | paired_flags(flags[one], flags[other], result)
         effect = effects(panel, one, other, study["level"], study["margin"])
         row |= dataclasses.asdict(result) | dataclasses.asdict(effect)
         row |= _sides_p(family, scope, expectations, effect)
