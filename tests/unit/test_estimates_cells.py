@@ -103,6 +103,13 @@ def test_numbers_that_rest_on_few_of_the_clusters_of_a_cell_are_marked():
     assert marked == {"c_mean", "answer_loops", "answer_logprob", "answer_tokens", *(f"c_band_{b}" for b in BANDS)}
 
 
+def test_numbers_of_one_cluster_say_that_they_have_no_information():
+    found, _ = estimates(single("RC", "CC", "RR"), clusters=dict.fromkeys(("p000", "p001", "p002"), "c"))
+    rates = [one(found, "refusal_rate", reading="strict"), one(found, "majority@2", reading="strict")]
+    for e in (*rates, one(found, "c_mean", parameter=1.0), one(found, "answer_loops")):
+        assert (e.high, e.method) == (1.0, "no information (one cluster)"), e.estimand
+
+
 def test_entropy_and_flips_by_hand():
     refusals, counting = np.array([0, 1, 2, 4, 1, 0]), np.array([4, 4, 4, 4, 1, 0])
     quarter = -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))

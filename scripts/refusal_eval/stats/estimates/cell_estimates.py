@@ -99,7 +99,7 @@ def _overall(units: Units, level: float) -> list[Estimate]:
     """Rates of all prompts, what the unjudged answers could make of them, and how many answers they are worth."""
     found = []
     for estimate in _rates(units, level):
-        found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD))
+        found.append(_by(estimate))
         named: dict[str, Any] = {"reading": estimate.reading, "n_prompts": len(units), "flags": estimate.flags}
         for name, column in (("refusal_rate_at_least", "low"), ("refusal_rate_at_most", "high")):
             bound = mean(units[f"{column}_{estimate.reading}"].tolist())
@@ -176,8 +176,7 @@ def _answers(units: Units, level: float) -> list[Estimate]:
         shares["accuracy"] = of_prompts("correct", ~samples["state"].isin((FAILED, TOO_LONG)).to_numpy())
     found = []
     for name, (values, clusters, draws) in shares.items():
-        share = _estimate(name, values, clusters, level, draws=draws)
-        found.append(dataclasses.replace(share, method=share.method and INTERVAL_METHOD))
+        found.append(_by(_estimate(name, values, clusters, level, draws=draws)))
     for name, column in (("answer_logprob", "logprob"), ("answer_tokens", "answer_tokens")):
         values, clusters, _ = of_prompts(column, written)
         number = None
@@ -224,8 +223,7 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
         n = counts.reshape(shape).sum(axis=1)
         there = n > 0
         means = np.where(counts, values, 0.0).reshape(shape).sum(axis=1)[there] / n[there]
-        found = _estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names)
-        return dataclasses.replace(found, method=found.method and INTERVAL_METHOD)
+        return _by(_estimate(estimand, means, units["cluster"][there], level, draws=int(n.sum()), **names))
 
     counts = ((samples["verdict"] == JUDGED) | blocked).to_numpy()
     found = [share("kind_share", (samples["kind"] == kind).to_numpy(), counts, parameter=kind) for kind, _ in kinds]
@@ -239,7 +237,7 @@ def _kinds(units: Units, level: float) -> list[Estimate]:
     found = _marked(found, units)
     if PARTIAL not in (label for _, label in kinds):
         return found
-    rates = {str(e.reading): dataclasses.replace(e, method=e.method and INTERVAL_METHOD) for e in _rates(units, level)}
+    rates = {str(e.reading): _by(e) for e in _rates(units, level)}
     kept = {
         reading: dataclasses.replace(rate, value=_rest(rate.value), low=_rest(rate.high), high=_rest(rate.low))
         for reading, rate in rates.items()
@@ -309,7 +307,7 @@ def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | s
 
     shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, **about) for band in reversed(BANDS)]
     c_mean = _estimate("c_mean", c[there], clusters, level, C_LIMITS, **about)
-    return [dataclasses.replace(c_mean, method=c_mean.method and C_METHOD), *shares]
+    return [_by(c_mean, C_METHOD), *shares]
 
 
 def _dispersion(units: Units, k: int, level: float) -> list[Estimate]:
@@ -322,6 +320,13 @@ def _dispersion(units: Units, k: int, level: float) -> list[Estimate]:
             there = ~np.isnan(values)
             found.append(_estimate(name, values[there], units["cluster"][there], level, reading=reading))
     return found
+
+
+def _by(estimate: Estimate, method: str = INTERVAL_METHOD) -> Estimate:
+    """Name how the interval was made in general, where there is one and the data say something."""
+    if not estimate.method or estimate.method.startswith("no information"):
+        return estimate
+    return dataclasses.replace(estimate, method=method)
 
 
 def _estimate(
