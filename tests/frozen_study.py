@@ -153,7 +153,8 @@ def _verdict(draw: random.Random, rate: float) -> dict[str, Any]:
 def _write_agreement_of_people(folder: Path) -> None:
     """Write what `audit-read` leaves beside labels: how far two people agree."""
     numbers = {"kappa": 0.75, "interval": [0.5, 0.875]}
-    found = {"n": 60, "n_clusters": 40, "level": 0.95} | {name: numbers for name in (*READINGS, THREE)}
+    found = {"n": 60, "n_clusters": 40, "few_clusters": False, "level": 0.95}
+    found |= {name: numbers for name in (*READINGS, THREE)}
     text = json.dumps(found | {"estimates": estimates(found)})
     (folder / "agreement.json").write_text(text, encoding="utf-8")
 

@@ -272,6 +272,19 @@ def test_kappa_of_people_by_hand():
     assert [row["value"] for row in estimates(found)] == pytest.approx([0.8, 0.8, 0.8])
 
 
+def test_kappa_of_people_names_how_its_interval_was_made_and_is_marked_by_effective_clusters():
+    audit = audit_with(80, 40)
+    marks = marks_of(audit, lambda rater, i: R if i % 2 or (rater == "ben" and i in (0, 2, 4)) else C)
+    apart = estimates(agreed(audit, marks))
+    for i in range(10):
+        audit.sample[f"{i:016x}"]["cluster"] = "large"
+    found = agreed(audit, marks)
+    assert found["n_clusters"] == 31  # which are worth 40^2 / (10^2 + 30) = 12
+    for rows, flags in ((apart, []), (estimates(found), ["few_clusters"])):
+        assert [row["flags"] for row in rows] == [flags] * 3
+        assert rows[0]["method"] == "cluster bootstrap, expanded percentile, at least what unseen errors allow"
+
+
 def test_kappa_counts_rows_by_what_they_stand_for():
     audit = audit_with(40, 40)
     # They differ only where rows were drawn five times as densely.

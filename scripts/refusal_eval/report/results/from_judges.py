@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.stats.agreement.measures import UNSEEN
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
@@ -12,7 +13,6 @@ from refusal_eval.stats.judge_pairs.pair_agreement import THREE
 
 Row = Mapping[str, Any]
 
-UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"
 CARD_BOOTSTRAP = f"{UNSEEN}; for small classes, what the ends of sensitivity and specificity allow"
 RANKING = (
     "Wilson, effective size from a cluster bootstrap, t quantile; Clopper-Pearson over clusters of a class at 0 and 1"

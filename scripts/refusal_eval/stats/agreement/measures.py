@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import REFUSES
 from refusal_eval.stats.estimates.intervals import Codes, Floats
+from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 from refusal_eval.stats.estimates.resampling import percentiles
 
 # Kappa swings wildly where one class is rare; below this many rows of a class it is not reported.
 MIN_ROWS = 20
 MIN_CLASS_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothing
+UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"  # `measure_interval`
 
 Counts = NDArray[np.float64]
 Measure = Callable[[Counts], NDArray[np.float64]]

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.measures import accuracy, cluster_tables, kappa, measure_interval, two_class
+from refusal_eval.stats.agreement.measures import UNSEEN, accuracy, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.intervals import seed_of
-from refusal_eval.stats.estimates.resampling import METHOD, cluster_codes, resampled
+from refusal_eval.stats.estimates.flags import few_flags
+from refusal_eval.stats.estimates.intervals import effective_of, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
 from refusal_eval.tools.audit.label_merging import THREE, Labelled
 
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
@@ -22,6 +23,7 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     """Return how far people agree, `raters` in all.
 
     n, n_clusters       rows that two people labelled; unsure and skipped ones are in none
+    few_clusters        whether these clusters are few, by their effective number
     strict, broad, three_class    `kappa` and `agreed` (share of equal labels), each with its interval. Rows count by
                         weight (answers over probability), so that this is agreement on the study's answers and can
                         stand beside a judge's; `kappa_of_sample` counts the rows alike
@@ -41,6 +43,7 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     result: dict[str, Any] = {
         "n": len(rows),
         "n_clusters": len(set(clusters.tolist())),
+        "few_clusters": bool(few_flags(effective_of(clusters))),
         "level": level,
         "kind": "cohen" if cohen else "two raters at random",
         "confusion": {a: dict(zip(LABELS, own, strict=True)) for a, own in zip(LABELS, counts.tolist(), strict=True)},
@@ -73,11 +76,11 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
 def estimates(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the kappas as rows of the results table."""
     sizes = {"n_prompts": found["n"], "n_clusters": found["n_clusters"]}
-    flags = ("few_clusters",) if found["n_clusters"] < 30 else ()
+    flags = ("few_clusters",) if found["few_clusters"] else ()
     rows = []
     for name in (*READINGS, THREE):
         value, (low, high) = found[name]["kappa"], found[name]["interval"] or (None, None)
-        level, method = (None, None) if value is None else (found["level"], METHOD)
+        level, method = (None, None) if value is None else (found["level"], UNSEEN)
         reading, parameter = (None, THREE) if name == THREE else (name, None)
         one = Estimate(
             "human_kappa", value, low, high, level, method, reading=reading, parameter=parameter, flags=flags
