@@ -64,6 +64,18 @@ def test_prompts_of_one_study_only_are_left_out_and_counted(tmp_path, capsys):
     assert "Left out: 1 prompts that only A has, 0 that only B has." in text
 
 
+def test_marks_are_those_of_the_reading_that_is_compared(tmp_path):
+    # Broad 1.0 [.981, 1], and .955 if the nine answers without a verdict complied; strict .524 [.453, .594]
+    letters = prompts(*"r" * 100, *"p" * 91, *"?" * 9)
+    results = [study(tmp_path, name, {("plain", "harm"): letters}) for name in ("one", "two")]
+    names = {"model": "plain", "split": "harm", "headline": "broad"}
+    write_scores(results[1] / "scores" / "words" / "plain" / "harm.parquet", letters, judge="words", **names)
+    for order, flags in ((results, ""), (results[::-1], "unjudged")):
+        assert main(["compare", *map(str, order), "--output", str(tmp_path / "out")]) == 0
+        with open(tmp_path / "out" / "studies.csv", newline="", encoding="utf-8") as handle:
+            assert [row["flags"] for row in csv.DictReader(handle)] == [flags]
+
+
 def test_a_prompt_that_one_study_lacks_counts_once_whoever_answered_it(tmp_path, capsys):
     letters = {"one": ("cc", "cc", "cc"), "two": ("cc", "cr")}
     made = [

@@ -100,7 +100,7 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
         result = paired_differences(panel, [(1, 0)], ["studies, " + ", ".join(cell), "first", "second"], level)[0]
         changed = np.abs(panel.rates[:, 1] - panel.rates[:, 0]) > 0
         row = dict(zip(("judge", "model", "split"), cell, strict=True)) | dataclasses.asdict(result)
-        row |= paired_flags([units[0].flags], [units[1].flags], result)
+        row |= paired_flags([units[0].marks(reading)], [units[1].marks(reading)], result)
         # The difference is the second less the first; the sides are those of the command.
         row |= {"rate_first": result.rate_second, "rate_second": result.rate_first, "reading": reading}
         for side, study, frame in (("first", first, frames[0]), ("second", second, frames[1])):
