@@ -24,6 +24,8 @@ from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.files import read_json, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import analyses_stage
 
 STUDY = ROOT / "config" / "steering_paper.yaml"
 MODEL, STEERED, JUDGE, SPLIT = (
@@ -132,6 +134,14 @@ def test_the_whole_study_is_planned_without_a_network(tmp_path: Path) -> None:
     assert planned["requests"] == planned["answers"] == models * splits + 3
     assert planned["activations"] == 3
     assert planned["generate"] == models
+
+
+def test_each_plain_model_is_compared_with_its_own_steered_ones_alone(config: dict[str, Any]) -> None:
+    families = analyses_stage.comparisons(Study(config))["families"]
+    assert [len(family["pairs"]) * len(family["scopes"]) for family in families] == [4 * 4] * 3
+    for family in families:
+        engines = {config["model_entries"][model]["engine"] for pair in family["pairs"] for model in pair}
+        assert len(engines) == 1
 
 
 def test_the_requests_are_those_of_the_study_and_steering_changes_their_keys_alone(results: Path) -> None:
