@@ -244,7 +244,7 @@ def test_studies_that_ran_beside_those_of_config_are_found(project, monkeypatch,
 
 
 def test_what_a_store_notes_of_other_folders_is_looked_at_or_a_reason_to_remove_nothing(project, reported, tmp_path):
-    """Of results that are gone it is none."""
+    """Of results that are gone it is none; where the folder that held them is not there, they may be elsewhere."""
 
     def told(*arguments):
         code, said = reported(*arguments)
@@ -255,6 +255,11 @@ def test_what_a_store_notes_of_other_folders_is_looked_at_or_a_reason_to_remove_
     note = project.store / "studies" / "1234.json"
     write_json(note, {"file": str(tmp_path / "far" / "mine.yaml"), "folder": str(far), "study": "mine"})
     store(project.store, KEYS)
+    before = content(project.store)
+    code, said = told("--prune", "--yes")
+    assert code == 1 and content(project.store) == before
+    assert f"{far} holds results of a study, as results/store/studies/1234.json says, and cannot be seen" in said
+    far.parent.mkdir(parents=True)
     assert told("--prune")[0] == 0, "its results are gone"
     far.mkdir(parents=True)
     code, said = told("--prune")
@@ -269,6 +274,27 @@ def test_what_a_store_notes_of_other_folders_is_looked_at_or_a_reason_to_remove_
     note.write_text("{}")
     code, said = told("--prune")
     assert code == 1 and "studies/1234.json is damaged" in said
+
+
+def test_results_of_a_study_in_config_that_cannot_be_seen_are_a_reason_too(project, monkeypatch, capsys, tmp_path):
+    store(project.store, KEYS)
+    away, config = tmp_path / "away" / "results", project.folder / "config"
+    config.mkdir()
+    for name in ("catalogue", "prompts"):
+        (config / name).symlink_to(ROOT / "config" / name)
+    data = yaml.safe_load((project.folder / "study.yaml").read_text()) | {"catalogue": ["../catalogue.yaml"]}
+    (config / "study.yaml").write_text(yaml.safe_dump(data))
+    data |= {"study": "second", "results_dir": str(away), "store_dir": str(project.store)}
+    (config / "second.yaml").write_text(yaml.safe_dump(data))
+    write_json(project.results / "study.json", {"file": str(config / "study.yaml"), "study": "small"})
+    note = {"file": str(config / "second.yaml"), "folder": str(away / "second"), "study": "second"}
+    write_json(project.store / "studies" / "1234.json", note)
+    monkeypatch.setattr(store_command, "ROOT", project.folder)
+    before = content(project.store)
+    code = main(["store", "--prune", "--yes"])
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert code == 1 and content(project.store) == before
+    assert f"{away}/second holds results of a study, as " in said and "cannot be seen from here" in said
 
 
 def test_links_are_not_followed(project, reported, tmp_path):

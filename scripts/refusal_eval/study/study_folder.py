@@ -110,10 +110,11 @@ def study_notes(store: str | Path) -> list[StudyNote]:
 
 
 def _gone(folder: str) -> bool:
+    """Tell whether results are gone: not if the folder that held them is not seen either, as from another machine."""
     try:
         os.stat(folder)
     except (FileNotFoundError, NotADirectoryError):
-        return True
+        return Path(folder).parent.is_dir()
     except OSError:  # it may be there, and not be for us to read
         return False
     return False

@@ -56,6 +56,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         waiting = [study for study in studies if not study.has_run]
         studies = [study for study in studies if study.has_run]
         studies += [store_studies.read_study(file, ROOT) for file in dict.fromkeys(beside)]
+        waiting = [study for study in waiting if study.path not in {one.path for one in studies}]
     if not os.path.isdir(store):
         if folder:
             raise UserError(f"there is no folder {store}")
@@ -115,7 +116,10 @@ def unseen_studies(studies: Sequence[StudyFile], store: str) -> Iterator[str]:
     known = {os.path.realpath(study.path) for study in studies}
     for folder, file, note in store_studies.recorded_studies(studies, store):
         what, means = "a study that no study.json tells", f"name it on the command line or delete {folder}"
-        if not os.access(folder, os.R_OK | os.X_OK):
+        if note and not os.path.exists(folder):
+            what = f"a study, as {note} says, and cannot be seen from here"
+            means = "start this where it can be seen, or delete that file if the study no longer uses this store"
+        elif not os.access(folder, os.R_OK | os.X_OK):
             what, means = "a study and cannot be read", f"delete {note or folder} if it no longer uses this store"
         elif os.path.realpath(file) in known:  # with other results, as seen from here
             what = f"{file}, which has its results elsewhere when it is read from here"

@@ -89,9 +89,10 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[Recorded]
 def _recorded_elsewhere(studies: Iterable[StudyFile], store: str, beside: Collection[str]) -> list[Recorded]:
     """Return those that the store notes; `beside` are the real paths of results that need no note.
 
-    A study that was looked at counts where it has its results there: from here, `results` may be another folder.
+    A study that was looked at counts where it has its results there: from here, `results` may be another folder. One
+    that seems never to have run does not: its results are where this machine cannot see them.
     """
-    known = {os.path.realpath(study.path): study.config for study in studies}
+    known = {os.path.realpath(study.path): study.config for study in studies if study.has_run}
     found = []
     for note in study_notes(store):
         folder, file = os.path.realpath(note.folder), os.path.realpath(note.file)
