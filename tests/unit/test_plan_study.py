@@ -171,6 +171,21 @@ def test_requests_that_share_a_response_are_reported(plan, project, stored, know
     assert ("2 of the requests for verdicts are not sent" in text) == reported
 
 
+def test_rejected_requests_of_a_finished_study_are_shown_and_start_no_engine(plan, project):
+    config = project.load(yaml.safe_load((project.folder / "study.yaml").read_text()))
+    found = plan_study(config, project.folder / "study.yaml", project.folder, None)
+    for number, (cell, work) in enumerate(found.whole.items()):
+        left = 2 if number == 0 else 0
+        stored = work.requests - left
+        found.work[cell] = CellWork(0, 0, 1.0, 1.0, 1, MISSING, stored=stored, rejected=left)
+    assert shared(found) == {}
+    page = plan_page(found, plan_command.plan_values(found), "study.yaml", False)
+    #                                   cells requests store rejected to execute
+    assert numbers(page, "answers")[:5] == ["6", "6,030", "6,028", "2", "0"]
+    assert "rejected count as failed, and are sent again only when" in flat(page)
+    assert "The store has every other response: no engine will be started." in page
+
+
 @pytest.fixture
 def recorded(project):
     """Write a study of answers that exist, on the rows of a file that are chosen by `where`."""

@@ -120,6 +120,17 @@ def test_what_the_store_has_is_left_out(project):
     assert work(project, in_store=False)[Cell("plain", "hub-rows")].known == ASSUMED
 
 
+def test_requests_that_the_engine_rejected_are_no_work(project):
+    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=7)
+    own, cell = study(project), Cell("plain", "hub-rows")
+    lost = list(read_requests(project.folder / "results/large/requests/plain/hub-rows.jsonl").keys())[7:]
+    rejected = [{"key": key, "status": 400, "message": "no"} for key in lost[:2]]
+    (receipt,) = Study(own).paths.receipts("generate", Study(own).batch_of[cell])
+    project.write(receipt, json.dumps({"rejected": rejected}))
+    found = work(project)[cell]
+    assert (found.requests, found.prompts, found.stored, found.rejected) == (1, 1, 7, 2)
+
+
 def test_verdict_requests_count_once_all_answers_are_there(project):
     requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=1, stored=4)
     cell = Cell("plain", "hub-rows", "reader")

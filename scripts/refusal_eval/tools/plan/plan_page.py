@@ -63,9 +63,12 @@ def assumptions(plan: Plan) -> str:
 
 
 def shared(plan: Plan) -> dict[str, int]:
-    """Return by how many a stage, all of which was looked up, has fewer requests there and to execute than in all."""
+    """Return by how many a stage, all of which was looked up, has fewer requests there and to execute than in all.
+
+    Those that the engine rejected were sent.
+    """
     looked = plan.stages[plan.stages["cells"] == plan.stages["looked_into"]]
-    fewer = looked["asked"] - looked["stored"] - looked["requests"]
+    fewer = looked["asked"] - looked[["stored", "rejected", "requests"]].sum(axis=1)
     return {STAGES[str(stage)]: int(count) for stage, count in fewer.items() if count > 0}
 
 
@@ -90,7 +93,8 @@ def _rendered(name: str, plan: Plan, values: Mapping[str, Any]) -> str:
 
 def _work(plan: Plan) -> pd.DataFrame:
     stages = plan.stages[plan.stages["cells"] > 0]
-    counts = ["cells", "asked", "stored", "requests", "batches", "loads"]
+    rejected = ["rejected"] if stages["rejected"].any() else []
+    counts = ["cells", "asked", "stored", *rejected, "requests", "batches", "loads"]
     found = _shown(stages, [*counts, "tokens_in", "tokens_out", "most_tokens_out"])
     found["in store"] = found["in store"].where(stages["looked_into"] > 0, "?")
     return found.rename(index=STAGES)

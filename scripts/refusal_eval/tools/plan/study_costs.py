@@ -23,6 +23,7 @@ COSTS = {
     "cells": "sum",  # how many
     "requests": "sum",  # requests to execute
     "stored": "sum",  # responses that the store is known to have already
+    "rejected": "sum",  # requests that the engine rejected for their own sake
     "looked_into": "sum",  # cells whose requests were looked up in the store; of others nobody knows yet
     "outdated": "sum",  # cells whose requests of an earlier run no longer hold
     "tokens_in": "sum",  # tokens of prompts that are read
@@ -81,6 +82,7 @@ class Plan:
             "cells": len(work),
             "requests": requests,
             "stored": sum(one.stored for one in work),
+            "rejected": sum(one.rejected for one in work),
             "looked_into": sum(one.known == MISSING for one in work),
             "outdated": sum(one.outdated for one in work),
             "tokens_in": sum(min(one.requests, one.prompts) * one.tokens_per_prompt for one in work),

@@ -55,6 +55,7 @@ class CellWork:
     most_tokens: int  # the most tokens of an answer
     known: str = COUNTED  # how the number of requests is known: MISSING, COUNTED or ASSUMED
     stored: int = 0  # responses that the store has already (only where MISSING says that it was looked into)
+    rejected: int = 0  # requests that the engine rejected: they have no response, and no engine is started for them
     outdated: bool = False  # whether an earlier run left requests of this cell that no longer hold, and so do not count
     longer: float = 0.0  # by how many tokens a prompt is longer if the answer that it holds takes all that it may have
 

@@ -124,8 +124,9 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
             work[cell] = dataclasses.replace(estimate, outdated=True)
         # Answers that are still to come will be judged, and no file knows of them yet.
         elif not (of_answers and work[Cell(cell.model, cell.split)].requests):
+            receipts = study.paths.receipts("judge" if cell.judge else "generate", study.batch_of[cell])
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
-            work[cell] = _missing(file, study.paths.store, estimate, None if cell.judge else samples)
+            work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
     return work
 
 
@@ -142,19 +143,20 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: floa
     return CellWork(answers * judge.votes_asked().votes, answers, read, mean, most, texts.known, longer=longer)
 
 
-def _missing(path: Path, store_dir: str, estimate: CellWork, samples: int | None) -> CellWork:
+def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: CellWork, samples: int | None) -> CellWork:
     """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
 
     Args:
         path: the request file, as the last run left it.
         store_dir: folder of the store.
+        receipts: of its batch, which tell what the engine rejected.
         estimate: the cell's work with nothing in the store.
         samples: the study's K, where the file may have been made for another.
 
     Raises:
         UserError: if it is not a request file.
     """
-    from refusal_eval.ask.store import StoreReader
+    from refusal_eval.ask.store import StoreReader, rejections
 
     file, columns = read_requests(path), ["prompt", "sample", "key", "tokens"]
     rows = [(one.prompt_id, one.sample, one.key, len(one.own_ids)) for one in file.requests()]
@@ -163,7 +165,9 @@ def _missing(path: Path, store_dir: str, estimate: CellWork, samples: int | None
         new = int((samples - asked.groupby("prompt").size()).clip(lower=0).sum())
         asked = asked[asked["sample"] < samples]
     asked = asked.dropna(subset="key").drop_duplicates("key")
-    lost = asked["key"].isin(StoreReader(store_dir, file.header["engine_id"]).missing(asked["key"]))
+    without = asked["key"].isin(StoreReader(store_dir, file.header["engine_id"]).missing(asked["key"]))
+    rejected = without & asked["key"].isin(rejections(receipts).keys())
+    lost = without & ~rejected
     turns = estimate.requests / max(len(asked) + new, 1) if file.dialogue else 1.0
     count = round((int(lost.sum()) + new) * turns)
     different = estimate.prompts if new else asked["prompt"][lost].nunique()
@@ -173,7 +177,8 @@ def _missing(path: Path, store_dir: str, estimate: CellWork, samples: int | None
         prompts=count if file.dialogue else min(count, different),
         tokens_per_prompt=float(asked["tokens"].sum()) / max(len(asked), 1),
         known=MISSING,
-        stored=round(int((~lost).sum()) * turns),
+        stored=round(int((~without).sum()) * turns),
+        rejected=int(rejected.sum()),
     )
 
 
