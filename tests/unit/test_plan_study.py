@@ -443,9 +443,15 @@ def test_the_demo_with_its_text_encoder_is_planned(repository, tmp_path, capsys)
 
 
 def test_the_studies_of_steering_are_planned_with_their_directions_and_controls(repository, tmp_path, capsys):
-    for name, said in (
-        ("steering", "9 models on 3 splits (72 prompts), K = 1"),
-        ("steering_paper", "15 models on 4 splits (604 prompts), K = 5"),
+    for name, said, captures, engine, loads in (
+        ("steering", "9 models on 3 splits (72 prompts), K = 1", 4, "qwen2.5-coder-1.5b", 9 + 4),
+        ("steering_paper", "15 models on 4 splits (604 prompts), K = 5", 3, "qwen3-next-80b-thinking-paper", 5 + 1),
     ):
+        assert main(["plan", str(repository / "config" / f"{name}.yaml"), "--directory", str(tmp_path), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        own = [batch for batch in found["batches"] if batch["stage"] == "activations"]
+        assert len(own) == captures and all(batch["device_hours"] > 0 for batch in own)
+        assert found["engines"][engine]["loads"] == loads
         assert main(["plan", str(repository / "config" / f"{name}.yaml"), "--directory", str(tmp_path)]) == 0
-        assert said in flat(capsys.readouterr().out)
+        page = flat(capsys.readouterr().out)
+        assert said in page and f"Activations: {captures} captures, each a load of its engine" in page

@@ -107,8 +107,8 @@ def _activations(plan: Plan) -> tuple[float, str]:
     How wide a model is says its config.json, which is here once its engine was identified.
     """
     study, size, rows, unknown = plan.study, 0.0, 0, set[str]()
-    for (positions, model, split), count in plan.captured.items():
-        engine = study.models[model].engine
+    for (positions, model, split), work in plan.captured.items():
+        engine, count = study.models[model].engine, work.requests + work.stored
         try:
             facts = model_facts(read_json(study.paths.engine(engine))["folder"])
         except (UserError, OSError):

@@ -40,6 +40,7 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
         "pins": {what: {pin["name"]: pin for pin in own} for what, own in pins.items()},
         "store": Path(study.paths.store).is_dir(),
         "sums": plan.batches[list(COSTS)].sum(),
+        "captures": plan.batches[plan.batches["stage"] == "activations"][list(COSTS)].sum(),
         "shared": shared(plan),
         "least": least_time(plan),
         "licences": study_terms.licences(values["terms"]),

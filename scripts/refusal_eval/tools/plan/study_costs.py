@@ -45,12 +45,13 @@ class Plan:
     whole: dict[Cell, CellWork]  # the same with nothing in the store
     paces: dict[str, Pace]  # the estimated pace and size of every engine
     gpus: int  # GPUs that may be in use at one time
-    captured: dict[Capture, int]  # the states per layer that directions need, by positions, model and split
+    captured: dict[Capture, CellWork]  # what is read for activations, by positions, model and split
 
     @cached_property
     def batches(self) -> pd.DataFrame:
-        """What every batch takes, generation first: name, stage, engine and `COSTS`."""
+        """What every batch takes, generation first, captures of activations last: name, stage, engine and `COSTS`."""
         rows = [self._batch(*batch, [self.work[cell] for cell in own]) for batch, own in batches(self.study).items()]
+        rows += [self._capture(*capture) for capture in self.captured.items()]
         return pd.DataFrame(rows, columns=["name", "stage", "engine", *COSTS])
 
     @property
@@ -68,26 +69,38 @@ class Plan:
         return self.batches.groupby("engine").agg(COSTS).reindex(list(self.paces), fill_value=0)
 
     def _batch(self, stage: str, name: str, work: list[CellWork]) -> dict[str, Any]:
-        engine, requests = name.split("/")[1], sum(one.requests for one in work)
-        pace, shards = self.paces[engine], self.study.settings.shards
-        loads = min(shards, requests)  # no engine is started where the store has everything
-        usual, most = (
-            (pace.start_seconds + work_seconds(work, pace, shards, longest)) / 3600 for longest in (False, True)
-        )
+        engine = name.split("/")[1]
         return {
             "name": name,
             "stage": stage,
             "engine": engine,
             "batches": 1,
             "cells": len(work),
-            "requests": requests,
+            "requests": sum(one.requests for one in work),
             "stored": sum(one.stored for one in work),
             "rejected": sum(one.rejected for one in work),
             "looked_into": sum(one.known == MISSING for one in work),
             "outdated": sum(one.outdated for one in work),
-            "tokens_in": sum(min(one.requests, one.prompts) * one.tokens_per_prompt for one in work),
             "tokens_out": sum(one.requests * one.answer_tokens for one in work),
             "most_tokens_out": sum(one.requests * float(one.most_tokens) for one in work),
+            **self._loads(engine, work, self.study.settings.shards),
+        }
+
+    def _capture(self, capture: Capture, work: CellWork) -> dict[str, Any]:
+        """Return the same of a capture of activations: it loads the engine once, and sends it no requests."""
+        engine = self.study.models[capture[1]].engine
+        about = {"name": "/".join(capture), "stage": "activations", "engine": engine, "batches": 1}
+        return dict.fromkeys(COSTS, 0) | about | self._loads(engine, [work], 1)
+
+    def _loads(self, engine: str, work: list[CellWork], shards: int) -> dict[str, float]:
+        """Return what the loads of an engine read and how long they take, with this work in so many equal parts."""
+        pace = self.paces[engine]
+        loads = min(shards, sum(one.requests for one in work))  # none is started where the store has everything
+        usual, most = (
+            (pace.start_seconds + work_seconds(work, pace, shards, longest)) / 3600 for longest in (False, True)
+        )
+        return {
+            "tokens_in": sum(min(one.requests, one.prompts) * one.tokens_per_prompt for one in work),
             "loads": loads,
             "device_hours": usual * loads * pace.devices,
             "most_device_hours": most * loads * pace.devices,

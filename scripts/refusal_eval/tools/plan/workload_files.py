@@ -104,12 +104,23 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
     return work
 
 
-def states_captured(study: Study, root: Path, current: Current) -> dict[Capture, int]:
-    """Return how many states per layer the study's directions need: one for each prompt, or for each answer."""
-    found: dict[Capture, int] = {}
+def states_captured(study: Study, root: Path, current: Current) -> dict[Capture, CellWork]:
+    """Return what is read for the activations that the study needs, a request for each of their states per layer.
+
+    That is one for each prompt, or for each answer; those of an earlier run that hold count as stored.
+    """
+    found: dict[Capture, CellWork] = {}
     for (positions, model, split), _ in uses(study):
-        each = study.settings.samples if positions == "answer_mean" else 1
-        found[positions, model, split] = _texts(study, "split", split, root, current).count * each
+        texts, of_answers = _texts(study, "split", split, root, current), positions == "answer_mean"
+        states = texts.count * (study.settings.samples if of_answers else 1)
+        entry = study.models[model]
+        most = int(entry.sampling.max_tokens) if of_answers else 0
+        read = answer_tokens(most, entry.reasoning is not None)
+        work = CellWork(states, states, texts.tokens + read, 0.0, 0, texts.known, longer=most - read)
+        file = f"{study.paths.results}/activations/{positions}/{model}/{split}.safetensors"
+        if file in current.files and not (of_answers and current.samples != study.settings.samples):
+            work = dataclasses.replace(work, requests=0, prompts=0, stored=states)
+        found[positions, model, split] = work
     return found
 
 
