@@ -176,7 +176,9 @@ OTHER = [9, 9]
         ("answers", "warn", {"samples": [EMPTY, CUT, CUT]}),
         ("template ids", "fail", {"tokens": [1, 1, 2]}),
         ("template ids", "fail", {"tokens": [1, 2]}),
-        ("reasoning marks", "fail", {"entry": REASONS}),
+        ("reasoning marks", "fail", {"entry": REASONS, "samples": [sample(answer="hm[/THINK]No."), *SAMPLES[1:]]}),
+        # A model that the template keeps from reasoning writes no mark.
+        ("reasoning marks", "warn", {"entry": REASONS}),
         ("reasoning marks", "warn", {"entry": REASONS, "samples": [sample(state="truncated_reasoning"), *SAMPLES[1:]]}),
         ("scored again", "fail", {"again": [-1.0] * 9}),  # temperature 0.5 got in
         ("scored again", "fail", {"again": [math.nan] * 9}),
