@@ -25,6 +25,7 @@ class Part(NamedTuple):
     clusters: list[str]
     bounds: tuple[float, float]
     decisions: list[tuple[float, float]]
+    prompts: int = 1  # a number that is divided by those whose mean a difference is
 
 
 def sides(asked: Asked) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -79,7 +80,7 @@ class Whole(NamedTuple):
 
 def whole(study: Study, found: list[Part]) -> Whole:
     """Return the sums of each cluster as whole numbers, each split's divided by its number of prompts."""
-    unit = math.lcm(*range(1, study.samples + 1))
+    unit = math.lcm(*range(1, study.samples + 1)) * math.lcm(*(part.prompts for part in found))
     sizes = [len(part.differences) for part in found]
     common = math.lcm(*sizes)
     t: Counter[str] = Counter()

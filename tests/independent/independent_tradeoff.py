@@ -1,5 +1,6 @@
 """Over-refusal against safety: contrast pairs, topics, languages and the front (docs/tradeoff.md)."""
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -67,7 +68,8 @@ def language_difference(study: Study, asked: Asked) -> Found:
         {name: np.mean(values[np.array(names) == name]) for name in twins} for values, names in ((x, of_x), (y, of_y))
     ]
     apart = np.array([means[0][name] - means[1][name] for name in twins])
-    return paired(study, [Part(apart, twins, (-1.0, 1.0), [])])
+    prompts = math.lcm(*(names.count(name) for names in (of_x, of_y) for name in twins))
+    return paired(study, [Part(apart, twins, (-1.0, 1.0), [], prompts)])
 
 
 def pareto_front_share(study: Study, asked: Asked) -> Found:

@@ -203,22 +203,31 @@ def _difference(
         found |= {"n_compared": sum(found["n_prompts"]), "n_compared_clusters": min(found["n_clusters"])}
         gap = difference_part(parts[0], parts[1], 0.0, GAP_METHOD)
         return found | {"paired": False, "difference": gap._asdict(), "p": None}
-    compared = _compared([[own[twin] for own in means] for twin in twins], [f"languages {name}", *pair], level)
+    both = np.array([[own[twin] for own in means] for twin in twins])
+    parts_of_one = (_denominator(group[side], None if draws is None else draws[side]) for side in sides)
+    compared = _compared(both, tuple(parts_of_one), [f"languages {name}", *pair], level)
     inside = np.isin(group, twins) & (sides[0] | sides[1])
     found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
     gap = Number(compared.difference, compared.low, compared.high, compared.method)
     return found | {"paired": True, "difference": gap._asdict(), "p": compared.p}
 
 
-def _compared(rates: Sequence[Sequence[float]], names: Sequence[str], level: float) -> Paired:
+def _denominator(group: NDArray[Any], draws: NDArray[np.int64] | None) -> int:
+    """Return a common denominator of the mean rates of clusters; one that is too large to count with where unknown."""
+    if draws is None:
+        return 2 * int(WHOLE)
+    return math.lcm(*draws.tolist()) * math.lcm(*Counter(group.tolist()).values())
+
+
+def _compared(rates: Floats, denominators: tuple[int, int], names: Sequence[str], level: float) -> Paired:
     """Return the difference of the rates of twins (a row each), as of two models."""
-    number, both = len(rates), np.array(rates)
+    number = len(rates)
     panel = Panel(
         units=pd.MultiIndex.from_product([[""], range(number), [0]]),
         clusters=np.arange(number),
         splits=np.zeros(number, dtype=np.intp),
-        **dict.fromkeys(("rates", "lows", "highs", "votes"), both),
-        denominators=(2 * int(WHOLE),) * 2,  # means of several prompts have none that is small
+        **dict.fromkeys(("rates", "lows", "highs", "votes"), rates),
+        denominators=denominators,
     )
     return paired_differences(panel, [(0, 1)], names, level)[0]
 
