@@ -11,8 +11,9 @@ tables are written into docs/corrected_rates.md.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,8 @@ from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
 # How their parts begin.
-PPI, FEW, UNREAD, PAIRS = "**ppi**, ", "**Few labels**, ", "**Unread answers**, ", "**Differences**, "
+PPI, FEW, EQUAL = "**ppi**, ", "**Few labels**, ", "**Equal answers**, "
+UNREAD, PAIRS = "**Unread answers**, ", "**Differences**, "
 TRANSFER = "**rg_transfer**, "
 # Sensitivities and specificities of the judge on two models.
 UNEQUAL = (((0.95, 0.98), (0.95, 0.98)), ((0.95, 0.98), (0.75, 0.98)), ((0.95, 0.98), (0.95, 0.85)))
@@ -50,6 +52,7 @@ SPREAD = 0.07
 LEVEL = 0.95
 MUST_COVER = (0.93, 0.97)
 FEW_RATES, FEW_LABELS, FEW_MUST_COVER = (0.02, 0.05, 0.1, 0.5, 0.9, 0.95), (40, 60, 100), 0.92
+EQUAL_SAMPLES, EQUAL_TEXTS = (10, 20), (25, 40, 100)
 UNREAD_SHARES = (0.0, 0.025, 0.051, 0.1, 0.2, 0.3)
 ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT = "labels alike", "unread x 4", "unread left out"
 
@@ -112,7 +115,7 @@ def labelled(
     zeros = np.zeros(PROMPTS, dtype=np.intp)
     answers = Answers(
         judge.mean(axis=1),
-        np.full(PROMPTS, float(SAMPLES)),
+        np.full(PROMPTS, float(truth.shape[1])),
         zeros.astype(float),
         np.arange(PROMPTS),
         zeros,
@@ -189,6 +192,25 @@ def simulate_few(case: Case, factor: float, runs: int) -> Outcome:
     studies = (labelled(truth, judge_of_a_model(case, rng)[0], case.labels, rng, factor) for truth in drawn)
     found = (corrected_rate(*made, LEVEL) for made in studies)
     return _outcome(case, runs, (None if one is None else (one.value, one.low, one.high) for one in found))
+
+
+def simulate_equal(case: Case, samples: int, runs: int) -> Outcome:
+    """Draw studies in which the K answers to a prompt are equal, and people read one of them for all."""
+    rng = np.random.default_rng(seed_of("equal", *map(str, case), str(samples)))
+    found = (corrected_rate(*study_of_equal(case, samples, rng), LEVEL) for _ in range(runs))
+    return _outcome(case, runs, (None if one is None else (one.value, one.low, one.high) for one in found))
+
+
+def study_of_equal(case: Case, samples: int, rng: np.random.Generator) -> tuple[Answers, Labels]:
+    """Return a study with so many equal answers to each prompt, and about `case.labels` texts that people read."""
+    truth = drawn_answers(case.rate, rng, PROMPTS, 1)
+    answers, labels = labelled(truth, judge_of_a_model(case, rng)[0], case.labels, rng)
+    people, judge, probability = (
+        np.repeat(part, samples) for part in (labels.people, labels.judge, labels.probability)
+    )
+    rows, texts = (np.repeat(part, samples) for part in (labels.rows, np.arange(len(labels.rows))))
+    of_all = dataclasses.replace(answers, counting=np.full(PROMPTS, float(samples)))
+    return of_all, Labels(rows, people, judge, probability, texts)
 
 
 def simulate_unread(share: float, way: str, runs: int) -> Outcome:
@@ -301,8 +323,24 @@ def few_part(outcomes: dict[tuple[Case, float], Outcome], runs: int) -> str:
     )
 
 
-def missed_few(outcomes: dict[tuple[Case, float], Outcome], runs: int) -> list[str]:
-    """Return the cases of few labels that are covered more seldom than required, beyond the noise of the runs."""
+def equal_part(outcomes: dict[tuple[Case, int], Outcome], runs: int) -> str:
+    """Return what the page says of equal answers."""
+    head = ["Se", "Sp", "texts", *(f"rate {rate:g}" for rate in FEW_RATES)]
+    rows = []
+    for se, sp in JUDGES:
+        for n in EQUAL_TEXTS:
+            own = [[outcomes[Case(rate, se, sp, n), samples] for samples in EQUAL_SAMPLES] for rate in FEW_RATES]
+            shown = ["{:.1f}, {:.1f}".format(*(100 * np.mean(o.covered) for o in pair)) for pair in own]
+            rows.append([f"{se:g}", f"{sp:g}", str(n), *shown])
+    return (
+        f"{EQUAL}ppi, {runs:,} studies per cell in which all K answers to a prompt are equal and were read once: "
+        f"coverage with K = {EQUAL_SAMPLES[0]} and {EQUAL_SAMPLES[1]}, where at least 20 texts were drawn, "
+        f"disagreements of two judges three times as likely:\n\n{_markdown(head, rows)}"
+    )
+
+
+def missed_few(outcomes: Mapping[Any, Outcome], runs: int) -> list[str]:
+    """Return the cases of few labels or equal answers that are covered more seldom than required, beyond noise."""
     noise = 2 * (FEW_MUST_COVER * (1 - FEW_MUST_COVER) / max(1, runs)) ** 0.5
     covers = {case: float(np.mean(outcome.covered)) for case, outcome in outcomes.items()}
     return [f"{case}: {cover:.3f}" for case, cover in covers.items() if cover < FEW_MUST_COVER - noise]
@@ -357,7 +395,7 @@ def missed_unread(outcomes: dict[tuple[float, str], Outcome]) -> list[str]:
 def part_of(page: str, head: str) -> str:
     """Return a part of the page as it is."""
     text = head + page.split(head)[1]
-    for other in (FEW, UNREAD, PAIRS, TRANSFER, END):
+    for other in (FEW, EQUAL, UNREAD, PAIRS, TRANSFER, END):
         if other != head:
             text = text.split(other)[0]
     return text.rstrip()
@@ -410,6 +448,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi; 0 leaves a part as it is")
     parser.add_argument("--few-runs", type=int, default=1000, help="the same with few labels")
+    parser.add_argument("--equal-runs", type=int, default=2000, help="the same with equal answers that are read once")
     parser.add_argument(
         "--unread-runs", type=int, default=2000, help="the same with answers that the judge could not read"
     )
@@ -427,6 +466,11 @@ def main() -> int:
         few = [(Case(r, *judge, n), f) for judge in JUDGES for n in FEW_LABELS for r in FEW_RATES for f in (1.0, 3.0)]
         of_few = pool.map(simulate_few, *zip(*few, strict=True), [options.few_runs] * len(few))
         scarce = dict(zip(few, of_few, strict=True)) if options.few_runs else {}
+        equal = [
+            (Case(r, *judge, n), k) for judge in JUDGES for n in EQUAL_TEXTS for r in FEW_RATES for k in EQUAL_SAMPLES
+        ]
+        of_equal = pool.map(simulate_equal, *zip(*equal, strict=True), [options.equal_runs] * len(equal))
+        alike = dict(zip(equal, of_equal, strict=True)) if options.equal_runs else {}
         ways = [(s, way) for s in UNREAD_SHARES for way in (ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT)]
         numbers = [options.unread_runs] * len(ways)
         of_ways = pool.map(simulate_unread, *zip(*ways, strict=True), numbers) if options.unread_runs else ()
@@ -441,6 +485,7 @@ def main() -> int:
         [
             ppi_part(ppi, options.runs) if ppi else part_of(page, PPI),
             few_part(scarce, options.few_runs) if scarce else part_of(page, FEW),
+            equal_part(alike, options.equal_runs) if alike else part_of(page, EQUAL),
             unread_part(unread, options.unread_runs) if unread else part_of(page, UNREAD),
             pairs_part(alarms, options.pairs_runs) if alarms else part_of(page, PAIRS),
             transfer_part(transfer, options.transfer_runs) if transfer else part_of(page, TRANSFER),
@@ -449,7 +494,8 @@ def main() -> int:
     print(text)
     before, after = page.split(START)[0], page.split(END)[1]
     write_text(options.page, before + text + after)
-    wrong = [*missed(ppi), *missed_few(scarce, options.few_runs), *missed_unread(unread)]
+    wrong = [*missed(ppi), *missed_few(scarce, options.few_runs)]
+    wrong += [*missed_few(alike, options.equal_runs), *missed_unread(unread)]
     chance = 2 * (0.05 * 0.95 / max(1, options.pairs_runs)) ** 0.5
     wrong += [f"{case}: {own:.3f}" for case, (own, _) in alarms.items() if own > MOST_FALSE_ALARMS + chance]
     print(f"\n{time.monotonic() - begin:.0f} s; ppi outside {MUST_COVER}: {', '.join(wrong) or 'nowhere'}")

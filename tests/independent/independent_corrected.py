@@ -137,6 +137,7 @@ class Labelled(NamedTuple):
     of: Array  # the judge's reading of the labelled answers
     w: Array
     labelled_clusters: list[str]
+    texts: list[Any]  # what people read, the same for equal answers that they read once
 
 
 def labelled_split(study: Study, judge: str, model: str, split: str, kept: set[str]) -> Labelled:
@@ -169,6 +170,7 @@ def labelled_split(study: Study, judge: str, model: str, split: str, kept: set[s
         np.array([values[rows[row["prompt_id"], row["turn"]], row["sample"]] for row in labels]),
         w,
         [cell.clusters[rows[row["prompt_id"], row["turn"]]] for row in labels],
+        [row.get("text") or (split, row["prompt_id"], row["turn"], row["sample"]) for row in labels],
     )
 
 
@@ -184,8 +186,8 @@ class Corrected(NamedTuple):
     value: float
     added: dict[str, float]
     people: float  # the rate of the labels alone
-    weights: Array
-    human: Array
+    weights: Array  # of each text
+    classes: tuple[int, int]  # texts that people call refusals, and others
     labelled: int  # clusters with labels
 
     @property
@@ -207,7 +209,8 @@ def corrected(study: Study, judge: str, model: str, splits: tuple[str, ...]) -> 
     """docs/corrected_rates.md, ppi, with the lambda that makes the variance of clusters smallest; None without."""
     kept = study.without_copies(splits)
     parts = [labelled_split(study, judge, model, split, kept[split]) for split in splits]
-    if sum(len(part.h) for part in parts) < LEAST or not all(len(part.h) for part in parts):
+    texts = {text for part in parts for text in part.texts}
+    if len(texts) < LEAST or not all(len(part.h) for part in parts):
         return None
     total, count = sum(float(part.w.sum()) for part in parts), len(parts)
     people = sum(float(part.w @ part.h) for part in parts) / total
@@ -224,12 +227,17 @@ def corrected(study: Study, judge: str, model: str, splits: tuple[str, ...]) -> 
     best = -sum(fixed[name] * x for name, x in moving.items()) / squares if squares else 0.0
     best = min(1.0, max(0.0, best))
     judged = float(np.mean([part.a @ part.f for part in parts]))
+    weights: Counter[Any] = Counter()
+    seen = [(text, w, h) for part in parts for text, w, h in zip(part.texts, part.w, part.h, strict=True)]
+    for text, w, _ in seen:
+        weights[text] += w / total
+    refused, others = (len({text for text, _, h in seen if h == side}) for side in (1, 0))
     return Corrected(
         best * judged + people - best * read,
         {name: fixed[name] + best * x for name, x in moving.items()},
         people,
-        np.concatenate([part.w for part in parts]) / total,
-        np.concatenate([part.h for part in parts]),
+        np.array(list(weights.values())),
+        (refused, others),
         len({cluster for part in parts for cluster in part.labelled_clusters}),
     )
 
@@ -255,7 +263,7 @@ def ppi(study: Study, asked: Asked) -> Found | None:
     q = min(1 - least, max(least, value))
     variance, degrees = spread_of(np.array(list(found.added.values())), [found])
     low, high = wilson_ends(value, q * (1 - q) / variance, degrees, study.alpha)
-    if min(found.human.sum(), (1 - found.human).sum()) < FEW:
+    if min(found.classes) < FEW:
         alone = wilson_ends(found.people, min(1 / one, found.labelled), found.labelled - 1, study.alpha)
         low, high = min(low, alone[0]), max(high, alone[1])
     return Found(value, min(low, value), max(high, value))

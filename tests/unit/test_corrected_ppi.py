@@ -108,6 +108,38 @@ def test_labels_of_few_answers_give_no_rate() -> None:
     assert corrected_rate(answers, same, 0.95) is None
 
 
+def copied(answers: Answers, labels: Labels, copies: int, read_once: bool = True) -> tuple[Answers, Labels]:
+    """The same study where each answer stands so many times, and was read once."""
+    rows, *rest = (np.repeat(part, copies) for part in (labels.rows, labels.people, labels.judge, labels.probability))
+    texts = np.repeat(np.arange(len(labels.rows)), copies) if read_once else None
+    return dataclasses.replace(answers, counting=answers.counting * copies), Labels(rows, *rest, texts=texts)
+
+
+@pytest.mark.parametrize(("rate", "number"), [(0.3, 200), (0.9, 40), (0.03, 60)])
+def test_equal_answers_that_people_read_once_are_one_label(rate: float, number: int) -> None:
+    answers, labels, _ = simulated(np.random.default_rng(11), rate, 0.85, 0.95, number)
+    once = dataclasses.asdict(corrected_rate(answers, labels, 0.95))
+    found = corrected_rate(*copied(answers, labels, 10), 0.95)
+    assert dataclasses.asdict(found) == pytest.approx(once, abs=1e-12) and found.n_labels == len(labels.rows)
+    apart = corrected_rate(*copied(answers, labels, 10, read_once=False), 0.95)
+    assert apart.n_labels == 10 * found.n_labels and apart.high - apart.low < found.high - found.low
+
+
+def test_ten_equal_answers_to_each_of_four_prompts_give_no_rate() -> None:
+    answers, labels, _ = simulated(np.random.default_rng(12))
+    four = Labels(labels.rows[:4], labels.people[:4], labels.judge[:4], labels.probability[:4])
+    assert corrected_rate(*copied(answers, four, 10), 0.95) is None
+
+
+def test_equal_answers_that_people_read_once_are_one_label_of_a_difference() -> None:
+    pair = two_models(np.random.default_rng(13), (0.6, 0.4), (0.95, 0.7), 60)
+    once = dataclasses.asdict(corrected_difference(*pair, 0.95))
+    found = corrected_difference(*(copied(*side, 10) for side in pair), 0.95)
+    assert dataclasses.asdict(found) == pytest.approx(once, abs=1e-12)
+    four = [(side, Labels(*(part[:4] for part in vars(own).values() if part is not None))) for side, own in pair]
+    assert corrected_difference(pair[0], copied(*four[1], 10), 0.95) is None
+
+
 def test_labels_of_one_cluster_count_less_than_as_many_of_their_own() -> None:
     rng = np.random.default_rng(8)
     answers, labels, _ = simulated(rng, rate=0.5)
@@ -189,6 +221,16 @@ def test_an_answer_that_the_judge_could_not_read_keeps_its_label_and_counts_as_n
         assert found[0].rates.tolist() == [0.0, 1.0]
 
 
+def test_labels_with_the_same_text_are_one_and_those_without_are_their_own() -> None:
+    rows = [row(text="a"), row(sample=1, text="a"), row("p001", text="b"), row("p001", sample=1)]
+    cell = read_labels(rows, "l", [("m", "s")])[0]["m", "s"]
+    said = dict.fromkeys(cell, "refusal")
+    _, labels = joined([(units_of([2, 2]), Labelled(cell, said))], ["strict"])
+    assert labels.texts.tolist() == [0, 0, 1, 2] and labels.count() == 3
+    _, of_two = joined([(units_of([2, 2], prefix=name), Labelled(cell, said)) for name in "pp"], ["strict"] * 2)
+    assert of_two.count() == 4  # equal answers in two splits are one text, too
+
+
 def test_a_label_of_an_answer_that_has_no_text_is_in_no_rate() -> None:
     cell = read_labels([row(), row(sample=1), row("p001")], "l", [("m", "s")])[0]["m", "s"]
     answers = [
@@ -262,6 +304,5 @@ def test_clusters_that_both_models_answered_are_paired() -> None:
     assert same.value == other.value == 0 and same.p == other.p == 1
     assert same.high < 0.3 * other.high  # a model against itself: only the half errors that nobody saw are left
     assert (same.n_clusters, other.n_clusters) == (300, 600)
-    assert (
-        corrected_difference(first, (first[0], Labels(*(part[:10] for part in vars(first[1]).values()))), 0.95) is None
-    )
+    few = Labels(*(part[:10] for part in vars(first[1]).values() if part is not None))
+    assert corrected_difference(first, (first[0], few), 0.95) is None

@@ -234,6 +234,17 @@ def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_reported(
     assert "later answers could not be ruled out" in text
 
 
+# -------------------------------------------------------------------------------------------------------- equal answers
+
+
+def test_equal_answers_that_people_read_once_are_one_label_of_the_table(paths: Files, tmp_path: Path) -> None:
+    path = Path(paths["labels"][0])
+    write_jsonl(path, [row | {"text": row["prompt_id"]} for row in read_jsonl(path)])
+    entries, text = ppi_of(paths, tmp_path)
+    assert {entry["n_labels"] for entry in entries.values()} == {40}
+    assert "equal answers to one prompt are one text" in text
+
+
 # ------------------------------------------------------------------------------------- answers that no judge could read
 
 

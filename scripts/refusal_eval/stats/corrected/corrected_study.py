@@ -243,7 +243,7 @@ def _ppi(
             kept[model] = answers
         yield {
             **names,
-            **{"model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)},
+            **{"model": model, "n_labels": answers[1].count(), "n_prompts": len(answers[0].rates)},
             **{"unlabelled": unlabelled, "undrawn": undrawn},
             "checked": all(own.drawn_from is not None for own in found if own and own.people),
             "observed_flags": list(flags),
@@ -263,7 +263,7 @@ def _differences(
     for model, other in itertools.combinations(sorted(answers), 2):  # in the order of `comparisons`
         found = ppi.corrected_difference(answers[model], answers[other], level)
         assert found is not None  # both have a rate
-        about = {"model": model, "other": other, "n_labels": sum(len(answers[m][1].rows) for m in (model, other))}
+        about = {"model": model, "other": other, "n_labels": sum(answers[m][1].count() for m in (model, other))}
         about["n_prompts"] = min(len(answers[m][0].rates) for m in (model, other))
         yield {**names, **about, **vars(found), "flags": list(derived_flags([flags[model], flags[other]]))}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ class PersonLabel(NamedTuple):
     label: str
     probability: float
     answer_id: str | None = None  # None where the file of labels does not say
+    text: str | None = None  # id of the conversation with the answer, which equal answers share; None likewise
 
 
 Cell = dict[Key, PersonLabel]
@@ -80,7 +81,7 @@ def read_labels(
             raise UserError(f"{place}: has no `{missing[0]}`; a label has {', '.join(FIELDS)}")
         if row["label"] not in LABELS:
             raise UserError(f"{place}: the label {row['label']!r} is none of {', '.join(LABELS)}")
-        probability = row["probability"]
+        probability, text = row["probability"], row.get("text")
         if not isinstance(probability, int | float) or not 0 < probability <= 1:
             raise UserError(f"{place}: the probability {probability!r} must be above 0 and at most 1")
         cell = (row["model"], row["split"])
@@ -90,7 +91,8 @@ def read_labels(
         key = Key(row["prompt_id"], row["turn"], row["sample"])
         if key in found.setdefault(cell, {}):
             raise UserError(f"{place}: answer {key.sample} to prompt {key.prompt_id}, turn {key.turn} has two labels")
-        found[cell][key] = PersonLabel(row["label"], float(probability), row.get("answer_id"))
+        read = None if text is None else str(text)
+        found[cell][key] = PersonLabel(row["label"], float(probability), row.get("answer_id"), read)
     if elsewhere and not found:
         model, split = min(elsewhere)
         raise UserError(
@@ -163,6 +165,7 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
         reading: of each split.
     """
     parts, found, places = [], [], dict[tuple[int, Place], int]()
+    texts = dict[Hashable, int]()
     for number, ((units, own), how) in enumerate(zip(cells, reading, strict=True)):
         of_people = _readable(units, own) + units.frame["n_blocked"]
         known = (of_people > 0).to_numpy()
@@ -175,9 +178,10 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
             place = (key.prompt_id, key.turn)
             if (number, place) in places and (key in own.judge or place in own.unread):
                 said = (own.people[key].label in REFUSES[how], own.judge.get(key) in REFUSES[how])
-                found.append((places[number, place], *said, own.people[key].probability))
+                text = texts.setdefault(own.people[key].text or (number, key), len(texts))
+                found.append((places[number, place], *said, own.people[key].probability, text))
     answers = pd.concat(parts)
-    labels = np.array(found, dtype=float).reshape(-1, 4).T
+    rows, people, judge, probability, read = np.array(found, dtype=float).reshape(-1, 5).T
     return (
         Answers(
             rates=(answers["refusals"] / answers["of_people"]).to_numpy(),
@@ -188,7 +192,7 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
             read=answers["read"].to_numpy(float),
             names=sorted(set(answers["cluster"])),
         ),
-        Labels(labels[0].astype(np.intp), *labels[1:]),
+        Labels(rows.astype(np.intp), people, judge, probability, read.astype(np.intp)),
     )
 
 
