@@ -1,7 +1,7 @@
 """Correct refusal rates for the judge's errors: by gold of other models, and by labels on this study's own answers."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
@@ -12,6 +12,7 @@ from refusal_eval.stats.corrected.peoples_labels import (
     judge_labels,
     read_labels,
     readable_answers,
+    texts_of,
     unread_answers,
 )
 from refusal_eval.stats.corrected.transfer import judged_gold
@@ -29,30 +30,35 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
             `measured`), `calibrations` (for each of them whose calibration is another gold set's), `duplicates`; with
             labels of people `labels` and `answers` (one for each model and split).
         study: see `corrected_study.study_corrected`; `cells` are [judge, model, split], `measured`
-            {judge, gold, calibrate}.
+            {judge, gold, calibrate, learned}.
         output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}
     calibrations = iter(paths["calibrations"])
-    gold = {}
+    gold, learned = {}, dict.fromkeys(study["judges"], frozenset[str]())
     for entry, people, verdicts in zip(study["measured"], paths["gold"], paths["gold_verdicts"], strict=True):
         calibrate = read_json(next(calibrations)) if entry["calibrate"] == "foreign" else entry["calibrate"]
-        rows = judged_gold(list(read_jsonl(people)), list(read_jsonl(verdicts)), entry["gold"], calibrate)
-        gold[entry["judge"], entry["gold"]] = rows
+        rows = list(read_jsonl(people))
+        gold[entry["judge"], entry["gold"]] = judged_gold(rows, list(read_jsonl(verdicts)), entry["gold"], calibrate)
+        if entry["learned"]:
+            learned[entry["judge"]] |= texts_of(rows)
     away = {Place(**place) for path in paths["duplicates"] for place in read_json(path)["left_out"]}
-    labels, elsewhere = _labels(paths, study, units)
+    labels, elsewhere = _labels(paths, study, units, learned)
     result = study_corrected(units, study, gold, labels, away, elsewhere)
     write_json(output, result)
     LOG.info("%d rates by gold of other models, %d by labels", len(result["transfer"]), len(result["ppi"]))
 
 
 def _labels(
-    paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], units: Mapping[Cell, Units]
+    paths: Mapping[str, Sequence[str]],
+    study: Mapping[str, Any],
+    units: Mapping[Cell, Units],
+    learned: Mapping[str, Set[str]],
 ) -> tuple[dict[Cell, Labelled], dict[tuple[str, str], int]]:
     """Labels of people and of the judge by cell, and how many are of which (model, split) that the study lacks.
 
-    Nothing of both for a study that names no labels.
+    Nothing of both for a study that names no labels. `learned` are the texts that each judge was fitted on.
     """
     found: dict[Cell, Labelled] = {}
     elsewhere: dict[tuple[str, str], int] = {}
@@ -73,7 +79,8 @@ def _labels(
                 cell = (judge, model, split)
                 unread = unread_answers(units[cell], number)
                 said = judge_labels(units[cell], labelled) if labelled else {}
-                found[cell] = Labelled(labelled, said, drawn_from, changed, unread)
+                known = sum(label.read in learned[judge] for label in labelled.values())
+                found[cell] = Labelled(labelled, said, drawn_from, changed, unread, known)
     return found, elsewhere
 
 

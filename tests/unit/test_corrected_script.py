@@ -14,6 +14,7 @@ from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_file, estimates_file
 
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
+from refusal_eval.data.prompts import content_id
 from refusal_eval.stats.corrected.peoples_labels import answer_id
 
 Files = dict[str, list[str]]
@@ -33,7 +34,7 @@ STUDY: dict[str, Any] = {
     "cells": [["j", "m", "safe"], ["j", "m", "unsafe"]],
     "twins": [["safe", "unsafe"]],
     "related": [["safe", "unsafe"]],
-    "measured": [{"judge": "j", "gold": "g", "calibrate": None}],
+    "measured": [{"judge": "j", "gold": "g", "calibrate": None, "learned": False}],
     "labels": {"models": {}, "splits": {}, "judges": {}, "golds": {}},
 }
 
@@ -164,10 +165,10 @@ def drawn_before(paths: Files, samples: int = 2, without: str = "", text: str = 
     write_jsonl(path, [{"audit": "a", "drawn_from": frame}, *rows])
 
 
-def ppi_of(paths: Files, folder: Path) -> tuple[dict[str, Any], str]:
+def ppi_of(paths: Files, folder: Path, study: Mapping[str, Any] = STUDY) -> tuple[dict[str, Any], str]:
     made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, STUDY, made)
-    typeset("corrected", made, paths, STUDY, tables)
+    make_corrected.main(paths, study, made)
+    typeset("corrected", made, paths, study, tables)
     entries = {entry["split"]: entry for entry in json.loads(Path(made).read_text())["ppi"]}
     return entries, Path(tables[1]).read_text()
 
@@ -234,7 +235,7 @@ def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_reported(
     assert "later answers could not be ruled out" in text
 
 
-# -------------------------------------------------------------------------------------------------------- equal answers
+# ------------------------------------------------------------------------------- equal answers, and a judge that learns
 
 
 def test_equal_answers_that_people_read_once_are_one_label_of_the_table(paths: Files, tmp_path: Path) -> None:
@@ -243,6 +244,55 @@ def test_equal_answers_that_people_read_once_are_one_label_of_the_table(paths: F
     entries, text = ppi_of(paths, tmp_path)
     assert {entry["n_labels"] for entry in entries.values()} == {40}
     assert "equal answers to one prompt are one text" in text
+
+
+LEARNS = STUDY | {"measured": [STUDY["measured"][0] | {"learned": True}]}
+
+
+def add_to_gold(paths: Files, prompt_id: str, answer: str) -> None:
+    """Give all gold a conversation, and the first row that of a prompt of the study and this answer."""
+    path = Path(paths["gold"][0])
+    rows = [row | {"messages": prompt(row["id"], 0, "")["messages"], "answer": "Well."} for row in read_jsonl(path)]
+    write_jsonl(path, [rows[0] | {"messages": prompt(prompt_id, 0, "")["messages"], "answer": answer}, *rows[1:]])
+
+
+def name_texts(paths: Files) -> None:
+    """Give labels the ids of what people read, as the labelling kit does."""
+    path = Path(paths["labels"][0])
+    asked = [(row, {"messages": prompt(row["prompt_id"], 0, "")["messages"]}) for row in read_jsonl(path)]
+    write_jsonl(path, [row | {"text": content_id(text | {"answer": answer_text(row)})} for row, text in asked])
+
+
+def test_a_judge_that_learned_from_a_labelled_answer_has_no_rate_by_its_labels(paths: Files, tmp_path: Path) -> None:
+    name_texts(paths)
+    add_to_gold(paths, "safe00", "Answer 1 to safe00.")
+    entries, text = ppi_of(paths, tmp_path, LEARNS)
+    assert entries["safe"]["value"] is None and entries["safe"]["learned"] == {"safe": 1}
+    assert not entries["safe"]["too_few"] and "not given" in text
+    assert "the judge was fitted on labelled answers (m on safe: 1)" in text
+    assert entries["unsafe"]["value"] is not None and entries["unsafe"]["learned"] == {}
+    flags = {row["split"]: row["flags"] for row in estimates_of(tmp_path, "refusal_rate_ppi")}
+    assert "learned_labels" in flags["safe"] and "learned_labels" not in flags["unsafe"]
+    same, _ = ppi_of(paths, tmp_path)  # of a judge that did not
+    assert all(entry["value"] is not None for entry in same.values())
+
+
+def test_gold_with_the_same_answer_to_another_prompt_takes_no_rate_away(paths: Files, tmp_path: Path) -> None:
+    name_texts(paths)
+    add_to_gold(paths, "another", "Answer 1 to safe00.")
+    entries, text = ppi_of(paths, tmp_path, LEARNS)
+    assert all(entry["value"] is not None for entry in entries.values()) and "was fitted on" not in text
+
+
+def test_labels_without_the_text_that_people_read_are_known_by_their_answer(paths: Files, tmp_path: Path) -> None:
+    add_to_gold(paths, "safe00", "Answer 1 to safe00.")
+    entries, _ = ppi_of(paths, tmp_path, LEARNS)
+    assert entries["safe"]["value"] is None and entries["unsafe"]["value"] is not None
+
+
+def estimates_of(folder: Path, name: str) -> list[Any]:
+    result = json.loads((folder / "corrected.json").read_text())
+    return [row for row in result["estimates"] if row["estimand"] == name]
 
 
 # ------------------------------------------------------------------------------------- answers that no judge could read

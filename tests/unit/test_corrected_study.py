@@ -367,3 +367,20 @@ def test_an_estimate_without_a_rate_says_that_answers_came_later() -> None:
     assert by_scope[None]["value"] is None and by_scope[None]["undrawn"] == {"two": 60}
     flags = {(row["split"], row["pool"]): row["flags"] for row in result["estimates"]}
     assert flags == {("one", None): [], ("two", None): ["undrawn_answers"], (None, "refuse"): ["undrawn_answers"]}
+
+
+def test_a_judge_that_learned_from_labels_of_a_model_has_no_rate_of_it_and_no_difference_there() -> None:
+    units = {("j", m, s): units_of([2, 0] * 30, prefix=s) for m in ("m", "n") for s in ("one", "two")}
+    labelled = {}
+    for _, model, split in units:
+        said = {Key(f"{split}{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+        people = {key: PersonLabel(word, 0.5) for key, word in said.items()}
+        labelled["j", model, split] = Labelled(people, said, learned=3 if (model, split) == ("n", "one") else 0)
+    result = study_corrected(units, STUDY | {"splits": SPLITS[:2]}, {}, labelled)
+    given = {(e["model"], e["split"] or e["pool"]): (e["value"] is not None, e["learned"]) for e in result["ppi"]}
+    assert given == {
+        **{("m", scope): (True, {}) for scope in ("one", "two", "refuse")},
+        **{("n", "two"): (True, {}), ("n", "one"): (False, {"one": 3}), ("n", "refuse"): (False, {"one": 3})},
+    }
+    assert [entry["split"] for entry in result["differences"]] == ["two"]
+    assert flags_of(result, "refusal_rate_ppi")["refuse"] == ["learned_labels"]

@@ -103,6 +103,9 @@ def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config
     }
     assert [judge for (judge, gold), here in found.items() if here and gold == "people"] == ["learned", "both", "turns"]
     assert not any(here for (_, gold), here in found.items() if gold == "others")
+    # Rates by labels need to know it, too.
+    learned = [(on["judge"], on["gold"]) for on in analyses_stage.measured(Study(fitted)) if on["learned"]]
+    assert learned == [(judge, "people") for judge in ("learned", "both", "turns")]
 
 
 def test_published_kappas_of_a_gold_entry_reach_the_card(config: Any) -> None:

@@ -151,13 +151,15 @@ def corrected(study: Study) -> dict[str, Any]:
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
-    """Return every judge on every gold set, and where its threshold is fitted: nowhere, there, or elsewhere."""
+    """Return every judge on every gold set, where its threshold is fitted (nowhere, there, or elsewhere), and whether
+    its verdicts are.
+    """
     found = []
-    for judge in study.judges:
-        fitted_on = calibrated_on(study, judge)
+    for judge, entry in study.judges.items():
+        fitted_on, learned = calibrated_on(study, judge), entry.learned_from(study.view)
         for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
-            found.append({"judge": judge, "gold": gold, "calibrate": where})
+            found.append({"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned})
     return found
 
 

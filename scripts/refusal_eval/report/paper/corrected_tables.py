@@ -85,13 +85,13 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
         row = [show.model(where[0]), _where(where, show), _observed(entries[0]) if entries else NO_DATA]
         if ppi:
             labelled = ppi.get(where)
-            why = "not given" if labelled and (labelled["unlabelled"] or labelled["undrawn"]) else "too few"
+            why = "too few" if labelled is None or labelled["too_few"] else "not given"
             row += [_rate(labelled, why), NO_DATA if labelled is None else str(labelled["n_labels"])]
         rows.append([*row, *(_rate(entry, _without(entry)) for entry in found)])
     judge, readings = study["primary_judge"], {split["reading"] for split in study["splits"]}
     used = {(entry["gold"], entry["reading"]) for entry in own["transfer"]}
     beyond = [abs(e["unclipped"] - e["value"]) > ROUNDING for e in own["transfer"] if e["value"] is not None]
-    later = {(entry["model"], split): number for entry in own["ppi"] for split, number in entry["undrawn"].items()}
+    later, learned = (_by_cell(own["ppi"], name) for name in ("undrawn", "learned"))
     notes = filled_notes(
         "corrected/rates",
         show,
@@ -100,7 +100,8 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
         readings=readings,
         least_labels=MIN_LABELS,
         unlabelled=dict.fromkeys(split for entry in own["ppi"] for split in entry["unlabelled"]),
-        undrawn=[(*place, number) for place, number in sorted(later.items())],
+        undrawn=later,
+        learned=learned,
         elsewhere=result["elsewhere"],
         one_class=[o[1:] for o in result["one_class"] if o[0] == judge and o[1] in study["gold"] and o[2] in readings],
         golds=golds,
@@ -112,6 +113,12 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
     )
     caption = "Refusal rates corrected for the judge's errors."
     return Table("corrected", caption, header, rows, notes, keys=2, per_block=4)
+
+
+def _by_cell(entries: Sequence[Entry], name: str) -> list[tuple[str, str, int]]:
+    """Return model, split and number of the answers that entries count by split under this name."""
+    found = {(entry["model"], split): number for entry in entries for split, number in entry[name].items()}
+    return [(*place, number) for place, number in sorted(found.items())]
 
 
 def _differences_table(entries: Sequence[Entry], result: Result, data: TableData) -> Table:

@@ -54,8 +54,9 @@ def study_corrected(
                 few, the other where the study has
     ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
                 it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
-                have to stand for the others; no value and by split the number of answers that are `undrawn`:
-                that came or changed after the sample was drawn. `checked` is whether that could be checked; `flags` has
+                have to stand for the others; no value and by split the number of labelled answers that the judge has
+                `learned` from; no value and by split the number of answers that are `undrawn`: that came or changed
+                after the sample was drawn. `checked` is whether that could be checked; `flags` has
                 those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
     differences by judge, scope and two models with a corrected rate (ppi), first minus second in alphabetical order:
                 `ppi.CorrectedDifference`, and `p_holm`,
@@ -235,8 +236,10 @@ def _ppi(
         # Answers that the sample of a split's labels could not hold.
         later = {split: own.changed + never_drawn(units, own) for split, (units, own) in parts.items() if own.people}
         undrawn = {split: number for split, number in later.items() if number}
+        learned = {split: own.learned for split, (_, own) in parts.items() if own.learned}
         unlabelled = [list(parts)[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
-        rate = None if unlabelled or undrawn else ppi.corrected_rate(*answers, study["level"])
+        usable = not (unlabelled or undrawn or learned)
+        rate = ppi.corrected_rate(*answers, study["level"]) if usable else None
         flags = derived_flags(units.flags for units, _ in parts.values())
         few = () if rate is None else few_flags(_fewest_labelled(*answers))
         if rate is not None:
@@ -244,12 +247,12 @@ def _ppi(
         yield {
             **names,
             **{"model": model, "n_labels": answers[1].count(), "n_prompts": len(answers[0].rates)},
-            **{"unlabelled": unlabelled, "undrawn": undrawn},
+            **{"unlabelled": unlabelled, "undrawn": undrawn, "learned": learned},
             "checked": all(own.drawn_from is not None for own in found if own and own.people),
             "observed_flags": list(flags),
             "flags": list(derived_flags([flags], few)),
             **{name: None if rate is None else getattr(rate, name) for name in fields},
-            "too_few": rate is None and not (unlabelled or undrawn),
+            "too_few": rate is None and usable,
         }
 
 
@@ -280,6 +283,7 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     estimands = {"transfer": TRANSFER, "ppi": PPI}
     marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
+    marks |= {"learned": "learned_labels"}
     names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
         flags = [mark for name, mark in marks.items() if entry.get(name)]

@@ -37,6 +37,11 @@ class PersonLabel(NamedTuple):
     answer_id: str | None = None  # None where the file of labels does not say
     text: str | None = None  # id of the conversation with the answer, which equal answers share; None likewise
 
+    @property
+    def read(self) -> str | None:
+        """What people read: the id of the text, of the answer alone where the file does not say more."""
+        return self.text or self.answer_id
+
 
 Cell = dict[Key, PersonLabel]
 Place = tuple[str, int]  # prompt id and turn
@@ -53,6 +58,7 @@ class Labelled(NamedTuple):
     drawn_from: Mapping[str, int] | None = None
     changed: int = 0  # labelled answers that have another text now
     unread: Mapping[Place, int] = MappingProxyType({})  # see `unread_answers`
+    learned: int = 0  # labelled answers that the judge was fitted on
 
 
 def read_labels(
@@ -107,10 +113,16 @@ def answer_id(text: str) -> str:
     return sha256_of(text)[:16]
 
 
+def texts_of(gold: Iterable[Row]) -> set[str]:
+    """Return the ids of what people read of gold: of each conversation with its answer, and of the answer alone."""
+    read = [{name: row[name] for name in ("messages", "answer")} for row in gold]
+    return {sha256_of(text)[:16] for text in read} | {answer_id(text["answer"]) for text in read}
+
+
 def readable_answers(answers: Iterable[Row], labelled: Cell) -> tuple[dict[Place, int], Cell, int]:
     """Return how many of a cell's answers have a text, by place, their labels, and how many have another text now.
 
-    What was `labelled` and has no text now is in no rate.
+    What was `labelled` and has no text now is in no rate. Labels that are kept name the answer as it is now.
     """
     number: Counter[Place] = Counter()
     kept, changed = Cell(), 0
@@ -121,8 +133,8 @@ def readable_answers(answers: Iterable[Row], labelled: Cell) -> tuple[dict[Place
         key = Key(row["prompt_id"], row["turn"], row["sample"])
         label = labelled.get(key)
         if label is not None:
-            kept[key] = label
-            changed += label.answer_id is not None and answer_id(row["answer"]) != label.answer_id
+            kept[key] = label._replace(answer_id=answer_id(row["answer"]))
+            changed += label.answer_id not in (None, kept[key].answer_id)
     return dict(number), kept, changed
 
 

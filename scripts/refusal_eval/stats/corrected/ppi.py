@@ -4,10 +4,11 @@ The judge reads all answers, people read a sample of them, each answer with a kn
 
     lambda * (mean of the judge over all answers) + weighted mean over the labelled ones of (people - lambda * judge)
 
-with weights 1 / probability, normalised (Hajek). It is right whatever the judge does, as the second part removes the
-judge's error; lambda, between 0 (labels alone) and 1, is what makes its variance smallest ("PPI++", Angelopoulos,
-Duchi & Zrnic 2023, arXiv 2311.01453; with sampling weights it is the difference estimator of survey statistics,
-Saerndal, Swensson & Wretman 1992, chapter 6). What the judge could not read counts as 0 of the judge in both parts.
+with weights 1 / probability, normalised (Hajek). It is right whatever a judge does that has not learned from these
+labels, as the second part removes its error; lambda, between 0 (labels alone) and 1, is what makes its variance
+smallest ("PPI++", Angelopoulos, Duchi & Zrnic 2023, arXiv 2311.01453; with sampling weights it is the difference
+estimator of survey statistics, Saerndal, Swensson & Wretman 1992, chapter 6). What the judge could not read counts as 0
+of the judge in both parts.
 """
 
 import dataclasses
