@@ -14,6 +14,7 @@ from refusal_eval.core.files import write_jsonl
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.corrected.peoples_labels import texts_of
 from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
 
@@ -99,6 +100,8 @@ def test_labels_come_back_as_gold_on_which_a_judge_is_measured_by_weight(study):
     entry = Gold(**yaml.safe_load((study / "gold.yaml").read_text())["gold"]["tiny-study-audit"]).model_dump()
     rows = read_rows(study / entry["source"]["path"])
     gold, _ = make_gold(rows, entry["columns"], entry["labels"], "gold", entry["expected_rows"])
+    read_by_people = {row["text"] for row in json_rows(study / "labels.jsonl")[1:]}
+    assert read_by_people <= texts_of(gold)  # so that rates by labels know a judge that is fitted on this gold
     lax = [
         {"prompt_id": row["id"], "state": "judged", "p_refusal": None}
         | {"label": "refusal" if row["label"] == "refusal" else "compliance"}
