@@ -264,10 +264,20 @@ def test_a_server_whose_counters_stand_still_is_dead() -> None:
     assert said is not None and "nothing has come of its 3 requests for 605 s" in said and "stall_timeout" in said
 
 
-@pytest.mark.parametrize(("tokens", "in_flight"), [(7, 0), (0, 3)])
-def test_a_server_without_requests_and_one_that_never_counted_may_stand_still(tokens: int, in_flight: int) -> None:
+def test_a_server_that_hangs_at_its_first_step_is_dead() -> None:
     watch = ServerWatch(stall_seconds=600)
-    watch.counted({"generated_tokens": tokens})
+    assert looks(watch, 5000, start=0, in_flight=0) is None
+    watch.counted({"generated_tokens": 0})
+    said = looks(watch, 610, start=5000)
+    assert said is not None and "nothing has come of its 3 requests for 605 s" in said
+
+
+@pytest.mark.parametrize(("counters", "in_flight"), [({"generated_tokens": 7}, 0), ({}, 3)])
+def test_a_server_without_requests_and_one_whose_counters_are_not_known_may_stand_still(
+    counters: dict[str, float], in_flight: int
+) -> None:
+    watch = ServerWatch(stall_seconds=600)
+    watch.counted(counters)
     assert looks(watch, 5000, start=0, in_flight=in_flight) is None
     assert looks(watch, 595, start=5000) is None  # counted from its first request on
 

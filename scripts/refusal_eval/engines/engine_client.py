@@ -358,9 +358,9 @@ def counters_of(text: str) -> dict[str, float]:
     Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
 
     Raises:
-        ValueError: if one of them is no count.
+        ValueError: if there is none of them, as under other names, or one is no count.
     """
-    totals = dict.fromkeys(COUNTERS.values(), 0.0)
+    totals, counts = dict.fromkeys(COUNTERS.values(), 0.0), False
     for line in text.splitlines():
         name = line.split("{", 1)[0].split(" ", 1)[0]
         if name == CACHE_INFO and (found := BLOCK_SIZE.search(line)):
@@ -370,6 +370,9 @@ def counters_of(text: str) -> dict[str, float]:
             if not 0 <= count < math.inf:
                 raise ValueError(f"{name} is {count}")
             totals[COUNTERS[name]] += count
+            counts = True
+    if not counts:
+        raise ValueError(f"none of {', '.join(COUNTERS)} is among them")
     return totals
 
 

@@ -44,8 +44,9 @@ class LocalEngine(Engine):
     stall_timeout: Whole = Field(
         1800,
         ge=1,
-        description="Seconds without a single token, while the server has requests and reports that it is healthy, "
-        "after which the device counts as hanging and the load ends. Responses are kept, and a rerun continues.",
+        description="Seconds without a single token, the first included, while the server has requests and reports "
+        "that it is healthy, after which the device counts as hanging and the load ends. Responses are kept, and a rerun "
+        "continues.",
     )
     trust_remote_code: bool = Field(False, description="Run code that the model repository ships. In the request key.")
     weights_gb: Number | None = Field(

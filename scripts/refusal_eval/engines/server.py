@@ -358,7 +358,7 @@ class ServerWatch:
             self._health, self._health_since = health, self._time
         if (ill := self._time - self._health_since) > LIMITS[health]:
             return f"its processes live, but it has not been well for {ill:.0f} s"
-        if in_flight == 0 or not any(self._counters.values()):  # idle, or not known to count at all
+        if in_flight == 0 or not self._counters:  # idle, or not known to count at all
             self._moved = self._time
         if (still := self._time - self._moved) > self.stall_seconds:
             return (
