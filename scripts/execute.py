@@ -147,6 +147,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             store.refresh()
             pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
             if pending:
+                StoreWriter(plan.store_dir, store.folder.name, job).close()  # or this is known after the engine's start
                 outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, plan, most, look_again))
                 refuse_incomplete(outcome)
                 for intervention in plan.interventions:

@@ -160,6 +160,16 @@ def test_the_failure_limit_is_rounded_up(share, requests, most):
     assert execute.most_failures(share, requests) == most
 
 
+def test_a_store_that_cannot_be_written_is_reported_before_an_engine_starts(cell, tmp_path, monkeypatch):
+    def running(self, load):
+        raise AssertionError("the engine was started")
+
+    monkeypatch.setattr(LocalEngine, "running", running)
+    (tmp_path / "store").write_text("a file in place of the folder")
+    with pytest.raises(UserError, match=r"the store cannot be written: store/id/.*: Not a directory"):
+        run_batch(tmp_path, RIGHT)
+
+
 # ---------------------------------------------------------------- while a batch is executed
 
 
