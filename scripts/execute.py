@@ -119,12 +119,20 @@ async def last_gate_counts(engine: "RunningEngine") -> dict[str, Any]:
     return {**counts, "share": share}
 
 
-def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan: LoadPlan) -> None:
+def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan: LoadPlan, attempt: int = 1) -> None:
     """Execute a batch and write its receipt; without anything to do no engine is started.
 
+    Args:
+        request_paths: the batch's request files.
+        receipt: the file to write.
+        log: the job's log.
+        gpus: what the job was given.
+        plan: how to load and ask the engine.
+        attempt: which try of one run this is: a later one follows by itself and takes no answers as they are.
+
     Raises:
-        UserError: if requests were made for another engine, and if anything is left to be executed; what was answered
-            is in the store.
+        UserError: if requests were made for another engine, if anything is left to be executed, and if no token passed
+            the gate of an intervention; what was answered is in the store.
     """
     started = time.monotonic()
     files = [read_requests(path) for path in request_paths]
@@ -137,6 +145,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
         pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
+    gates = log.with_suffix(".gate.json")
     if pending:
         plan.refuse_too_few(gpus)
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
@@ -149,12 +158,29 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             if pending:
                 StoreWriter(plan.store_dir, store.folder.name, job).close()  # or this is known after the engine's start
                 outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, plan, most, look_again))
+                keep_gate_counts(gates, plan.interventions, engine.get("gate", {}))
                 refuse_incomplete(outcome)
                 for intervention in plan.interventions:
                     refuse_nothing_passed(intervention, engine.get("gate", {}))
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
+    if not pending and (kept := kept_gate_counts(gates, plan.interventions)):
+        for intervention in plan.interventions if attempt > 1 else ():
+            refuse_nothing_passed(intervention, kept)
+        report["engine"] = {"gate": kept}
     report["seconds"] = round(time.monotonic() - started, 1)
     write_json(receipt, report)
+
+
+def keep_gate_counts(file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]) -> None:
+    """Write what a load said of its gate where later jobs of the batch, which may load nothing, find it."""
+    if counts:
+        write_json(file, {"interventions": [one.sha256 for one in interventions], "gate": counts})
+
+
+def kept_gate_counts(file: Path, interventions: Sequence[CompiledIntervention]) -> Mapping[str, Any]:
+    """Return what the batch's last load with these interventions said of its gate; nothing where that is not known."""
+    kept = read_json(file) if file.is_file() else {}
+    return kept["gate"] if kept and kept["interventions"] == [one.sha256 for one in interventions] else {}
 
 
 def most_failures(share: float, requests: int) -> int:
@@ -220,4 +246,5 @@ if snakemake := globals().get("snakemake"):
             reasoning=reasoning_models(config, described["engine"]) if snakemake.rule == "generate" else {},
             limit=time_limit(config["time_limit"], runtime, job_end(os.environ), started),
         ),
+        attempt=int(snakemake.resources.get("attempt", 1)),
     )

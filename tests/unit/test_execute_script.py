@@ -4,6 +4,7 @@ Marks of reasoning are looked at where answers are made, too.
 """
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import collect_answers
@@ -23,6 +24,7 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines import running_jobs
 from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Outcome
+from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.weights.weights_manifest import write_manifest
@@ -33,7 +35,9 @@ DESCRIBED = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model"
 HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
 
 
-def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",), protocol="default", **entry):
+def run_batch(
+    tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",), protocol="default", steered=(), attempt=1, **entry
+):
     """Execute the cell's batch as the rule `generate` does."""
     engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
     config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
@@ -45,8 +49,9 @@ def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",)
         "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}},
     }
     models = execute.reasoning_models(config, "e")
-    plan = LoadPlan.of_study(config, DESCRIBED, ["weights.json"], tmp_path, reasoning=models)
-    execute.main([f"requests/{cell}/split.jsonl" for cell in cells], "receipts/0.json", tmp_path / "log", gpus, plan)
+    plan = LoadPlan.of_study(config, DESCRIBED, ["weights.json"], tmp_path, reasoning=models, interventions=steered)
+    requests = [f"requests/{cell}/split.jsonl" for cell in cells]
+    execute.main(requests, "receipts/0.json", tmp_path / "log", gpus, plan, attempt)
 
 
 class Engine(RunningEngine):
@@ -267,3 +272,22 @@ def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path
     monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
     run_batch(tmp_path, RIGHT)
     assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}
+    run_batch(tmp_path)  # a load that finds everything in the store
+    assert read_json("receipts/0.json")["engine"]["gate"]["share"] == 0.05
+
+
+def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(cell, tmp_path, monkeypatch):
+    async def reported(self):
+        return {"tokens": 40, "passed": {"3": 0}}
+
+    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
+    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
+    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: None)
+    for attempt in (1, 2, 3):  # as `--retries 2` makes them
+        with pytest.raises(UserError, match=r"no token passed the gate of 0\.5 of `thinker`"):
+            run_batch(tmp_path, RIGHT, steered=[gated], attempt=attempt)
+    assert Engine.asked == SAMPLES and not (tmp_path / "receipts" / "0.json").exists()
+    other = replace(gated, sha256="b" * 64)  # of which nothing is known
+    run_batch(tmp_path, RIGHT, steered=[other], attempt=2)
+    run_batch(tmp_path, RIGHT, steered=[gated])
+    assert read_json("receipts/0.json")["engine"]["gate"]["passed"] == {"3": 0}

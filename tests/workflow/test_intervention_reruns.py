@@ -9,7 +9,7 @@ import pytest
 from direction_study import SIDES, direction_study
 from project import Project, change_yaml, copy_of
 
-from refusal_eval.core.files import read_json
+from refusal_eval.core.files import read_json, write_json
 
 pytestmark = pytest.mark.full
 
@@ -120,6 +120,28 @@ def test_a_constellation_is_another_one_when_one_of_its_directions_changes_and_n
     assert [name for name in models[1:] if after[name]["sha256"] != cards[name]["sha256"]] == [*tasks]
     own = [file for file in steered.request_files("requests") if file.path.parent.name in tasks]
     assert steered.missing("requests") == {key for file in own for key in list(file.keys())}
+
+
+def test_a_retry_does_not_take_the_answers_of_a_gate_that_no_token_passed_and_a_person_may(steered: Project) -> None:
+    gated = {"mode": "gated", "gate": 0.5}
+    for name, change in {
+        "down": gated,
+        "up": gated | {"scale": 0.5},
+        "control": gated | {"direction": "chance"},
+    }.items():
+        steered.catalogue("models", name, intervention=ASKED | change)
+    steered.snakemake(*REQUESTS)
+    steered.answer_everything("requests")
+    card = read_json(steered.results / "interventions" / "down.json")
+    (receipt,) = (steered.results / "receipts" / "generate").rglob("down/0-of-1.json")
+    log = steered.results / "logs" / receipt.relative_to(steered.results / "receipts")
+    counts = {"tokens": 9, "passed": {"1": 0, "2": 0}, "share": 0.0}
+    write_json(log.with_suffix(".gate.json"), {"interventions": [card["sha256"]], "gate": counts})
+    load = str(receipt.relative_to(steered.folder))
+    run = steered.snakemake(load, "--attempt", "2", check=False)  # as Snakemake starts a job for the second time
+    assert run.returncode != 0 and "no token passed the gate of 0.5 of `down`" in run.stdout + run.stderr
+    steered.snakemake(load)
+    assert read_json(receipt)["engine"] == {"gate": counts}
 
 
 def test_an_intervention_that_is_taken_away_asks_the_plain_model(steered: Project) -> None:

@@ -72,6 +72,8 @@ rule generate:
         gpu_model=load_gpu_model,
         slurm_partition=load_partition,
         slurm_extra=load_options,
+        # Only a person who runs again may take the answers of a gate that nothing passed: `--retries` may not.
+        attempt=lambda wildcards, attempt: attempt,
     params:
         # A receipt keeps its name when cells come and go, and may be newer than the requests of one that comes back.
         cells=lambda wildcards: [str(cell) for cell in study.generation_batches[wildcards.batch]],
