@@ -19,8 +19,7 @@ ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)
 if SNAKEMAKE not in VERSIONS and workflow.is_main_process:
     logger.warning(
         f"This workflow was tried with Snakemake {' and '.join(VERSIONS)}, and this is {SNAKEMAKE}: after an interrupted run "
-        "it may leave changed cells with their old answers (`refusal-eval verify` finds them). `make setup` installs "
-        f"{VERSIONS[-1]}."
+        f"it may leave changed cells with their old answers. `make setup` installs {VERSIONS[-1]}."
     )
 
 if len(workflow.overwrite_configfiles) > 1:
