@@ -36,7 +36,15 @@ HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
 
 
 def run_batch(
-    tmp_path, reasoning=None, weights=None, gpus=0, cells=("thinker",), protocol="default", steered=(), attempt=1, **entry
+    tmp_path,
+    reasoning=None,
+    weights=None,
+    gpus=0,
+    cells=("thinker",),
+    protocol="default",
+    steered=(),
+    attempt=1,
+    **entry,
 ):
     """Execute the cell's batch as the rule `generate` does."""
     engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}

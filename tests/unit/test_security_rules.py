@@ -89,8 +89,9 @@ def test_an_engine_on_several_machines_keeps_the_clusters_network(monkeypatch):
 
 
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o700), (False, 0o755)])
-def test_prompts_and_answers_of_a_study_are_for_its_user_only(tmp_path, private, mode):
+def test_prompts_and_answers_of_a_study_are_for_its_user_only(tmp_path, monkeypatch, private, mode):
     """Fetched rows are prompts and gold too, some of them gated."""
+    monkeypatch.chdir(tmp_path)
     folders = {"results_dir": "results", "store_dir": "results/store", "cache_dir": "cache"}
     config = {name: str(tmp_path / folder) for name, folder in folders.items()}
     before = os.umask(0o022)

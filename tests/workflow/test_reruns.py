@@ -79,6 +79,29 @@ def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> Non
     assert len(finished.missing("requests")) == (6 + 5) * 3  # all of this model's, none of the other's
 
 
+def test_results_whose_records_are_not_here_are_not_taken_for_current(finished: Project) -> None:
+    def stops() -> bool:
+        run = finished.snakemake("-n", check=False)
+        reported = run.stdout + run.stderr
+        assert run.returncode == 0 or f"were made from {finished.folder} as results/small" in reported, reported
+        return run.returncode != 0
+
+    (finished.results / "manifest.json").unlink()
+    finished.snakemake()
+    results, elsewhere, records = (finished.folder / name for name in ("results", "big", ".snakemake"))
+    results.rename(elsewhere)
+    finished.study(results_dir="big", store_dir="big/store", scoring={"tau": 0.5})
+    assert stops()
+    finished.study(results_dir="results", store_dir="results/store", scoring={"tau": 1.0})
+    results.symlink_to("big")
+    assert not stops() and finished.planned() == {}
+    records.rename(finished.folder / "kept")
+    assert stops()
+    (finished.folder / "kept").rename(records)
+    moved = Project(finished.folder.rename(finished.folder.with_name("moved")))
+    assert moved.planned() == {}, "records that went along are records"
+
+
 def test_a_splits_file_reruns_that_split(finished: Project) -> None:
     with open(finished.folder / "two.jsonl", "a") as handle:
         handle.write('{"prompt": "two: one more?"}\n')

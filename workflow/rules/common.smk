@@ -8,6 +8,7 @@ from refusal_eval.core.code_version import code_version
 from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.snakemake_records import about_lost_records
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
@@ -37,6 +38,9 @@ config.update(validated)
 
 study = Study(config)
 paths = study.paths
+
+if workflow.is_main_process and (message := about_lost_records(paths.results)):
+    raise WorkflowError(message)
 
 if workflow.is_main_process and (warning := about_cpu_build(config["engine_entries"], ROOT, submits(workflow))):
     logger.warning(warning)

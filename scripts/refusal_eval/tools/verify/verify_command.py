@@ -79,16 +79,17 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
             raise UserError(
                 f"{stored / name} is not there: the study is not finished (`refusal-eval status` tells more)"
             )
-    rules, others = _planned(study_file, root, stored)
-    names = sorted({name for made in rules.values() for name in made if not name.endswith(PICTURES)})
     with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
         made = Path(temporary, "results", study.name)
+        places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
+        places["results_dir"] = str(made.parent)
+        rules, others = _planned(study_file, root, made, places)
+        names = sorted({name for files in rules.values() for name in files if not name.endswith(PICTURES)})
         for name in others:
             if (stored / name).is_file():
                 (made / name).parent.mkdir(parents=True, exist_ok=True)
                 (made / name).symlink_to((stored / name).resolve())
-        places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
-        command = snakemake_command(study_file, root, places | {"results_dir": str(made.parent)})
+        command = snakemake_command(study_file, root, places)
         command += ["--directory", temporary, "--executor", "local", "--cores", str(cores), "--allowed-rules", *rules]
         _run([*command, "--", *(str(made / name) for name in names)], made)
         found = {name: differences(stored / name, made / name) for name in names}
@@ -96,13 +97,18 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
     return {name: problems for name, problems in found.items() if problems}
 
 
-def _planned(study_file: Path, root: Path, stored: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """Return what each rule makes that computes numbers, and what the others make; names within the study."""
+def _planned(
+    study_file: Path, root: Path, made: Path, places: Mapping[str, str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return what each rule makes in `made` that computes numbers, and what the others make; names within the study.
+
+    Results that were copied from elsewhere can be verified, too: Snakemake's records of them are not needed.
+    """
     rules: dict[str, list[str]] = {}
-    for file in summary(study_file, root):
-        path = Path(file.path).absolute()
-        if path.is_relative_to(stored):
-            rules.setdefault(file.rule, []).append(path.relative_to(stored).as_posix())
+    for file in summary(study_file, root, places):
+        path = Path(file.path)
+        if path.is_relative_to(made):
+            rules.setdefault(file.rule, []).append(path.relative_to(made).as_posix())
 
     def computes(names: list[str]) -> bool:
         inside = all(name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED for name in names)

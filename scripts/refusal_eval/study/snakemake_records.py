@@ -1,0 +1,59 @@
+"""Whether Snakemake's records of how a study's results were made lie where this run looks for them.
+
+From them Snakemake knows that a param or the code of a rule has changed. They lie in the working directory's
+`.snakemake`, under the paths of the results as the rules name them. Results that were moved, or that a run from another
+directory made, have none there, and Snakemake then leaves them as they are, whatever the study says by now. So the
+first run leaves a mark beside its records and notes it with the results.
+"""
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, sha256_of, write_json
+
+RECORD = "study.json"  # of the results
+MARKS = Path(".snakemake", "refusal-eval")  # in the working directory: a mark goes wherever the records go
+
+
+def about_lost_records(results: str) -> str | None:
+    """Return what to say where the records of these results are not here; None where they are, or none are known of.
+
+    Args:
+        results: the study's results, as the rules name them.
+    """
+    known = _known(results)
+    if not known or known.get("mark") == _read(_mark_file(results)).get("mark"):
+        return None
+    return (
+        f"The results in {results} were made from {known.get('folder')} as {known.get('results')}. Snakemake's records "
+        "of how they were made are not here, so it would not see what has changed in the study since. Either go back "
+        "to that folder, with its .snakemake, and to that path (a link to where the results are will do); or delete "
+        f"everything in {results} except audit/ and run again: what the store has needs no GPU."
+    )
+
+
+def note_records(results: str) -> dict[str, Any]:
+    """Leave the mark of these results beside the records, and return what the study's record is to say of them."""
+    mark = _known(results).get("mark", uuid.uuid4().hex)
+    write_json(_mark_file(results), {"mark": mark})
+    return {"mark": mark, "folder": os.getcwd(), "results": results}
+
+
+def _mark_file(results: str) -> Path:
+    return MARKS / f"{sha256_of(results)[:16]}.json"
+
+
+def _known(results: str) -> dict[str, Any]:
+    known = _read(Path(results, RECORD)).get("records")
+    return known if isinstance(known, dict) else {}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(UserError, RecursionError, ValueError, OSError):
+        if isinstance(read := read_json(file), dict):
+            return read
+    return {}
