@@ -5,8 +5,13 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from forked_snakemake import run_snakemake
 from project import ROOT
 
 from refusal_eval.__main__ import main
@@ -20,8 +25,38 @@ def refusal_eval(*arguments: str, cwd: Path | None = None) -> subprocess.Complet
 
 
 def in_process(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the program in this process, which saves the start of another: for verbs that only look."""
+    """Run the program in this process, and Snakemake in forks, which saves the starts of others."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _snakemake_forked():
         code = main(arguments)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _snakemake_forked() -> Iterator[None]:
+    """Let the verbs that start Snakemake fork it; test_recorded.py has them start it in a process of its own."""
+    forked = SimpleNamespace(run=_run, Popen=_Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("snakemake_summary", "verify.verify_command", "bench.bench_command"):
+            patch.setattr(f"refusal_eval.tools.{module}.subprocess", forked)
+        yield
+
+
+def _run(
+    command: Sequence[str], *, capture_output: bool = False, text: bool = False, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    assert list(command[:3]) == [sys.executable, "-m", "snakemake"] and text == capture_output
+    run = run_snakemake(command[3:], Path.cwd(), {**(os.environ if env is None else env), "NO_COLOR": "1"})
+    if not capture_output:
+        print(run.stdout + run.stderr, file=sys.stderr)
+    return run
+
+
+class _Popen(contextlib.nullcontext[Any]):
+    """A run that is over when it starts, both of whose streams are read as one."""
+
+    def __init__(self, command: Sequence[str], *, stdout: int, stderr: int, text: bool, env: Mapping[str, str]) -> None:
+        super().__init__(self)
+        assert (stdout, stderr, text) == (subprocess.PIPE, subprocess.STDOUT, True)
+        run = _run(command, capture_output=True, text=True, env=env)
+        self.stdout, self.returncode = io.StringIO(run.stdout + run.stderr), run.returncode

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from program import in_process, refusal_eval
+from program import in_process
 from project import Project, make_project
 
 from refusal_eval.core.files import read_jsonl
@@ -46,7 +46,8 @@ def project(tmp_path: Path) -> Project:
 
 def test_judges_are_ranked_and_gold_sets_compared(project: Project) -> None:
     file = str(project.folder / "study.yaml")
-    done = refusal_eval("bench-judges", file, "--directory", str(project.folder), "--cores", "2")
+    options = ("--directory", str(project.folder), "--cores", "2")
+    done = in_process("bench-judges", file, *options, cwd=project.folder.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = project.results / "bench"
     page, table = (folder / "judges.md").read_text(), pd.read_csv(folder / "judges.csv")

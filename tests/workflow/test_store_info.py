@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from program import refusal_eval
+from program import in_process
 from project import Project
 
 from refusal_eval.ask.requests import read_requests
@@ -15,7 +15,7 @@ RENDERED_AND_EXECUTED = {"requests", "generate", "judge_requests", "judge", "ans
 
 def store_info(project: Project, *arguments: str, named: bool = True) -> tuple[int, str]:
     """Run the tool on the study, or on all that are known; return its exit code and what it says, in one line."""
-    run = refusal_eval("store", *(["study.yaml"] if named else []), *arguments, cwd=project.folder)
+    run = in_process("store", *(["study.yaml"] if named else []), *arguments, cwd=project.folder)
     return run.returncode, " ".join((run.stdout + run.stderr).split())
 
 

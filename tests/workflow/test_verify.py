@@ -6,13 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from program import refusal_eval
+from program import in_process
 from project import Project
 
 
 def verify(project: Project) -> subprocess.CompletedProcess[str]:
     file = str(project.folder / "study.yaml")
-    return refusal_eval("verify", file, "--directory", str(project.folder), "--cores", "2")
+    return in_process("verify", file, "--directory", str(project.folder), "--cores", "2", cwd=project.folder.parent)
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
