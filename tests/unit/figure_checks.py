@@ -128,7 +128,7 @@ def problems(fig: Figure) -> list[str]:
     """Text outside the page, over other text, or smaller than 7 points."""
     canvas = FigureCanvasAgg(fig)
     with styled():
-        canvas.draw()
+        fig.draw_without_rendering()  # places all text, in a fraction of the time that pictures take
     renderer, (width, height) = canvas.get_renderer(), canvas.get_width_height()
     texts = [text for text in fig.findobj(Text) if text.get_text().strip() and text.get_visible()]
     # Without the lines that lead from texts to points.
