@@ -1,6 +1,6 @@
-"""Runs of Snakemake, forked from a process that has imported it and the library: each starts two seconds sooner.
+"""Runs of Snakemake and `refusal-eval`, forked from a process that has imported both: each starts two seconds sooner.
 
-The scripts of their jobs are forked as well (`forked_jobs`).
+The scripts of Snakemake's jobs are forked as well (`forked_jobs`).
 
 As a program this file serves: it reads a run per line, and answers each with its exit code.
 """
@@ -21,16 +21,26 @@ from typing import Any
 
 from forked_jobs import SCRIPTS, fork_jobs, serve_jobs
 
-RULES = Path(__file__).resolve().parents[1] / "workflow" / "rules"
+ROOT = Path(__file__).resolve().parents[1]
+RULES = ROOT / "workflow" / "rules"
 _OF_THREAD = threading.local()
 
 
 def run_snakemake(arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Return what `python -m snakemake` with these arguments, in this folder, came to."""
+    return _run("snakemake", arguments, cwd, env)
+
+
+def run_refusal_eval(arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Return what `python -m refusal_eval` with these arguments, in this folder, came to."""
+    return _run("refusal_eval", arguments, cwd, env)
+
+
+def _run(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     server = _server()
-    with tempfile.TemporaryDirectory(prefix="snakemake-run-") as folder:
-        texts = [Path(folder, name) for name in ("stdout", "stderr")]
-        run = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env), "texts": [str(text) for text in texts]}
+    with tempfile.TemporaryDirectory(prefix="forked-run-") as folder:
+        texts = [str(Path(folder, name)) for name in ("stdout", "stderr")]
+        run = {"module": module, "arguments": list(arguments), "cwd": str(cwd), "env": dict(env), "texts": texts}
         assert server.stdin and server.stdout
         try:
             server.stdin.write(json.dumps(run) + "\n")
@@ -41,9 +51,8 @@ def run_snakemake(arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -
             server.wait()
             del _OF_THREAD.server
             raise
-        return subprocess.CompletedProcess(
-            ["snakemake", *arguments], code, *(text.read_text(encoding="utf-8") for text in texts)
-        )
+        said = (Path(text).read_text(encoding="utf-8") for text in texts)
+        return subprocess.CompletedProcess([module, *arguments], code, *said)
 
 
 def _server() -> subprocess.Popen[str]:
@@ -64,19 +73,35 @@ def _serve() -> None:
 
     sys.path.append(str(SCRIPTS))
     jobs = serve_jobs()
+    import refusal_eval.__main__
+
     for rules in sorted(RULES.glob("*.smk")):
         for line in re.findall(r"^from refusal_eval.*", rules.read_text(encoding="utf-8"), re.MULTILINE):
             exec(line, {})
+    _load_pin()
     gc.freeze()
     for line in sys.stdin:
         if pid := os.fork():
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
         else:
-            _become(json.loads(line))
+            run = json.loads(line)
+            _become(run)
+            if run["module"] == "refusal_eval":
+                sys.exit(refusal_eval.__main__.main(run["arguments"]))
             fork_jobs(jobs)
             snakemake.cli.main()
             return
     shutil.rmtree(Path(jobs).parent)
+
+
+def _load_pin() -> None:
+    """Load what `refusal-eval pin` imports, and a study, whose first check costs most."""
+    from refusal_eval.config.load_study import load_study, study_values
+    from refusal_eval.tools.pin import pin_command  # noqa: F401 - the verb imports it
+
+    demo = str(ROOT / "config" / "config.yaml")
+    load_study(study_values(demo), demo, str(ROOT))
+    assert "huggingface_hub" not in sys.modules, "it reads its environment once, when it is imported"
 
 
 def _become(run: dict[str, Any]) -> None:
@@ -90,7 +115,7 @@ def _become(run: dict[str, Any]) -> None:
     os.environ.update(run["env"])
     tempfile.tempdir = None  # it is asked for again
     sys.path[0] = run["cwd"]
-    sys.argv = ["snakemake", *run["arguments"]]
+    sys.argv = [run["module"], *run["arguments"]]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 from adapter_folders import random_adapter
+from forked_snakemake import run_refusal_eval
 from hub_server import HubServer
 from safetensors.numpy import save
 from tokenizer_folders import byte_tokenizer
@@ -98,12 +99,17 @@ def project(hub, tmp_path):
     return folder
 
 
-def pin(folder, hub, *arguments, **environment):
+def in_a_process(arguments, cwd, env):
+    """Run the program as a user does."""
+    command = [sys.executable, "-m", "refusal_eval", *arguments]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def pin(folder, hub, *arguments, run_program=run_refusal_eval, **environment):
     """Run the command; return its exit code and all that it said."""
     own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"]}
     own |= {"HOME": str(folder), "PYTHONPATH": str(ROOT / "scripts"), **environment}
-    command = [sys.executable, "-m", "refusal_eval", "pin", "study.yaml", *arguments]
-    run = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    run = run_program(["pin", "study.yaml", *arguments], folder, own)
     assert "Traceback" not in run.stderr, run.stderr
     return run.returncode, run.stdout + run.stderr
 
@@ -122,7 +128,7 @@ def lock_of(folder):
 
 
 def test_every_pin_is_asked_for_and_written_down(hub, project, model_files):
-    code, reported = pin(project, hub)
+    code, reported = pin(project, hub, run_program=in_a_process)
     assert code == 0, reported
     lock = lock_of(project)
     tiny = next(one for one in lock.models if one.repo == "org/tiny")
