@@ -118,6 +118,11 @@ class Project:
         """Return how many jobs of each rule a dry run plans."""
         return self.planned_and_said(*arguments)[0]
 
+    def ran(self, *arguments: str) -> dict[str, int]:
+        """Run the study; return how many jobs of each rule that took."""
+        run = self.snakemake(*arguments)
+        return planned_jobs(run.stdout + run.stderr)
+
     def planned_and_said(self, *arguments: str) -> tuple[dict[str, int], list[str]]:
         """Return the same, and the messages of these jobs, which name the cells."""
         output = self.snakemake("-n", *arguments)
@@ -161,7 +166,7 @@ def change_yaml(file: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) 
 
 
 def planned_jobs(text: str) -> dict[str, int]:
-    """Return the job counts of a dry run's table, without the rule `all` and the total."""
+    """Return the job counts of a run's table, dry or not, without the rule `all` and the total."""
     table = re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)
     return dict(Counter({name: int(count) for name, count in table if name not in ("all", "total")}))
 

@@ -14,8 +14,7 @@ def test_a_kind_of_figure_is_one_module_and_its_code_redraws_it_alone(finished: 
     shutil.copy(PLUGIN, plugin)
     figures = [{"name": "rates", "kind": "heatmap"}, {"name": "spots", "kind": "dots", "size": 3, "judge": "label"}]
     finished.study(plugins=["dots.py"], figures=figures)
-    assert finished.planned() == {"figure": 2}
-    finished.snakemake()
+    assert finished.ran() == {"figure": 2}
     folder = finished.results / "figures"
     assert (folder / "spots.svg").is_file() and (folder / "spots.pdf").is_file()
     assert len(pd.read_csv(folder / "spots.csv")) == 4

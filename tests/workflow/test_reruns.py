@@ -32,33 +32,22 @@ def fresh(tmp_path: Path) -> Project:
     return make_project(tmp_path / "project")
 
 
-def test_nothing_changed_nothing_to_do(finished: Project) -> None:
-    run = finished.snakemake()
-    assert "Nothing to be done" in run.stdout + run.stderr
-    assert finished.planned() == {}
-
-
 def test_files_that_are_deleted_are_made_again_as_they_were(finished: Project) -> None:
     """Tables and figures being there is no reason to leave out what they were made from."""
     names = ["answers/plain/two.jsonl", "answers/gold/people.jsonl", "scores/words/terse/one.parquet"]
     before = {name: (finished.results / name).read_bytes() for name in names}
-    for name in names:
-        kept = finished.results / name
-        kept.rename(kept.with_suffix(".kept"))
-        assert finished.planned(), f"{name} would not be made again"
-        kept.with_suffix(".kept").rename(kept)
-    assert finished.planned() == {}
-    for name in names:
+    for name in names:  # none is made from another
         (finished.results / name).unlink()
     finished.snakemake()
     assert {name: (finished.results / name).read_bytes() for name in names} == before
     assert finished.planned() == {}
 
 
-def test_touching_files_reruns_nothing(finished: Project) -> None:
+def test_nothing_changed_nothing_to_do_even_where_files_are_touched(finished: Project) -> None:
     for name in ("one.jsonl", "rubric.md", "words.yaml", "gold.jsonl"):
         os.utime(finished.folder / name)
-    assert finished.planned() == {}
+    run = finished.snakemake()
+    assert "Nothing to be done" in run.stdout + run.stderr
 
 
 def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> None:
@@ -119,8 +108,7 @@ def test_a_splits_file_reruns_that_split(finished: Project) -> None:
 
 def test_more_samples_ask_for_the_new_ones_only(finished: Project) -> None:
     finished.study(samples=5)
-    assert finished.planned()["requests"] == 4
-    finished.snakemake("--until", "requests")
+    assert finished.ran("--until", "requests")["requests"] == 4
     assert len(finished.missing("requests")) == 2 * (6 + 5) * 2
 
 
@@ -255,11 +243,10 @@ def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) ->
 
 def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     finished.study(models=["plain"])
-    planned = finished.planned()
+    ran = finished.ran()
     # One model is left: nothing to compare it with. The loads of its batch look into the store and start no engine.
     loads = {"generate": 1, "judge": 1}
-    assert {**planned, "compare": 1} == AGGREGATES | loads | {"variance": 1, "table": 8} and "compare" not in planned
-    finished.snakemake()
+    assert {**ran, "compare": 1} == AGGREGATES | loads | {"variance": 1, "table": 8} and "compare" not in ran
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
 
@@ -288,8 +275,7 @@ def test_a_family_of_another_name_typesets_the_table_of_comparisons_and_nothing_
     finished.study(comparisons=[{"pairs": "all"}])
     assert finished.planned() == {}
     finished.study(comparisons=[{"pairs": "all", "label": "Mine"}])
-    assert finished.planned() == {"table": 1}
-    finished.snakemake()
+    assert finished.ran() == {"table": 1}
     assert "Mine" in (finished.results / "tables" / "comparisons.md").read_text(encoding="utf-8")
     assert finished.planned() == {}
 
@@ -299,18 +285,16 @@ def test_a_changed_label_typesets_tables_and_another_way_of_serving_runs_nothing
     finished.catalogue("models", "plain", label="Another label")
     serving = {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9, "args": {"max-num-seqs": 8}}
     finished.catalogue("engines", "tiny", tensor_parallel=4, device="cuda", **serving)
-    planned = finished.planned()
-    assert planned["table"] == 9  # those of judges and gold do not show it
-    assert not set(planned) & (GPU_RULES | {"requests", "answers"})
-    assert not set(planned) & {"score", "estimates", "variance", "tradeoff", "corrected"}
-    finished.snakemake()
+    ran = finished.ran()
+    assert ran["table"] == 9  # those of judges and gold do not show it
+    assert not set(ran) & (GPU_RULES | {"requests", "answers"})
+    assert not set(ran) & {"score", "estimates", "variance", "tradeoff", "corrected"}
     assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")
 
 
 def test_a_citation_that_is_added_later_stands_in_the_methods_section(finished: Project) -> None:
     finished.catalogue("gold", "people", citation=["@misc{later2026,\n  title = {Later}\n}"])
-    assert finished.planned() == {"manifest": 1, "methods": 1}
-    finished.snakemake()
+    assert finished.ran() == {"manifest": 1, "methods": 1}
     assert "later2026" in (finished.results / "references.bib").read_text(encoding="utf-8")
 
 
@@ -332,8 +316,7 @@ def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> 
 
     before = numbers()
     finished.study(models=["terse", "plain"], splits=["two", "one"])
-    assert not set(finished.planned()) - set(AGGREGATES)
-    finished.snakemake()
+    assert not set(finished.ran()) - set(AGGREGATES)
     assert numbers() == before
 
 
