@@ -73,6 +73,7 @@ STUDY: dict[str, Any] = {
     "catalogue": ["catalogue.yaml"],
     "batch": "engine",
 }
+PLAIN = ("--workflow-profile", "none")  # Snakemake's own defaults, as where a Snakefile of one's own takes a module
 
 
 @dataclass(frozen=True)

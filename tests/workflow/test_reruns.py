@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import ROOT, Project, change_yaml, make_project, planned_jobs
+from project import PLAIN, ROOT, Project, change_yaml, make_project, planned_jobs
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.study.engine_environment import built_for
@@ -46,6 +46,7 @@ def test_files_that_are_deleted_are_made_again_as_they_were(finished: Project) -
 def test_nothing_changed_nothing_to_do_even_where_files_are_touched(finished: Project) -> None:
     for name in ("one.jsonl", "rubric.md", "words.yaml", "gold.jsonl"):
         os.utime(finished.folder / name)
+    assert finished.planned(*PLAIN) == {}
     run = finished.snakemake()
     assert "Nothing to be done" in run.stdout + run.stderr
 
@@ -63,6 +64,7 @@ def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> Non
         "llm_verdicts": 2,
         "score": 4,
     }
+    assert finished.planned(*PLAIN) == planned
     assert reported and not [message for message in reported if "plain" in message]
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == (6 + 5) * 3  # all of this model's, none of the other's
@@ -101,6 +103,7 @@ def test_a_splits_file_reruns_that_split(finished: Project) -> None:
         "answers": 2,
         "score": 4,
     }
+    assert finished.planned(*PLAIN) == planned
     assert reported and not [message for message in reported if " one" in message]
     finished.snakemake("--until", "requests")
     assert len(finished.missing("requests")) == 2 * 3  # the new prompt of two models, K = 3
@@ -239,11 +242,14 @@ def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) ->
     finished.study(splits=["one", "two", "extra"])
     planned = finished.planned()
     assert planned["prompts"] == 1 and planned["answers"] == 2 and planned["score"] == 4
+    assert finished.planned(*PLAIN) == planned
 
 
 def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     finished.study(models=["plain"])
+    planned = finished.planned(*PLAIN)
     ran = finished.ran()
+    assert planned == ran
     # One model is left: nothing to compare it with. The loads of its batch look into the store and start no engine.
     loads = {"generate": 1, "judge": 1}
     assert {**ran, "compare": 1} == AGGREGATES | loads | {"variance": 1, "table": 8} and "compare" not in ran
