@@ -11,6 +11,8 @@ from recomputed import COPIED, IN_FULL, check_all, recompute
 
 from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
 
+CUT = "answer_cut_for_judge"
+
 
 def test_results_of_recorded_answers_are_those_of_an_earlier_version(frozen: Path, tmp_path: Path) -> None:
     assert list(differences(thawed(FROZEN / "study.tar.xz", tmp_path) / "results", frozen)) == []
@@ -40,34 +42,32 @@ def test_a_changed_number_is_found(frozen: Path, tmp_path: Path) -> None:
     changes |= {"odds_ratio": ("low", 2e-9), "rate_difference_equivalence_p": ("value", -2e-9)}
     changes |= {"refusal_rate_rg_transfer": ("value", 2e-9), "rate_difference_ppi": ("high", 2e-9)}
     changes |= {"mixed_sd_prompt_model": ("value", 2e-5)}
-    code, lines, said = recompute(changed_copy(frozen, tmp_path, changes), "--only", *changes)
-    assert code == 1
-    assert {name: lines[name].recomputed - lines[name].agree for name in changes} == dict.fromkeys(changes, 1)
-    assert f"\n{len(changes)} rows disagree" in said
-
-
-def test_an_answer_that_a_judge_saw_cut_is_found(frozen: Path, tmp_path: Path) -> None:
-    copy = changed_copy(frozen, tmp_path, {})
-    path = copy / "verdicts/j00/m01/s00.jsonl"
+    copy = changed_copy(frozen, tmp_path, changes)
+    path = copy / "verdicts/j00/m01/s00.jsonl"  # of which a judge saw an answer cut
     change_lines(path, lambda i, row: row if i else row | {"raw": row["raw"] | {"cut_characters": 900}})
-    said = recompute(copy, "--only", "answer_cut_for_judge").said
-    assert "answer_cut_for_judge j00 m01 s00: value 0, recomputed 0.0046" in said
-    assert "\n1 rows disagree" in said
+    code, lines, said = recompute(copy)
+    assert code == 1 and set(lines) == {*changes, CUT}
+    assert {line.recomputed - line.agree for line in lines.values()} == {1}
+    assert all(line.rows > 1 for line in lines.values())
+    assert f"{CUT} j00 m01 s00: value 0, recomputed 0.0046" in said
+    assert f"\n{len(changes) + 1} rows disagree" in said
 
 
 def changed_copy(results: Path, folder: Path, changes: dict[str, tuple[str, float]]) -> Path:
-    """Copy a study and add something to one number of an estimand."""
+    """Copy a study, and add something to one number of an estimand; leave out most rows, which cost time."""
     copy = folder / "results" / STUDY
     shutil.copytree(results, copy)
     for path in results.parents[1].glob("*.jsonl"):
         shutil.copy(path, folder / path.name)
     with (copy / NUMBERS).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    kept = [row for row in rows if row["estimand"] == CUT]
     for estimand, (column, by) in changes.items():
-        row = [row for row in rows if row["estimand"] == estimand and row[column]][-1]
+        *others, row = [row for row in rows if row["estimand"] == estimand and row[column]]
         row[column] = repr(float(row[column]) + by)
+        kept += [others[0], row]
     with (copy / NUMBERS).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(kept)
     return copy
