@@ -5,10 +5,10 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from forked_snakemake import run_snakemake
 
 from refusal_eval.__main__ import VERBS
 from refusal_eval.config.load_study import load_study
@@ -107,8 +108,7 @@ def test_only_engine_loads_ask_for_gpus() -> None:
 
 def snakemake(*arguments: str, folder: Path) -> str:
     """Run snakemake from the repository's folder with another working folder; return what it prints."""
-    command = [sys.executable, "-m", "snakemake", *arguments, "--directory", str(folder)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    run = run_snakemake([*arguments, "--directory", str(folder)], ROOT, os.environ)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from forked_snakemake import run_snakemake
 from project import ROOT, STUDY, Project, make_project, planned_jobs
 
 MODULE = "module refusal_eval:\n    snakefile: {snakefile}\n    config: config\nuse rule * from refusal_eval\n"
@@ -58,15 +59,21 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     return lean_project(tmp_path_factory.mktemp("alone") / "project").planned()
 
 
-def dry_run(project: Project, snakefile: str, *arguments: str) -> tuple[dict[str, int], str]:
+def dry_run(project: Project, snakefile: str, *arguments: str, forked: bool = True) -> tuple[dict[str, int], str]:
     """Return the planned jobs and the last lines of a dry run of another Snakefile in the study's folder."""
     (project.folder / "Snakefile").write_text(snakefile)
-    command = [sys.executable, "-m", "snakemake", "-n", "--cores", "2", *arguments]
+    command = ["-n", "--cores", "2", *arguments]
     environment = os.environ | {"NO_COLOR": "1", "XDG_CACHE_HOME": str(project.folder / "cache")}
-    run = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, env=environment)
+    run = (run_snakemake if forked else in_a_process)(command, project.folder, environment)
     output = run.stdout + run.stderr
     assert "Traceback" not in output
     return (planned_jobs(output) if run.returncode == 0 else {}), output
+
+
+def in_a_process(arguments: list[str], cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run snakemake as a user does."""
+    command = [sys.executable, "-m", "snakemake", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=env)
 
 
 def test_a_study_is_not_merged_with_the_config_of_the_snakefile_that_takes_the_module(lean: Project) -> None:
@@ -77,19 +84,22 @@ def test_a_study_is_not_merged_with_the_config_of_the_snakefile_that_takes_the_m
 
 
 @pytest.mark.parametrize(
-    ("snakefile", "arguments"),
+    ("snakefile", "arguments", "forked"),
     [
-        pytest.param(ENTRY, ["--configfile", "study.yaml"], id="the entry of the clone"),
-        pytest.param('configfile: "study.yaml"\n' + LOCAL, [], id="the study is the configfile"),
+        pytest.param(ENTRY, ["--configfile", "study.yaml"], True, id="the entry of the clone"),
+        pytest.param('configfile: "study.yaml"\n' + LOCAL, [], False, id="the study is the configfile"),
         pytest.param(
-            LOCAL, ["--configfile", "study.yaml", "--config", "samples=3"], id="command line, no configfile of its own"
+            LOCAL,
+            ["--configfile", "study.yaml", "--config", "samples=3"],
+            True,
+            id="command line, no configfile of its own",
         ),
     ],
 )
 def test_a_module_plans_the_jobs_of_the_study_alone(
-    lean: Project, alone: dict[str, int], snakefile: str, arguments: list[str]
+    lean: Project, alone: dict[str, int], snakefile: str, arguments: list[str], forked: bool
 ) -> None:
-    jobs, output = dry_run(lean, snakefile, *arguments)
+    jobs, output = dry_run(lean, snakefile, *arguments, forked=forked)
     assert jobs == alone, output
 
 
