@@ -16,11 +16,17 @@ NAMES = ["scope", "a", "b", "c"]
 def compare(tmp_path):
     """Return a function that compares two cells of one split."""
 
-    def compared(first, second, clusters=None, reading="strict", level=0.95):
+    def compared(first, second, clusters=None, reading="strict", level=0.95, scope="scope"):
         frames = [cell(tmp_path, prompts, clusters) for prompts in (first, second)]
-        return paired_differences(panel_of({"s": frames}, {"s": reading}), [(0, 1)], NAMES, level)[0]
+        return paired_differences(panel_of({"s": frames}, {"s": reading}), [(0, 1)], [scope, *NAMES[1:]], level)[0]
 
     return compared
+
+
+def pooled(frames, left_out=(), **readings):
+    """Compare the first two frames of each split; a split is read strictly unless its reading is given."""
+    panel = panel_of(frames, dict.fromkeys(frames, "strict") | readings, left_out)
+    return paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
 
 
 def prompts(*letters):
@@ -38,8 +44,7 @@ def test_rates_and_difference_by_hand(compare):
 
 def test_of_pooled_splits_the_one_with_the_fewest_clusters_is_known(tmp_path):
     both = {split: [cell(tmp_path, {f"{split}{i}": "rc" for i in range(n)})] * 2 for split, n in (("s", 5), ("t", 3))}
-    panel = panel_of(both, {"s": "strict", "t": "strict"})
-    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    found = pooled(both)
     assert (found.n_clusters, found.effective_clusters) == (8, 3)
 
 
@@ -136,8 +141,7 @@ def test_numbers_do_not_depend_on_order_or_on_what_else_is_compared(tmp_path):
 def test_pooled_splits_weigh_the_same_whatever_their_size(tmp_path):
     big = [cell(tmp_path, prompts(*[text] * 30)) for text in ("rr", "cc")]
     small = [cell(tmp_path, {f"other{i}": text for i in range(3)}) for text in ("cc", "cc")]
-    panel = panel_of({"big": big, "small": small}, {"big": "strict", "small": "strict"})
-    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    found = pooled({"big": big, "small": small})
     assert found.rate_first == pytest.approx(0.5) and found.difference == pytest.approx(0.5)
     assert found.n == 33 and found.p == pytest.approx(2 / 2**30)
 
@@ -145,9 +149,7 @@ def test_pooled_splits_weigh_the_same_whatever_their_size(tmp_path):
 def test_a_split_without_any_difference_is_not_known_exactly(tmp_path):
     big = [cell(tmp_path, prompts(*["rr"] * n, *["cc"] * (200 - n))) for n in (30, 10)]
     small = [cell(tmp_path, {f"other{i}": "cc" for i in range(24)})] * 2
-    alone = paired_differences(panel_of({"big": big}, {"big": "strict"}), [(0, 1)], NAMES, 0.95)[0]
-    panel = panel_of({"big": big, "small": small}, {"big": "strict", "small": "strict"})
-    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    alone, found = pooled({"big": big}), pooled({"big": big, "small": small})
     unseen = 1 - 0.025 ** (1 / 24)
     assert found.difference == pytest.approx(0.05) and found.high > 0.05 + unseen / 2
     assert found.low < 0.05 - unseen / 2 and found.high < 0.05 + (unseen + alone.high - 0.1) / 2
@@ -157,8 +159,7 @@ def test_a_split_without_any_difference_is_not_known_exactly(tmp_path):
 def test_splits_that_are_each_of_one_difference_still_have_an_interval(tmp_path):
     one = [cell(tmp_path, {f"a{i}": text for i in range(40)}) for text in ("rr", "cc")]
     two = [cell(tmp_path, {f"b{i}": text for i in range(40)}) for text in ("cc", "cc")]
-    panel = panel_of({"one": one, "two": two}, {"one": "strict", "two": "strict"})
-    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    found = pooled({"one": one, "two": two})
     unseen = 1 - 0.025 ** (1 / 40)
     assert found.high == pytest.approx(0.5 + unseen / 2)
     assert found.low == pytest.approx(0.5 - np.hypot(unseen, unseen / 2))
@@ -203,15 +204,13 @@ def test_a_p_value_stays_exact_beside_a_column_of_many_denominators(tmp_path):
 def test_each_split_of_a_pool_keeps_its_reading(tmp_path):
     frames = {"refuse": [cell(tmp_path, prompts("pp", "pp")), cell(tmp_path, prompts("cc", "cc"))]}
     frames["comply"] = [cell(tmp_path, {"x": "pp", "y": "pp"}), cell(tmp_path, {"x": "cc", "y": "cc"})]
-    panel = panel_of(frames, {"refuse": "strict", "comply": "broad"})
-    assert paired_differences(panel, [(0, 1)], NAMES, 0.95)[0].difference == pytest.approx(0.5)
+    assert pooled(frames, comply="broad").difference == pytest.approx(0.5)
 
 
 def test_a_cluster_in_two_splits_is_one(tmp_path):
     one = [cell(tmp_path, {"a": text, "b": text}, {"a": "topic", "b": "own"}) for text in ("rr", "cc")]
     two = [cell(tmp_path, {"c": text, "d": text}, {"c": "topic", "d": "another"}) for text in ("rr", "cc")]
-    panel = panel_of({"one": one, "two": two}, {"one": "strict", "two": "strict"})
-    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    found = pooled({"one": one, "two": two})
     assert found.n_clusters == 3 and found.p == pytest.approx(2 / 2**3)
 
 
@@ -265,8 +264,7 @@ def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path):
 
 def test_left_out_prompts_do_not_count(tmp_path):
     frames = {"s": [cell(tmp_path, prompts("rr", "cc")), cell(tmp_path, prompts("cc", "cc"))]}
-    panel = panel_of(frames, {"s": "strict"}, {("s", "id001"), ("other", "id000")})
-    assert paired_differences(panel, [(0, 1)], NAMES, 0.95)[0].difference == 1.0
+    assert pooled(frames, {("s", "id001"), ("other", "id000")}).difference == 1.0
 
 
 def test_ids_that_look_like_numbers_stay_text(tmp_path):
@@ -300,31 +298,20 @@ def test_the_interval_holds_zero_where_the_test_cannot_tell_it_from_zero(compare
     assert (found.low > 0) == (found.p <= 0.05)
 
 
-@pytest.fixture
-def compare_under(tmp_path):
-    """Return a function that compares two cells, with draws that depend on a name."""
-
-    def compared(name, first, second):
-        panel = panel_of({"s": [cell(tmp_path, prompts(*side)) for side in (first, second)]}, {"s": "strict"})
-        return paired_differences(panel, [(0, 1)], [name, "a", "b"], 0.95)[0]
-
-    return compared
-
-
-def test_what_the_test_cannot_tell_from_zero_the_interval_holds(compare_under):
+def test_what_the_test_cannot_tell_from_zero_the_interval_holds(compare):
     # 11 prompts of 21 differ one way and 3 the other: p = 0.057.
-    first, second = ["r"] * 11 + ["c"] * 10, ["c"] * 11 + ["r"] * 3 + ["c"] * 7
+    first, second = prompts(*"r" * 11, *"c" * 10), prompts(*"c" * 11, *"r" * 3, *"c" * 7)
     for number in range(10):
-        found = compare_under(f"scope {number}", first, second)
+        found = compare(first, second, scope=f"scope {number}")
         assert found.p > 0.05 and found.low <= 0 < found.high
 
 
-def test_ends_do_not_depend_on_luck_where_halves_can_be_counted(compare_under):
+def test_ends_do_not_depend_on_luck_where_halves_can_be_counted(compare):
     # Seven of 31 prompts refuse more, one less: p = .047, and over all halves the lower end is 1.9 points. 2,000 random
     # ones gave 0 or less in a third of all seeds.
-    first = ["rrr", "rrc", "rrc", "rcc", "rcc", "rcc", "rcc", "ccc"] + ["ccc"] * 23
-    second = ["ccc"] * 7 + ["rcc"] + ["ccc"] * 23
-    found = [compare_under(f"scope {number}", first, second) for number in range(6)]
+    first = prompts("rrr", "rrc", "rrc", "rcc", "rcc", "rcc", "rcc", "ccc", *["ccc"] * 23)
+    second = prompts(*["ccc"] * 7, "rcc", *["ccc"] * 23)
+    found = [compare(first, second, scope=f"scope {number}") for number in range(6)]
     assert found[0].p == pytest.approx(0.0469, abs=1e-4)
     assert {round(one.low, 3) for one in found} == {0.019}
 
