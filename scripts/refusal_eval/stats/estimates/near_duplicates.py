@@ -180,10 +180,10 @@ def _pairs(
             for feature in rarest[place]:
                 index[feature].append(place)
     frames = {split: _frame([texts[place] for place in texts if place.split == split]) for split in prompts}
-    for (one, two), near in found.items():
-        frame = frames[one.split] & frames[two.split]
+    for pair, near in found.items():
+        frame = frames[pair[0].split] & frames[pair[1].split]
         if frame and near < math.inf:  # less than before, so that the index has found all
-            found[one, two] = similarity(texts[one], texts[two], frame)
+            found[pair] = similarity(texts[pair[0]], texts[pair[1]], frame)
     return {pair: near for pair, near in found.items() if near >= threshold}
 
 

@@ -204,8 +204,9 @@ def _difference(
         gap = difference_part(parts[0], parts[1], 0.0, GAP_METHOD)
         return found | {"paired": False, "difference": gap._asdict(), "p": None}
     both = np.array([[own[twin] for own in means] for twin in twins])
-    parts_of_one = (_denominator(group[side], None if draws is None else draws[side]) for side in sides)
-    compared = _compared(both, tuple(parts_of_one), [f"languages {name}", *pair], level)
+    denominators = [_denominator(group[side], None if draws is None else draws[side]) for side in sides]
+    compared = _compared(both, denominators, [f"languages {name}", *pair], level)
+    assert compared.difference is not None  # there are twins
     inside = np.isin(group, twins) & (sides[0] | sides[1])
     found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
     gap = Number(compared.difference, compared.low, compared.high, compared.method)
@@ -219,7 +220,7 @@ def _denominator(group: NDArray[Any], draws: NDArray[np.int64] | None) -> int:
     return math.lcm(*draws.tolist()) * math.lcm(*Counter(group.tolist()).values())
 
 
-def _compared(rates: Floats, denominators: tuple[int, int], names: Sequence[str], level: float) -> Paired:
+def _compared(rates: Floats, denominators: Sequence[int], names: Sequence[str], level: float) -> Paired:
     """Return the difference of the rates of twins (a row each), as of two models."""
     number = len(rates)
     panel = Panel(
@@ -227,7 +228,7 @@ def _compared(rates: Floats, denominators: tuple[int, int], names: Sequence[str]
         clusters=np.arange(number),
         splits=np.zeros(number, dtype=np.intp),
         **dict.fromkeys(("rates", "lows", "highs", "votes"), rates),
-        denominators=denominators,
+        denominators=tuple(denominators),
     )
     return paired_differences(panel, [(0, 1)], names, level)[0]
 
