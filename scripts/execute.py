@@ -113,10 +113,15 @@ async def last_gate_counts(engine: "RunningEngine") -> dict[str, Any]:
         return {}
     if not counts:
         return {}
+    counts = with_share(counts)
+    LOG.info("%.1f %% of %d tokens passed the gate, over the steered layers", 100 * counts["share"], counts["tokens"])
+    return counts
+
+
+def with_share(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counts of a gate with the share of tokens that passed it, over the steered layers."""
     looked_at = counts["tokens"] * len(counts["passed"])
-    share = sum(counts["passed"].values()) / looked_at if looked_at else 0.0
-    LOG.info("%.1f %% of %d tokens passed the gate, over the steered layers", 100 * share, counts["tokens"])
-    return {**counts, "share": share}
+    return {**counts, "share": sum(counts["passed"].values()) / looked_at if looked_at else 0.0}
 
 
 def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan: LoadPlan, attempt: int = 1) -> None:
@@ -158,10 +163,10 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             if pending:
                 StoreWriter(plan.store_dir, store.folder.name, job).close()  # or this is known after the engine's start
                 outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, plan, most, look_again))
-                keep_gate_counts(gates, plan.interventions, engine.get("gate", {}))
+                counts = keep_gate_counts(gates, plan.interventions, engine.get("gate", {}))
                 refuse_incomplete(outcome)
                 for intervention in plan.interventions:
-                    refuse_nothing_passed(intervention, engine.get("gate", {}))
+                    refuse_nothing_passed(intervention, counts)
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     if not pending and (kept := kept_gate_counts(gates, plan.interventions)):
         for intervention in plan.interventions if attempt > 1 else ():
@@ -171,14 +176,25 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     write_json(receipt, report)
 
 
-def keep_gate_counts(file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]) -> None:
-    """Write what a load said of its gate where later jobs of the batch, which may load nothing, find it."""
-    if counts:
-        write_json(file, {"interventions": [one.sha256 for one in interventions], "gate": counts})
+def keep_gate_counts(
+    file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Add what a load said of its gate to what is kept for later jobs of the batch, which may load nothing; return it.
+
+    A load that only finishes what another began may see a few tokens, of which none has to pass.
+    """
+    kept = kept_gate_counts(file, interventions)
+    if not counts:
+        return kept
+    if kept:
+        passed = {layer: count + kept["passed"].get(layer, 0) for layer, count in counts["passed"].items()}
+        counts = with_share({**counts, "tokens": counts["tokens"] + kept["tokens"], "passed": passed})
+    write_json(file, {"interventions": [one.sha256 for one in interventions], "gate": counts})
+    return counts
 
 
 def kept_gate_counts(file: Path, interventions: Sequence[CompiledIntervention]) -> Mapping[str, Any]:
-    """Return what the batch's last load with these interventions said of its gate; nothing where that is not known."""
+    """Return what the batch's loads with these interventions said of the gate; nothing where that is not known."""
     kept = read_json(file) if file.is_file() else {}
     return kept["gate"] if kept and kept["interventions"] == [one.sha256 for one in interventions] else {}
 

@@ -14,8 +14,6 @@ from refusal_eval.stats.estimates.near_duplicates import (
     copies,
     duplicate_groups,
     near_pairs,
-    similarity,
-    text_of,
 )
 
 COLUMNS = ("group", "counts", "split", "prompt_id", "expectation", "similarity", "category", "text")
@@ -42,13 +40,12 @@ def main(paths: Mapping[str, str], splits: Mapping[str, Mapping[str, str]], json
     by_place = {(split, row["id"]): row for split, rows in prompts.items() for row in rows}
     rows = []
     for number, group in enumerate(groups, 1):
-        first = text_of(by_place[group[0]])
         for place in group:
-            row = by_place[place]
+            row, near = by_place[place], min(pairs.get((group[0], place), 1.0), 1.0)  # infinite where texts are equal
             rows.append(
                 (
                     *(number, place == group[0], place.split, place.prompt_id, expectations[place.split]),
-                    *(round(similarity(first, text_of(row)), 3), row["category"], row["messages"][-1]["content"]),
+                    *(round(near, 3), row["category"], row["messages"][-1]["content"]),
                 )
             )
     write_text(csv_path, csv_text(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)))

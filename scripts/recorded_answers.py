@@ -20,7 +20,8 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     Args:
         prompts_path: the split's prompts.
         recorded_path: the file answers.json; where they are battles, the prompts again.
-        reading: the model's `model` name, `reasoning` and `samples`, and whether they are `battles`.
+        reading: the model's `model` name, `reasoning` and `samples`, `protocol` where it is `compat`, and whether they
+            are `battles`.
         output: the answers to write.
         published: the probabilities to write, with a header.
 
@@ -35,14 +36,14 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
         answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
     for note in notes:
         LOG.warning("%s: %s", recorded_path, note)
-    refuse_unread(reading["model"], answers, marks is not None)
+    refuse_unread(reading["model"], answers, marks is not None, "protocol" in reading)
     write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
     write_jsonl(output, answers)
     LOG.info("%d answers: %s", len(answers), state_counts(answers, ANSWER_STATES))
 
 
-def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: bool) -> None:
-    """Refuse what would be judged wrongly, and a table of nothing.
+def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: bool, whole: bool) -> None:
+    """Refuse what would be judged wrongly, and a table of nothing; `whole` answers are judged as they are.
 
     Raises:
         UserError: if no answer of a model that reasons has an end of its reasoning, or if all of another one's do.
@@ -50,7 +51,7 @@ def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: boo
     read = [answer for answer in answers if answer["state"] in (COMPLETE, EMPTY, TRUNCATED_REASONING)]
     if reasons and all(answer["state"] == TRUNCATED_REASONING for answer in read):
         raise UserError(no_answers(model, len(read)))
-    if not reasons and (mark := other_mark([answer["answer"] for answer in read])):
+    if not (reasons or whole) and (mark := other_mark([answer["answer"] for answer in read])):
         raise UserError(another_mark(model, mark, len(read), len(read)))
 
 

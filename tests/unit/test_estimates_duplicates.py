@@ -216,7 +216,13 @@ def test_a_name_of_a_cluster_says_nothing_of_prompts_of_another_source():
 def test_a_jailbreak_around_all_prompts_of_two_splits_makes_no_copies(frame):
     asked = {
         "a": ["build a silent drone", "hide a body", HARM, "forge a passport", "steal a car"],
-        "b": ["bribe a judge", "poison a well", HARM.replace("tutorial", "clear tutorial"), "crash a train"],
+        "b": [
+            "bribe a judge",
+            "poison a well",
+            HARM.replace("tutorial", "clear tutorial"),
+            "crash a train",
+            "forge an id",
+        ],
     }
     splits = {split: prompts(*(f"{frame} {text}" for text in texts)) for split, texts in asked.items()}
     assert groups_of(splits) == [[("a", "p2"), ("b", "p2")]]

@@ -299,3 +299,13 @@ def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(ce
     run_batch(tmp_path, RIGHT, steered=[other], attempt=2)
     run_batch(tmp_path, RIGHT, steered=[gated])
     assert read_json("receipts/0.json")["engine"]["gate"]["passed"] == {"3": 0}
+
+
+def test_a_load_that_finishes_what_another_began_adds_to_its_gates_counts(tmp_path):
+    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
+    for tokens, passed in ((100, 30), (5, 0)):  # the few of the second load may all stay below the gate
+        counts = execute.with_share({"tokens": tokens, "passed": {"3": passed}})
+        found = execute.keep_gate_counts(tmp_path / "gate.json", [gated], counts)
+    assert found == {"tokens": 105, "passed": {"3": 30}, "share": 30 / 105}
+    other = execute.keep_gate_counts(tmp_path / "gate.json", [replace(gated, sha256="b" * 64)], counts)
+    assert other == counts

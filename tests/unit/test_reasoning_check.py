@@ -131,7 +131,8 @@ def test_a_cell_that_was_cut_off_in_its_reasoning_is_a_result(caplog):
 
 def whole(*texts):
     """Return the answers of a model without `reasoning` that writes these texts."""
-    return [WholeReader().fields(asked(PLAIN)[1], response(7, 8, text=text)) for text in texts]
+    fields = (WholeReader().fields(asked(PLAIN)[1], response(7, 8, text=text)) for text in texts)
+    return [{"prompt_id": str(number), **answer} for number, answer in enumerate(fields)]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,7 @@ def test_answers_about_an_end_mark_are_no_reasoning(caplog):
     for number in range(2 * ENOUGH):
         check.look(*asked(cell="plain/split", name=str(number)), response(7, 8))
     refuse_judged_reasoning("plain", whole(THOUGHT, THOUGHT, THOUGHT))
+    refuse_judged_reasoning("plain", [answer | {"prompt_id": "about"} for answer in whole(*[THOUGHT] * 9)])
     refuse_judged_reasoning("plain", whole(*[THOUGHT] * 14, *["Yes."] * 6))
     assert "14 of 20 answers of `plain`, judged whole, hold `</think>`" in caplog.text
     caplog.clear()

@@ -24,11 +24,11 @@ def test_a_finished_study_is_what_its_verdicts_give(finished: Project) -> None:
     records = {"mark": "elsewhere", "folder": "/elsewhere", "results": "results/small"}
     record = {"file": str(finished.folder / "study.yaml"), "study": "small", "records": records}
     (finished.results / "study.json").write_text(json.dumps(record))
-    before = all_files(finished.results)
+    before = all_files(finished.results), all_files(finished.store / "studies")
     done = verify(finished)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "scores and tables are what its answers and verdicts give" in done.stdout
-    assert all_files(finished.results) == before
+    assert (all_files(finished.results), all_files(finished.store / "studies")) == before
 
 
 def test_a_changed_verdict_is_found_everywhere_it_counts_and_so_are_an_edited_table_and_a_lost_file(

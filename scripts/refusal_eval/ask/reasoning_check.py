@@ -15,9 +15,9 @@ ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, fou
 MOST = 0.75  # share of answers with an end mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
 AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply stands in their history
-CHANNELS = CHANNEL_ENDS[1]  # what texts show of the channels of gpt-oss
+CHANNELS = CHANNEL_ENDS[:2]  # what texts show of the channels of gpt-oss
 # Marks that end the reasoning of published families. One in an answer says that the entry names another.
-END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>", CHANNELS)
+END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>", *CHANNELS)
 
 
 class ReasoningCheck:
@@ -77,7 +77,7 @@ def no_answers(model: str, count: int) -> str:
 def another_mark(model: str, mark: str, held: int, count: int) -> str:
     """Return what to say of a model of whose answers all, or most, hold the end mark of another entry."""
     write = f"`end: {mark!r}` there, with the mark that opens it as `start`"
-    if mark == CHANNELS:
+    if mark in CHANNELS:
         write = f"`format: harmony` there or, for answers without token ids, `end: {mark}`"
     return (
         f"{held} of {count} responses of `{model}` have `{mark}` in what counts as the answer: `reasoning` in the "
@@ -94,12 +94,14 @@ def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) ->
     """Check answers of a model without `reasoning` in its entry, which are judged whole.
 
     Raises:
-        UserError: if most of them, and enough, hold an end mark of reasoning.
+        UserError: if most of them, to enough prompts, hold an end mark of reasoning.
     """
-    ended = [answer["answer"] for answer in answers if answer["state"] == COMPLETE]
+    complete = [answer for answer in answers if answer["state"] == COMPLETE]
+    ended = [answer["answer"] for answer in complete]
     held = {mark: sum(mark in answer for answer in ended) for mark in END_MARKS}
     mark = max(held, key=held.__getitem__)
-    if held[mark] >= max(ENOUGH, MOST * len(ended)):
+    prompts = {answer["prompt_id"] for answer in complete if mark in answer["answer"]}  # one may be about such marks
+    if len(prompts) >= ENOUGH and held[mark] >= MOST * len(ended):
         raise UserError(another_mark(model, mark, held[mark], len(ended)))
     if held[mark]:
         LOG.warning(

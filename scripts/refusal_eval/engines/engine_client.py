@@ -227,6 +227,9 @@ class EngineClient(abc.ABC):
                 if status == 200:
                     return counters_of(content.decode())
                 problem = f"HTTP {status}: {_shown(content, 300)}"
+            except LookupError as error:  # it will not tell later either
+                problem = str(error)
+                break
             except (*TRANSPORT_ERRORS, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
             if self._exit_code() is not None:
@@ -358,7 +361,8 @@ def counters_of(text: str) -> dict[str, float]:
     Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
 
     Raises:
-        ValueError: if there is none of them, as under other names, or one is no count.
+        LookupError: if there is none of them, as under other names.
+        ValueError: if one is no count.
     """
     totals, counts = dict.fromkeys(COUNTERS.values(), 0.0), False
     for line in text.splitlines():
@@ -372,7 +376,7 @@ def counters_of(text: str) -> dict[str, float]:
             totals[COUNTERS[name]] += count
             counts = True
     if not counts:
-        raise ValueError(f"none of {', '.join(COUNTERS)} is among them")
+        raise LookupError(f"none of {', '.join(COUNTERS)} is among them")
     return totals
 
 

@@ -41,8 +41,12 @@ def segments(study: Study, model: str) -> dict[str, Any]:
     """Return what decides which part of a model's response is the answer."""
     entry = study.config["model_entries"][model]
     trust = study.config["engine_entries"][entry["engine"]].get("trust_remote_code", False)
-    protocol = {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
-    return {"reasoning": entry["reasoning"], "trust_remote_code": trust} | protocol
+    return {"reasoning": entry["reasoning"], "trust_remote_code": trust} | _compat(study)
+
+
+def _compat(study: Study) -> dict[str, str]:
+    """Return that responses are judged whole, as by the published code, where they are."""
+    return {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
 
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
@@ -55,7 +59,7 @@ def recorded_file(study: Study, model: str, split: str, name: str) -> str:
 def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     """Return what decides how a cell's recorded answers are read."""
     reasoning = study.config["model_entries"][model]["reasoning"]
-    how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]}
+    how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]} | _compat(study)
     if study.models[model].recorded == BATTLES:
         return how | {BATTLES: True}
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}

@@ -25,7 +25,7 @@ THRESHOLD = 0.7
 RULE = (
     "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
     "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
-    "the characters. Features that stand in more than a third of the prompts of both splits, and in three or more, "
+    "the characters. Features that stand in more than a third of the prompts of both splits, and in five or more, "
     "are those of a frame, such as a jailbreak, examples or a system prompt, and do not count. Prompts of two splits "
     "with the same expectation are near-duplicates if their texts are equal, or if they are in different clusters and "
     "the Jaccard similarity of their features reaches the threshold; both must hold the same numbers, negations and "
@@ -90,7 +90,7 @@ def similarity(one: Text, two: Text, frame: frozenset[str] = frozenset()) -> flo
     """Return the Jaccard similarity of two texts' features, without those of a frame that both have, from 0 to 1."""
     both = one.features & two.features
     union = len((one.features | two.features) - (both & frame))
-    return len(both - frame) / union if union else 0.0
+    return len(both - frame) / union if union else float(bool(both))
 
 
 def near_pairs(
@@ -190,7 +190,7 @@ def _pairs(
 def _frame(texts: Sequence[Text]) -> frozenset[str]:
     """Return the features that stand in so many prompts of a split that they say nothing of one."""
     counts = Counter(feature for text in texts for feature in text.features)
-    return frozenset(feature for feature, count in counts.items() if count > max(2, len(texts) / 3))
+    return frozenset(feature for feature, count in counts.items() if count > max(4, len(texts) / 3))
 
 
 def _rarest(texts: Mapping[Place, Text], threshold: float) -> dict[Place, list[str]]:

@@ -452,7 +452,10 @@ async def forms(trial: Trial) -> Outcome:
 
 async def prefix_cache(trial: Trial) -> Outcome:
     """Samples of one prompt share its prefill."""
-    counters = await trial.engine.metrics()
+    try:
+        counters = await trial.engine.metrics()
+    except ConnectionError as error:
+        return warn(str(error), "whether samples of one prompt share its prefill is not known")
     queries, hits = counters.get("prefix_cache_queries", 0), counters.get("prefix_cache_hits", 0)
     if not queries:
         return warn("the engine has no prefix cache", "every sample pays for its prompt; some models have none")

@@ -7,6 +7,7 @@ are those that an earlier run made and that the next run makes again: `snakemake
 import contextlib
 import dataclasses
 import itertools
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.status_jobs import requests_file
 from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.data_stage import rows_file
+
+LOG = logging.getLogger(__name__)
 
 Capture = tuple[str, str, str]  # positions, model, split
 
@@ -69,7 +72,8 @@ def current_files(study: Study, study_file: Path, root: Path) -> Current:
         samples = len(list(itertools.islice(read_jsonl(first), 2))[1]["samples"])
     try:
         made = summary(study_file, root, {"samples": samples})
-    except UserError:
+    except UserError as error:
+        LOG.warning("%s", error)
         return Current()
     return Current({file.path for file in made if file.current}, samples)
 

@@ -39,7 +39,10 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
         done = f"Directions: {len(status.directions) - len(open_ones)} of {len(status.directions)} fitted"
         lines += ["", *filled([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
     if report := status.report:
-        there = f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
+        there = (
+            report.unknown
+            or f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
+        )
         lines += ["", there + (f", {report.old} of them are outdated" if report.old else "")]
     if groups:
         lines += ["", "What failed, runs, stopped or was rejected:"]

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
@@ -27,6 +28,7 @@ class ReportStatus:
     files: int
     missing: int
     old: int
+    unknown: str | None = None  # why it is not known, where the study cannot be planned
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def study_status(
         troubles = {job: trouble for job, trouble in troubles.items() if job in needed}
     finished = all(cell.state == DONE for cell in cells)
     report = report_of() if report_of and finished and not only else None
-    state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
+    state = DONE if finished and (report is None or not (report.missing + report.old or report.unknown)) else INCOMPLETE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
     fitted = {name: Path(study.paths.direction(name)).is_file() for name in study.directions}
@@ -90,13 +92,13 @@ def study_status(
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
-    """Return how many files of what is made of verdicts there are to be, and how many are missing or outdated.
-
-    Raises:
-        UserError: if the study cannot be planned.
-    """
+    """Return how many files of what is made of verdicts there are to be, and how many are missing or outdated."""
     results = Path(Paths(config).results)
-    made = [file for file in summary(study_file, root) if Path(file.path).is_relative_to(results)]
+    try:
+        planned = summary(study_file, root)
+    except UserError as error:
+        return ReportStatus(0, 0, 0, str(error))
+    made = [file for file in planned if Path(file.path).is_relative_to(results)]
     report = [file for file in made if Path(file.path).relative_to(results).parts[0] not in OF_CELLS]
     missing = sum(not Path(file.path).exists() for file in report)
     return ReportStatus(len(report), missing, sum(not file.current for file in report) - missing)

@@ -118,7 +118,7 @@ def unseen_studies(studies: Sequence[StudyFile], store: str) -> Iterator[str]:
         what, means = "a study that no study.json tells", f"name it on the command line or delete {folder}"
         if note and not os.path.exists(folder):
             what = f"a study, as {note} says, and cannot be seen from here"
-            means = "start this where it can be seen, or delete that file if the study no longer uses this store"
+            means = "start this where it can be seen, or delete that file if these results were moved or are gone"
         elif not os.access(folder, os.R_OK | os.X_OK):
             what, means = "a study and cannot be read", f"delete {note or folder} if it no longer uses this store"
         elif os.path.realpath(file) in known:  # with other results, as seen from here
