@@ -41,11 +41,12 @@ def main(paths: Mapping[str, str], splits: Mapping[str, Mapping[str, str]], json
     rows = []
     for number, group in enumerate(groups, 1):
         for place in group:
-            row, near = by_place[place], min(pairs.get((group[0], place), 1.0), 1.0)  # infinite where texts are equal
+            row = by_place[place]
+            alike = min(pairs.get((group[0], place), 1.0), 1.0)  # infinite where texts are equal
             rows.append(
                 (
                     *(number, place == group[0], place.split, place.prompt_id, expectations[place.split]),
-                    *(round(near, 3), row["category"], row["messages"][-1]["content"]),
+                    *(round(alike, 3), row["category"], row["messages"][-1]["content"]),
                 )
             )
     write_text(csv_path, csv_text(pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)))
