@@ -224,12 +224,12 @@ class EngineClient(abc.ABC):
         for attempt in range(TRIES):
             try:
                 status, content = await within(COUNTERS_SECONDS, self._request("GET", "/metrics"))
+                if status == 200 and (counters := counters_of(content.decode())):
+                    return counters
                 if status == 200:
-                    return counters_of(content.decode())
+                    problem = f"none of {', '.join(COUNTERS)} is among them"
+                    break  # nor will it be
                 problem = f"HTTP {status}: {_shown(content, 300)}"
-            except LookupError as error:  # it will not tell later either
-                problem = str(error)
-                break
             except (*TRANSPORT_ERRORS, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
             if self._exit_code() is not None:
@@ -356,12 +356,11 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
 
 
 def counters_of(text: str) -> dict[str, float]:
-    """Return the counters we use out of a Prometheus text, summed over labels.
+    """Return the counters we use out of a Prometheus text, summed over labels; nothing if it has none of them.
 
     Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
 
     Raises:
-        LookupError: if there is none of them, as under other names.
         ValueError: if one is no count.
     """
     totals, counts = dict.fromkeys(COUNTERS.values(), 0.0), False
@@ -375,9 +374,7 @@ def counters_of(text: str) -> dict[str, float]:
                 raise ValueError(f"{name} is {count}")
             totals[COUNTERS[name]] += count
             counts = True
-    if not counts:
-        raise LookupError(f"none of {', '.join(COUNTERS)} is among them")
-    return totals
+    return totals if counts else {}
 
 
 class CompletionClient(EngineClient):
