@@ -2,16 +2,13 @@
 
 import csv
 import importlib
-import importlib.util
 import inspect
 import json
 import os
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -253,9 +250,8 @@ def test_sizes_are_those_of_the_locks() -> None:
         assert ("estimated" in row) == ("estimated" in size["basis"])
 
 
-def test_pictures_are_small_enough_to_load() -> None:
-    for name in ("demo_heatmap.png", "dag.svg"):
-        assert 5_000 < (ROOT / "docs" / name).stat().st_size < MAX_PICTURE_BYTES
+def test_the_picture_is_small_enough_to_load() -> None:
+    assert 5_000 < (ROOT / "docs" / "demo_heatmap.png").stat().st_size < MAX_PICTURE_BYTES
 
 
 def test_readme_names_no_host_and_no_machine() -> None:
@@ -277,26 +273,26 @@ def test_results_readme_lists_every_folder_of_a_study() -> None:
 # --- The picture of the workflow -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def picture() -> ModuleType:
-    """Return docs/make_dag.py."""
-    spec = importlib.util.spec_from_file_location("make_dag", ROOT / "docs" / "make_dag.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_dag"] = module
-    spec.loader.exec_module(module)
-    return module
+RUNNING = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
 
 
-def test_the_picture_is_up_to_date(picture: ModuleType, tmp_path: Path) -> None:
-    picture.save(tmp_path / "dag.svg")
-    assert (tmp_path / "dag.svg").read_bytes() == (ROOT / "docs" / "dag.svg").read_bytes(), "run docs/make_dag.py"
+def steps() -> dict[str, set[str]]:
+    """Return the rules of each step, from the table of docs/running.md."""
+    table = RUNNING.split("| step |", 1)[1].split("\n\n", 1)[0]
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    return {row[0].strip("| ").replace(" ", "_"): set(re.findall(r"`(\w+)`", row[2])) for row in rows}
 
 
-def test_the_picture_names_every_rule(picture: ModuleType) -> None:
+def arrows() -> set[tuple[str, str]]:
+    """Return the pairs of steps that the picture of docs/running.md connects (`a & b --> c & d` are four)."""
+    lines = re.findall(r"^ +([\w &]+) --> ([\w &]+)$", RUNNING, re.MULTILINE)
+    return {(a, b) for first, second in lines for a in first.split(" & ") for b in second.split(" & ")}
+
+
+def test_the_picture_names_every_rule() -> None:
     rules = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-    drawn = {rule for box in picture.BOXES.values() for rule in (*box.rules, *box.also)}
-    assert drawn == set(re.findall(r"^rule (\w+):", rules, re.MULTILINE))
+    assert set().union(*steps().values()) == set(re.findall(r"^rule (\w+):", rules, re.MULTILINE))
+    assert {step for arrow in arrows() for step in arrow} == set(steps())
 
 
 def rule_graph(text: str) -> set[tuple[str, str]]:
@@ -306,24 +302,20 @@ def rule_graph(text: str) -> set[tuple[str, str]]:
     return {(a, b) for a, b in edges if b != "all"}
 
 
-def test_the_pictures_arrows_are_those_of_the_rules(picture: ModuleType, tmp_path: Path) -> None:
+def test_the_pictures_arrows_are_those_of_the_rules(tmp_path: Path) -> None:
     """Each arrow is an edge of the rules, and each edge an arrow or a way along arrows."""
     example_study(tmp_path)
     own = snakemake("--rulegraph", "--configfile", str(tmp_path / "my_study.yaml"), folder=tmp_path)
     edges = rule_graph(snakemake("--rulegraph", folder=tmp_path)) | rule_graph(own)
-    boxes_of = {
-        rule: {name for name, box in picture.BOXES.items() if rule in (*box.rules, *box.also)}
-        for edge in edges
-        for rule in edge
-    }
-    between = {(a, b) for first, second in edges for a in boxes_of[first] for b in boxes_of[second]}
-    assert picture.drawn_arrows() <= between
+    steps_of = {rule: {name for name, rules in steps().items() if rule in rules} for edge in edges for rule in edge}
+    between = {(a, b) for first, second in edges for a in steps_of[first] for b in steps_of[second]}
+    assert arrows() <= between
 
     def reachable(start: str) -> set[str]:
         found = {start}
-        while more := {b for a, b in picture.drawn_arrows() if a in found} - found:
+        while more := {b for a, b in arrows() if a in found} - found:
             found |= more
         return found
 
     for first, second in edges:
-        assert any(boxes_of[second] & reachable(box) for box in boxes_of[first]), (first, second)
+        assert any(steps_of[second] & reachable(step) for step in steps_of[first]), (first, second)
