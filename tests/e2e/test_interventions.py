@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -120,7 +121,8 @@ class Steering:
         given = {"folder": self.model, "prompts": self.prompts, "tokens": TOKENS, "loads": loads}
         python = engine_python(self.entry, ROOT)
         environment = server_environment("seeded", "cpu", python=python)
-        environment |= {"PYTHONPATH": str(WORKER), "TMPDIR": str(folder)}  # the worker writes its record there
+        # The worker writes its record into the first. The path of a socket is short, and a test's folder may be deep.
+        environment |= {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": gettempdir(), "PYTHONPATH": str(WORKER)}
         command = [python, str(OFFLINE)]
         run = subprocess.run(
             command, input=json.dumps(given), capture_output=True, text=True, check=False, env=environment

@@ -298,8 +298,8 @@ def test_on_few_cores_the_engine_core_computes_itself(
     assert server_environment("seeded", "cpu").get("OMP_NUM_THREADS") == ("2" if cores == 2 else None)
 
 
-@pytest.mark.parametrize(("cores", "priority"), [(2, 19), (16, 0)])
-def test_the_api_server_stands_back_for_the_engine_on_few_cores_only(
+@pytest.mark.parametrize(("cores", "priority"), [(1, 0), (2, 19), (16, 0)])
+def test_the_api_server_stands_back_for_the_engine_on_a_few_cores_only(
     cores: int, priority: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = EngineLoad(Path("log"), "seeded", "folder", "python", "cpu")

@@ -23,7 +23,7 @@ from refusal_eval.engines.vllm_arguments import (
     only_serving,
     refuse_unusable,
 )
-from refusal_eval.study.engine_environment import shares_few_cores
+from refusal_eval.study.engine_environment import shares_few_cores, usable_cores
 from refusal_eval.weights.adapter import Adapter
 
 if TYPE_CHECKING:
@@ -236,9 +236,10 @@ class VllmEngine(LocalEngine):
 
         A thread that computes waits for the slowest, so that what the API server takes of one core is lost on all. With
         the lowest priority it runs while the engine core samples; and when it has fallen behind, the engine runs out of
-        requests and leaves it the cores.
+        requests and leaves it the cores. On a single core nothing waits for a thread, and nothing would be left to it:
+        its answers would lie unread, and be lost with the load, until the engine core has no more requests.
         """
-        if shares_few_cores(load.device):
+        if shares_few_cores(load.device) and usable_cores() > 1:
             os.setpriority(os.PRIO_PROCESS, pid, LOWEST_PRIORITY)
 
 
