@@ -43,6 +43,25 @@ def test_files_that_are_deleted_are_made_again_as_they_were(finished: Project) -
     assert finished.planned() == {}
 
 
+def test_a_file_on_the_way_that_is_gone_is_missed_though_all_that_was_made_from_it_is_there(finished: Project) -> None:
+    for folder in ("engines", "requests/terse", "judges", "judge_requests/label/terse", "judge_cards/words"):
+        shutil.rmtree(finished.results / folder)
+    on_the_way = {"identify_engine", "requests", "check_judge", "judge_requests", "judge_card"}
+    assert finished.planned().keys() >= on_the_way
+
+
+def test_what_a_failed_job_should_have_made_again_is_made_by_the_next_run(finished: Project) -> None:
+    """Snakemake records a job that failed with its new params: what was made of its older output is not current."""
+    finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
+    folder = finished.results / "requests" / "terse"
+    shutil.rmtree(folder)
+    folder.symlink_to("/sys/kernel")  # where nothing can be written, by root either
+    assert finished.snakemake("--until", "requests", check=False).returncode != 0
+    folder.unlink()
+    planned = finished.planned()
+    assert planned["requests"] == planned["answers"] == 2 and planned["score"] == 4
+
+
 def test_nothing_changed_nothing_to_do_even_where_files_are_touched(finished: Project) -> None:
     for name in ("one.jsonl", "rubric.md", "words.yaml", "gold.jsonl"):
         os.utime(finished.folder / name)

@@ -1,0 +1,44 @@
+"""The files of a study between its data and what it shows, which the rule `all` asks for too."""
+
+from collections.abc import Iterator
+
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.activations_stage import uses
+from refusal_eval.workflow.scoring import calibrated_on
+from refusal_eval.workflow.tables_stage import TABLES, tables_of
+
+
+def made_on_the_way(study: Study) -> list[str]:
+    """Return these files in alphabetical order, without receipts: answers and verdicts also wait for the requests."""
+    return sorted({f"{study.paths.results}/{name}" for name in _names(study)} | _of_models(study))
+
+
+def _of_models(study: Study) -> set[str]:
+    """Return what is known of engines, adapters and interventions before anything is asked."""
+    adapted = {study.paths.adapter(name) for name, model in study.models.items() if model.lora}
+    steered = {study.paths.intervention(name) for name in study.steered_models}
+    return {study.paths.engine(name) for name in study.engines} | adapted | steered
+
+
+def _names(study: Study) -> Iterator[str]:
+    """Yield the names of the other files within the study's results."""
+    for cell in study.batch_of:
+        yield f"judge_requests/{cell}.jsonl" if cell.judge else f"requests/{cell}.jsonl"
+    for (positions, model, split), _ in uses(study):
+        yield f"prompts/{split}.jsonl"
+        yield f"requests/{model}/{split}.jsonl"
+        yield f"activations/{positions}/{model}/{split}.safetensors"
+    for cell in study.direction_cells:
+        yield f"verdicts/{cell}.jsonl" if cell.judge else f"answers/{cell}.jsonl"
+    for judge, entry in study.engine_judges.items():
+        yield f"judges/{judge}.json"
+        if entry.learns:
+            yield f"judges/{judge}/model.json"
+    for judge in study.judges:
+        if gold := calibrated_on(study, judge):
+            yield f"calibration/{judge}/{gold}.json"
+        for gold in study.gold:
+            yield f"judge_cards/{judge}/{gold}.json"
+    if any("published" in TABLES[name].needs for name in tables_of(study)):
+        for cell in study.cells:
+            yield f"published/scores/{cell}.json"
