@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import zipfile
 from pathlib import Path
 
@@ -92,6 +93,8 @@ def world(tmp_path_factory):
     """A hub with several data sets, each fetched once online, then again offline and with the hub gone."""
     folder = tmp_path_factory.mktemp("hub")
     cache = folder / "cache"
+    cache.mkdir()
+    (cache / "rows").mkdir(mode=0o700)
     files = {
         "README.md": CARD,
         "main/test.jsonl": jsonl({"prompt": " NA\u2028 ", "kind": 1}, {"prompt": "two", "kind": 0}),
@@ -141,7 +144,8 @@ def world(tmp_path_factory):
         online, asked = fetch("online"), len(hub.requests)
         offline = fetch("offline", HF_HUB_OFFLINE="1")
         assert len(hub.requests) == asked, "nothing is asked offline"
-        return {"online": online, "offline": offline, "asked": hub.requests, "address": hub.address, "good": good}
+        told = {"asked": hub.requests, "address": hub.address, "good": good}
+        return {"online": online, "offline": offline, "cache": cache, **told}
 
 
 def test_rows_of_a_locked_revision(world):
@@ -150,6 +154,11 @@ def test_rows_of_a_locked_revision(world):
     assert rows["newer"] == [{"kind": "safe", "prompt": "newer"}]
     assert rows["other"] == [{"n": 1.0, "prompt": "x" * 2000}]
     assert rows["flaky"] == [{"prompt": "a"}], "a fault that passes is tried again"
+
+
+def test_the_hubs_copy_of_a_data_set_is_as_private_as_the_rows_that_come_from_it(world):
+    copies = sorted((world["cache"] / "hub").glob("datasets--*"))
+    assert len(copies) > 5 and {stat.S_IMODE(copy.stat().st_mode) for copy in copies} == {0o700}
 
 
 def test_values_of_mixed_types_and_nested_classes_are_read_as_datasets_gives_them(world):
@@ -197,7 +206,7 @@ def test_offline_the_cache_serves_the_same_revision(world):
     for name in ("no_repo", "no_revision", "gated", "no_file"):
         assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in world["offline"][name][1]
     cache = Path(world["online"]["good"][0]).parents[1] / "cache"
-    assert [path.name for path in cache.iterdir()] == ["hub"], "no scratch is left behind"
+    assert sorted(path.name for path in cache.iterdir()) == ["hub", "rows"], "no scratch is left behind"
 
 
 def test_an_unreachable_hub_is_reported(world, tmp_path):

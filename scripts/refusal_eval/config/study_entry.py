@@ -178,7 +178,9 @@ class Study(Entry):
         ".cache", description="Folder of downloaded and converted data and weights, which studies share."
     )
     private_folders: bool = Field(
-        True, description="Create the folders of results, store and fetched rows for your user only (mode 0700)."
+        True,
+        description="Create the folders of results, store, fetched rows and the hub's data sets for your user only "
+        "(mode 0700).",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
     Raises:
         UserError: with what is wrong and what to do.
     """
+    _make_folder(place.folder, Path(place.cache, "rows"))
     if source.file:
         _take_file(place, source.file, source.sha256, target)
         return
@@ -83,6 +85,13 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
                 for number, row in enumerate(read_rows(file, name=urls[part]), 1):
                     line = canonical_json(plain_value({**row, PART: part}))
                     handle.write(valid_text(line, f"{urls[part]}, row {number}") + "\n")
+
+
+def _make_folder(copies: Path, rows: Path) -> None:
+    """Create the folder of a repository's copies with the mode of that of fetched rows: both hold the same prompts."""
+    copies.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # its owner may have opened it on purpose
+        copies.mkdir(stat.S_IMODE(rows.stat().st_mode) if rows.is_dir() else 0o777)
 
 
 def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str | Path) -> None:
