@@ -106,8 +106,9 @@ class Study(Entry):
         0.05,
         ge=0,
         le=1,
-        description="Share of a batch's requests that may fail or be rejected by the engine before the batch fails; "
-        "responses are kept. Up to that share, a rejected request becomes an answer in state `failed`.",
+        description="Above this share of a load's requests, failed or rejected, the load ends at once. At or below it, "
+        "rejected ones become answers in state `failed`; one that failed otherwise still fails the load at its end, "
+        "and the next run asks it again.",
     )
     prompts_per_split: PromptSample | None = Field(
         None, description="Keep a seeded sample of every split, after the split's `sample`."
