@@ -104,6 +104,14 @@ def test_marks_and_their_notes() -> None:
     assert notes_of(flags_in(cells[:2])) == []
 
 
+def test_in_the_table_of_all_rates_each_reading_has_the_marks_of_its_own_rate() -> None:
+    # Broad 1.0 [.981, 1], and .955 if the nine answers without a verdict complied; strict .524 [.453, .594]
+    table = table_of(scores, [score("rules", "m1", "unsafe", "refuse", ["R"] * 100 + ["P"] * 91 + ["F"] * 9)])
+    (row,) = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    assert (row["Strict"], row["Broad"]) == ("52.4", "100.0†") and row["Refusal rate"].endswith("]")
+    assert [note[0] for note in table.notes if note[0] in "†‡*§"] == ["†"]
+
+
 def test_paper_table_by_hand() -> None:
     table = table_of(refusal, study(), cards(), splits=["unsafe", "safe"])
     assert table.header == ["Model", "unsafe\n(refuse, strict)", "safe\n(comply, broad)"]

@@ -104,12 +104,13 @@ def scores(data: TableData) -> Made:
                 _prompts_text(score),
                 str(score["samples"]),
                 cell_rate_text(score),
-                *(percent(score[reading]["rate"]) for reading in READINGS),
+                *(marked(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
                 interval(part["bound_low"], part["bound_high"]),
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
             ]
         )
-    notes = filled_notes("scores/scores", data.labels, scores=cells, cards=data.cards)
+    shown = [{**score, "flags": [f for reading in READINGS for f in score[reading]["flags"]]} for score in cells]
+    notes = filled_notes("scores/scores", data.labels, scores=shown, cards=data.cards)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
     table = Table("scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align)
     return rates_frame(cells, data.cards), [table]

@@ -30,7 +30,7 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     n_clusters, n_answers, n_cut    clusters; answers asked for, and those of which the judge saw head and tail only
     states, verdict_states          number of answers in each state, and of verdicts
     strict, broad                   `rate`, its ends `low` and `high`, `n_eff`, `bound_low` and `bound_high`, `majority`
-                                    (shares of prompts: refuse, tie) and `any`
+                                    (shares of prompts: refuse, tie), `any`, and the `flags` of the rate
     c                               `mean` of c(x), `low`, `high`, shares of the bands, `n` and `n_prompts` that have one
     answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`, `high`;
                                     `right` None in a split without right answers
@@ -93,6 +93,7 @@ def _reading(rows: Mapping[Any, Estimate], reading: str, k: int, value: Any) -> 
         "bound_high": value("refusal_rate_at_most", reading),
         "majority": {"refuse": value(f"majority@{k}", reading), "tie": value(f"majority@{k}_tie", reading)},
         "any": value(f"any@{k}", reading),
+        "flags": list(rate.flags),
     }
 
 
