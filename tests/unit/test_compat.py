@@ -5,6 +5,7 @@ import math
 import os
 
 import pytest
+import table_rows
 from estimate_rows import units_in
 from render_requests import published_token_ids
 
@@ -274,16 +275,31 @@ def test_under_compat_the_score_rows_carry_the_published_c():
     assert changed[same].equals(units_in(*rows).frame[same])
 
 
-def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known(tmp_path):
-    path = tmp_path / "published.json"
-    names = {"judge": "j", "model": "m", "split": "s", "samples": 3}
+def effects_of_one_cell(folder, scores=(), of_judges=()):
+    path = folder / "published.json"
+    names = {"judge": "rules", "model": "m", "split": "s", "samples": 3}
     write_json(path, names | published_cell(units_of(), 1.0, 0.1))
-    frame, (table,) = protocol_effects(TableData({"labels": {}}, {"published": [str(path)]}))
+    data = TableData({"labels": {}}, {"published": [str(path)]})
+    data.scores, data.cards = list(scores), list(of_judges)
+    return protocol_effects(data)
+
+
+def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known(tmp_path):
+    frame, (table,) = effects_of_one_cell(tmp_path)
     assert [row[3] for row in table.rows] == list(CHOICES) == list(frame["choice"])
     by_choice = {row[3]: row for row in table.rows}
     assert set(by_choice["last_match"][4:]) == {NO_DATA}
     assert by_choice["default"][4] == "1 of 2"
     assert frame.set_index("choice").loc["default", "refusing_change"] == 0
+
+
+def test_the_table_says_how_far_the_judge_can_be_trusted_and_marks_cells(tmp_path):
+    cell = table_rows.score("rules", "m", "s", "comply", ["CC"] * 8 + ["FF"] * 2)
+    _, (table,) = effects_of_one_cell(tmp_path, [cell], table_rows.cards())
+    assert {row[2] for row in table.rows} == {"s†*"}
+    notes = "\n".join(table.notes)
+    assert "as the judge reads them" in notes and "† more than 5 %" in notes
+    assert "Judge rules, agreement with people on pyrit (50 answers): kappa 0.80 strict, 0.80 broad" in notes
 
 
 # ---------------------------------------------------------------- what is asked

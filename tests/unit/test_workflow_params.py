@@ -197,8 +197,10 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
 
 
 OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected", "battles")
-WITHOUT_GOLD = ("states", "protocol_effects", "judges_agree")
-OF_CELLS = of_tables("refusal", "categories", "kinds", "scores", "states", "answers", "votes", "tradeoff")
+WITHOUT_GOLD = ("states", "judges_agree")
+OF_CELLS = of_tables(
+    "refusal", "categories", "kinds", "scores", "states", "answers", "votes", "protocol_effects", "tradeoff"
+)
 CHANGED_BY_COMPAT = {
     "data.split_reading",
     "analyses.estimates",

@@ -7,9 +7,21 @@ import pandas as pd
 
 from refusal_eval.compat.protocol_effects import CHOICES
 from refusal_eval.core.files import read_json
-from refusal_eval.report.paper.display import NO_DATA, interval, number, ordered, percent, points
+from refusal_eval.report.paper.display import (
+    NO_DATA,
+    by_cell,
+    flags_in,
+    interval,
+    marks_of,
+    notes_of,
+    number,
+    ordered,
+    percent,
+    points,
+)
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_notes import judges_notes
 
 _NAMES = ("judge", "model", "split")
 
@@ -25,8 +37,14 @@ def protocol_effects(data: TableData) -> Made:
             change = None if None in (choice["refusing"], own) else choice["refusing"] - own
             made.append({**names, **choice, "refusing_change": change})
     orders = {name: ordered((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
+    marks = {cell: marks_of([score]) for cell, score in by_cell(data.scores).items()}
+
+    def names_of(row: Mapping[str, Any]) -> tuple[str, str, str]:
+        judge, model, split = (row[name] for name in _NAMES)
+        return show.judge(judge), show.model(model), show.split(split) + marks.get((judge, model, split), "")
+
     rows = [
-        [show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), row["choice"], *_numbers(row)]
+        [*names_of(row), row["choice"], *_numbers(row)]
         for row in sorted(made, key=lambda row: [orders[name].index(row[name]) for name in _NAMES])
     ]
     header = ["Judge", "Model", "Split", "Choice", "Prompts", "Votes", "Refusal rate", "Mean c"]
@@ -39,6 +57,8 @@ def protocol_effects(data: TableData) -> Made:
         "Refusing if dropped count: of all prompts, if those without a score complied, or refused.",
         f"{NO_DATA} in last_match: this judge is not read from a text. Its labels come from constrained output, label "
         "tokens, classes or phrases, so there is nothing to search for a word. These numbers depend on K.",
+        *judges_notes({cell["judge"] for cell in cells}, data.cards, show),
+        *notes_of(flags_in(data.scores)),
     ]
     caption = "What each choice of the published scoring does to each cell."
     table = Table("protocol_effects", caption, header, rows, notes, keys=4, per_block=5)

@@ -69,7 +69,7 @@ TABLES = {
         (JUDGES, "Agreement of judges with people"),
     ),
     "protocol_effects": TableKind(
-        "compat.effects_table:protocol_effects", ("published",), ("models", "splits", "judges"),
+        "compat.effects_table:protocol_effects", ("published", "estimates", "cards"), _EVERY,
         ("Protocols", "What each published choice does"),
     ),
     "judge_cards": TableKind(
