@@ -5,6 +5,7 @@ import json
 
 import pytest
 from comparison_rows import write_scores
+from table_rows import cards
 
 from refusal_eval.__main__ import main
 from refusal_eval.core.files import write_json, write_jsonl
@@ -45,6 +46,29 @@ def test_the_difference_is_the_second_minus_the_first_on_shared_prompts(two, cap
     assert float(row["p"]) == pytest.approx(2 / 2**11, abs=1e-6) and row["changed"] == "11"
     assert (tmp_path / "out" / "studies.tex").read_text().startswith("% Needs")
     assert (tmp_path / "out" / "studies.md").read_text() == capsys.readouterr().out
+
+
+def test_the_page_and_its_latex_say_how_well_judges_agree_with_people(two, capsys, tmp_path):
+    (card,) = cards()
+    for results, kappa in zip(two, (0.8, 0.7), strict=True):
+        content = json.loads((results / "manifest.json").read_text())
+        write_json(results / "manifest.json", {**content, "study": content["study"] | {"gold": ["pyrit"]}})
+        readings = {reading: card[reading] | {"kappa": kappa} for reading in ("strict", "broad")}
+        write_json(results / "judge_cards" / "words" / "pyrit.json", {**card, "judge": "words", **readings})
+        write_json(results / "judge_cards" / "words" / "dropped.json", {**card, "judge": "words", "gold": "dropped"})
+    assert main(["compare", str(two[0]), str(two[0])]) == 0
+    assert "Judge words, agreement with people on pyrit (50 answers): kappa 0.80 strict" in capsys.readouterr().out
+    assert main(["compare", *map(str, two), "--output", str(tmp_path / "out")]) == 0
+    for text in (capsys.readouterr().out, (tmp_path / "out" / "studies.tex").read_text()):
+        assert "as the judge reads them" in text and "dropped" not in text
+        assert "A: Judge words, agreement with people on pyrit (50 answers): kappa 0.80 strict" in text
+        assert "B: Judge words, agreement with people on pyrit (50 answers): kappa 0.70 strict" in text
+
+
+def test_a_comparison_under_a_judge_without_gold_says_so(two, capsys):
+    assert main(["compare", *map(str, two)]) == 0
+    text = capsys.readouterr().out
+    assert "as the judge reads them" in text and text.count("Judge words, agreement with people: not measured.") == 1
 
 
 def test_the_page_tells_cells_of_one_study_only_changed_prompts_and_settings(two, capsys):

@@ -21,6 +21,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
+from refusal_eval.report.paper.table_notes import AS_READ, judges_notes
 from refusal_eval.tools.compare.manifest_differences import files_that_differ, settings_that_differ
 from refusal_eval.tools.compare.two_studies import (
     FinishedStudy,
@@ -41,8 +42,13 @@ COLUMNS = (
 Row = Mapping[str, Any]
 
 
-def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, level: float) -> Table:
-    """One row per cell that both studies have: both rates, their difference, its test, and how many prompts changed."""
+def differences_table(
+    rows: Sequence[Row], names: Sequence[str], show: Labels, level: float, judged: Sequence[str]
+) -> Table:
+    """One row per cell that both studies have: both rates, their difference, its test, and how many prompts changed.
+
+    `judged` are the notes on the judges (`judged_notes`).
+    """
     header = ["Judge", "Model", "Split", "Shared\nprompts", f"A: {names[0]}", f"B: {names[1]}", "B minus A", "p"]
     header += ["p (Holm)", "Prompts\nthat changed"]
     body = [
@@ -70,7 +76,17 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     notes += notes_of(flag for row in rows for flag in row["flags"])
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
+    notes += judged
     return Table("studies", "Two studies on the prompts they share.", header, body, notes, keys=3, per_block=4)
+
+
+def judged_notes(studies: Sequence[FinishedStudy], rows: Sequence[Row], show: Labels) -> list[str]:
+    """How well each judge agrees with people; by study where the two say otherwise of it."""
+    judges = {row["judge"] for row in rows}
+    first, second = (
+        [note for note in judges_notes(judges, study.cards(), show) if note != AS_READ] for study in studies
+    )
+    return [AS_READ, *(first if first == second else [f"A: {n}" for n in first] + [f"B: {n}" for n in second])]
 
 
 def differences_frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -105,9 +121,10 @@ def page(first: FinishedStudy, second: FinishedStudy, rows: Sequence[Row], level
     show = Labels(**labels_of([first, second]))
     names = [study.name if first.name != second.name else str(study.folder) for study in (first, second)]
     changed = most_changed(first, second, [(row["judge"], row["model"], row["split"]) for row in rows], most)
+    table = differences_table(rows, names, show, level, judged_notes((first, second), rows, show))
     values = {
         "folders": [str(first.folder), str(second.folder)],
-        "differences": markdown(differences_table(rows, names, show, level)).rstrip(),
+        "differences": markdown(table).rstrip(),
         "changed": markdown(changed_table(changed, show)).rstrip() if changed else "",
         "alone": {"A": sorted(set(first.cells) - set(second.cells)), "B": sorted(set(second.cells) - set(first.cells))},
         "settings": settings_that_differ(first.manifest, second.manifest),
@@ -140,7 +157,8 @@ def command(
     text = page(one, other, rows, level, most, every)
     if output:
         show = Labels(**labels_of([one, other]))
-        table = differences_table(rows, [str(first), str(second)], show, level)
+        judged = judged_notes((one, other), rows, show)
+        table = differences_table(rows, [str(first), str(second)], show, level, judged)
         for ending, content in (("md", text), ("csv", csv_text(differences_frame(rows))), ("tex", latex(table))):
             write_text(output / f"studies.{ending}", content)
     typer.echo(text, nl=False)

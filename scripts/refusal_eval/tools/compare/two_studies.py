@@ -38,6 +38,13 @@ class FinishedStudy:
         """Return the scored prompts of a cell."""
         return read_units(self.folder / "scores" / f"{'/'.join(cell)}.parquet")
 
+    def cards(self) -> list[Mapping[str, Any]]:
+        """Return the cards of its judges on its gold."""
+        golds = self.manifest.get("study", {}).get("gold") or ()
+        judges = sorted({judge for judge, _, _ in self.cells})
+        files = [self.folder / "judge_cards" / judge / f"{gold}.json" for judge in judges for gold in golds]
+        return [read_json(file) for file in files if file.is_file()]
+
     def prompts(self, split: str) -> dict[str, str]:
         """Return the last message of each prompt of a split by id; empty where its file is gone."""
         path = self.folder / "prompts" / f"{split}.jsonl"
@@ -136,7 +143,7 @@ def most_changed(
 
 def labels_of(studies: Sequence[FinishedStudy]) -> dict[str, dict[str, str]]:
     """Return labels as `display.Labels` takes them; those of the last study that has one count."""
-    labels: dict[str, dict[str, str]] = {"models": {}, "splits": {}, "judges": {}}
+    labels: dict[str, dict[str, str]] = {"models": {}, "splits": {}, "judges": {}, "golds": {}}
     for study in studies:
         for kind, found in labels.items():
             entries = study.manifest.get("study", {}).get(f"{kind.removesuffix('s')}_entries") or {}
