@@ -428,6 +428,13 @@ def test_flags_are_counted_over_labelled_answers_of_scored_turns() -> None:
     assert noticed(rows, verdicts[1:2], [], again=False) == {}
 
 
+def test_votes_of_a_cascade_are_those_of_the_judge_that_may_be_asked_again() -> None:
+    verdicts = [verdict("a", k, "compliance") | {"flags": [], "raw": {"decided_by": "first"}} for k in range(8)]
+    for k, raw in ((8, {"tries": 2}), (9, {"each": [{}, {"tries": 3}, {}]})):
+        verdicts.append(verdict("a", k, "refusal") | {"flags": ["unsure"], "raw": raw | {"decided_by": "then"}})
+    assert noticed([("a", 0)], verdicts, ["unsure"], again=True)["votes"] == {"n": 4, "n_asked_again": 2}
+
+
 def test_order_of_the_input_changes_nothing() -> None:
     rng = random.Random(7)
     prompts, answers, verdicts = cell(*("".join(rng.choice("RPCBFUX") for _ in range(5)) for _ in range(40)))

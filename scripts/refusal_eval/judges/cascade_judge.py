@@ -13,14 +13,12 @@ from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import Number, Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.states import JUDGED, SAW_MODEL
+from refusal_eval.core.states import DECIDED_BY, JUDGED, SAW_MODEL, UNSURE
 from refusal_eval.judges.judge_base import CALIBRATED, FittedThreshold
 from refusal_eval.judges.panel_judge import ELSEWHERE
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT
 
 Row = Mapping[str, Any]
-UNSURE = "unsure"  # flag of an answer that the second judge was asked about
-DECIDED_BY = "decided_by"  # in a verdict's `raw`: the judge whose label it is
 
 
 class CascadeJudge(FittedThreshold):

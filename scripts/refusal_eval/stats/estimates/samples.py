@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import BadFile, written_whole
 from refusal_eval.core.right_answers import is_right
-from refusal_eval.core.states import COMPLETE, JUDGED, is_cut
+from refusal_eval.core.states import COMPLETE, DECIDED_BY, JUDGED, UNSURE, is_cut
 from refusal_eval.stats.estimates.answer_loops import ends_in_loop
 from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
 
@@ -98,8 +98,8 @@ def noticed(
     """Return what the judge of a cell noticed beside its labels; what it cannot notice is missing.
 
     judge_flags     for each flag the number of labelled answers with it
-    votes           n, the judge's votes on all answers that it was asked about, and n_asked_again, those that could not
-                    be read at first
+    votes           n, the judge's votes on all answers that it was asked about (of a cascade: the second judge's), and
+                    n_asked_again, those that could not be read at first
 
     Only verdicts on the scored `units` (prompt id, turn) count; `flags` are those that the judge can raise (others that
     occur are counted too), and `again` says whether votes that cannot be read are asked again.
@@ -116,7 +116,8 @@ def noticed(
             found.update(raised)
     found_here: dict[str, Any] = {"judge_flags": dict(sorted(found.items()))} if found else {}
     if again:
-        votes = [vote for verdict in own for vote in verdict["raw"].get("each") or [verdict["raw"]]]
+        asked = [v["raw"] for v in own if DECIDED_BY not in v["raw"] or UNSURE in v["flags"]]
+        votes = [vote for raw in asked for vote in raw.get("each") or [raw]]
         found_here["votes"] = {"n": len(votes), "n_asked_again": sum(vote.get("tries", 1) > 1 for vote in votes)}
     return found_here
 
