@@ -23,7 +23,7 @@ from refusal_eval.config.entries import Reasoning
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.core.states import SAW_MODEL
+from refusal_eval.core.states import CUT, SAW_MODEL
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict, verdict_row
@@ -225,6 +225,14 @@ def test_a_panel_of_a_trained_judge_says_on_gold_what_its_fit_saw():
     given = [("t", Verdict("judged", "refusal", raw={SAW_MODEL: True})), ("k", Verdict("judged", "refusal"))]
     entry = judge_entry("panel", members=["t", "k"], least=1)
     assert entry.combined(given).raw[SAW_MODEL] is True and SAW_MODEL not in entry.combined(given[1:]).raw
+
+
+def test_a_panel_saw_as_little_of_an_answer_as_the_member_that_saw_the_least():
+    given = [(f"j{n}", Verdict("judged", "refusal", raw={CUT: n} if n else {})) for n in range(3)]
+    entry = judge_entry("panel", members=["j0", "j1", "j2"], least=1)
+    assert entry.combined(given).raw[CUT] == 2 and CUT not in entry.combined(given[:1]).raw
+    unread = [given[0], ("j1", Verdict("unparsable", raw={CUT: 5}))]
+    assert CUT not in entry.combined(unread).raw, "a member without a vote"
 
 
 def test_a_panel_reads_the_verdicts_of_its_members(tmp_path):

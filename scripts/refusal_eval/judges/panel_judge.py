@@ -14,7 +14,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Number, Slug, Whole
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE
+from refusal_eval.core.states import COMPLIANCE, CUT, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.votes import TIE, middle
 
@@ -86,6 +86,8 @@ class PanelJudge(JudgeEntry):
         }
         if any(verdict.raw.get(SAW_MODEL) for verdict in judged.values()):
             raw[SAW_MODEL] = True
+        if cut := max((verdict.raw.get(CUT, 0) for verdict in judged.values()), default=0):
+            raw[CUT] = cut
         if len(judged) < (self.least or len(self.members)):
             return Verdict(UNPARSABLE, raw=raw)
         shares = [_share(verdict) for verdict in judged.values()]
