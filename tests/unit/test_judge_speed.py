@@ -39,6 +39,13 @@ def test_a_load_is_shared_by_its_answers(study: Study) -> None:
     )
 
 
+def test_what_is_asked_again_is_part_of_an_answers_cost(study: Study) -> None:
+    receive(study, "reader", requests=50, executed=75, seconds=30, tokens=50)
+    assert judge_speed(study, "reader", "people", 50) == pytest.approx(
+        {"seconds": 30 / 50, "prompt_tokens": 10.0, "written_tokens": 1.0, "devices": 1.0}
+    )
+
+
 def test_nothing_is_known_of_a_load_that_executed_nothing_or_was_not_there(study: Study) -> None:
     assert judge_speed(study, "reader", "people", 50) == {}
     receive(study, "reader", requests=40, executed=0, seconds=0)

@@ -46,7 +46,8 @@ def _own_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, f
     executed = sum(receipt["executed"] for receipt in worked)
     if not executed:
         return {}
-    per_answer = sum(receipt["requests"] for receipt in receipts) / answers / executed
+    # `executed` counts what was asked again too, `requests` does not.
+    per_answer = max(1.0, sum(receipt["requests"] for receipt in receipts) / executed) / answers
     speed = {"seconds": max(receipt["engine"]["seconds"]["work"] for receipt in worked) * per_answer}
     counters = [receipt["engine"]["counters"] for receipt in worked]
     if all(counters):
