@@ -86,6 +86,14 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
 
 
+def test_a_panel_shares_an_opinion_with_the_judges_of_a_cascade_in_it(config: Any) -> None:
+    config["judge_entries"] |= {"more": plain("reasoned"), "turns": plain("cascade", first="reader")}
+    config["judge_entries"]["both"]["members"] = ["words", "turns"]
+    config["judges"] = ["words", "reader", "turns", "both"]
+    members = analyses_stage.agreement(Study(config))["members"]
+    assert members == {"turns": ["reader", "more"], "both": ["words", "turns", "reader", "more"]}
+
+
 def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config: Any) -> None:
     fitted = copy.deepcopy(config) | {"gold": ["people", "others"]}
     fitted["gold_entries"]["others"] = fitted["gold_entries"]["people"]

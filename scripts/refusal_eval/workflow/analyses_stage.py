@@ -200,13 +200,19 @@ def calibration(study: Study, wildcards: Any) -> dict[str, Any]:
 
 def agreement(study: Study) -> dict[str, Any]:
     """Return what, besides verdicts and scores, decides how judges agree."""
-    judges = sorted(study.judges.items())
     return {
         "splits": splits_of(study),
         "level": study.settings.scoring.level,
         "cells": sorted(cells_of(study)),
-        "members": {name: [*judge.reads(), *filter(None, [judge.second()])] for name, judge in judges if judge.reads()},
+        "members": {name: members for name in sorted(study.judges) if (members := _members(study, name))},
     }
+
+
+def _members(study: Study, name: str) -> list[str]:
+    """Return the judges whose opinions a judge is made of, with those that these are made of."""
+    judge = study.judges.get(name)
+    own = [*judge.reads(), *filter(None, [judge.second()])] if judge is not None else []
+    return list(dict.fromkeys([*own, *(other for member in own for other in _members(study, member))]))
 
 
 def floors(study: Study) -> dict[str, dict[str, Any]]:
