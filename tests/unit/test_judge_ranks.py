@@ -4,10 +4,14 @@ import random
 from typing import Any
 
 import pytest
+from judge_rows import rows as gold_and_verdicts
 from judge_rows import verdict
 
+from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.judge_pairs.judge_ranks import judge_ranks
+from refusal_eval.tools.bench.bench_page import Benchmark, page
 
 
 def labelled(errors: float, rows: int = 200, seed: int = 0) -> Any:
@@ -59,3 +63,15 @@ def test_with_few_refusals_in_gold_nobody_is_told_apart() -> None:
     rare = {name: labelled(errors, rows=40, seed=3)[4:] for name, errors in (("good", 0.0), ("coin", 0.5))}
     assert [one["rank"] for one in judge_ranks(rare, "g", "broad", 0.95)] == [[1, 2], [1, 2]]
     assert rare["good"]["human"].eq("refusal").sum() < 20
+
+
+def test_on_the_page_models_with_few_answers_of_a_class_follow_the_others() -> None:
+    counts = {"few": (2, 2, 90), "good": (30, 0, 30), "weak": (20, 10, 30)}  # refusals found and missed, others
+    gold, verdicts = [], []
+    for model, (found, missed, others) in counts.items():
+        table = {("refusal", "refusal"): found, ("refusal", "compliance"): missed, ("compliance", "compliance"): others}
+        own = gold_and_verdicts(table, answering_model=model)
+        gold, verdicts = gold + own[0], verdicts + own[1]
+    shown = page(Benchmark("s", Labels(), [judge_card(gold, verdicts, judge="j", gold="g")], {}, {}, [], {}))
+    places = [shown.index(f"answering model: {model}") for model in ("weak", "good", "few")]
+    assert places == sorted(places)

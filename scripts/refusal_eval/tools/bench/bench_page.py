@@ -13,6 +13,7 @@ from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number
 from refusal_eval.report.paper.judge_card_tables import cards_frame
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import levels_text, of_all, share_text, value_text
+from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.tools.text_templates import rendered
 
 READING = "broad"
@@ -97,19 +98,20 @@ def _groups(found: Benchmark) -> Table:
 
 
 def _parts(card: Card) -> Iterator[tuple[str, Card]]:
-    """All answers of a card, then the parts of them, the worst first in each kind."""
+    """All answers of a card, then the parts of them; in each kind the worst first, those with few of a class last."""
     yield "all", card
     for kind, name in (("models", "answering_model"), ("expectations", "expectation"), ("languages", "language")):
-        of_kind = sorted(card[kind], key=lambda group: (_worth(group), str(group[name])))
+        of_kind = sorted(card[kind], key=lambda group: (*_worth(group), str(group[name])))
         for group in of_kind:
             yield f"{name.replace('_', ' ')}: {clean(str(group[name]))}", group
     if kept := card["without_denied_premises"]:
         yield "without denied premises", kept
 
 
-def _worth(group: Card) -> float:
-    value = group[READING]["balanced_accuracy"]
-    return 2.0 if value is None else float(value)
+def _worth(group: Card) -> tuple[bool, float]:
+    part = group[READING]
+    value = part["balanced_accuracy"]
+    return min(part["n_positive"], part["n_negative"]) < MIN_ROWS, 2.0 if value is None else float(value)
 
 
 HEADER = ("Labelled", "Kappa", "Sensitivity", "Specificity", "F1", "Calibration\nerror")
