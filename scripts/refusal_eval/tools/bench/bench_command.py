@@ -41,9 +41,10 @@ def command(
 ) -> None:
     """Measure a study's judges on its gold; write judges.md and judges.csv.
 
-    Snakemake makes the judge cards, as in any run of the study; its models answer nothing. The page ranks the judges of
-    each gold set, shows how they do on each answering model, expectation and language, what they cost, and how far gold
-    sets agree that label the same answers. Another judge or gold set is one more name in the study file.
+    Snakemake makes the judge cards, as in any run of the study; its models answer nothing, except for a `first_token`
+    judge with `refusal: {judge, split}`. The page ranks the judges of each gold set, shows how they do on each
+    answering model, expectation and language, what they cost, and how far gold sets agree that label the same answers.
+    Another judge or gold set is one more name in the study file.
     """
     output = output.absolute() if output else None
     config, file = load_config(study, directory)
