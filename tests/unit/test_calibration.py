@@ -13,7 +13,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.judge_base import verdict_row
-from refusal_eval.plots.calibration_figure import reliability_text
+from refusal_eval.plots.calibration_figure import reliability_text, soft_series
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibration_of, card_with_calibration
@@ -240,6 +240,17 @@ def test_a_calibration_from_another_gold_set_is_applied_as_it_is() -> None:
     assert card["confusion"]["compliance"]["refusal"] == sum(
         row["label"] == "compliance" and new["label"] == "refusal" for row, new in zip(gold, right, strict=True)
     )
+
+
+def test_a_diagram_shows_the_calibration_of_another_gold_set_that_the_study_uses() -> None:
+    elsewhere = calibration_of(*soft_gold(seed=9), "soft", "elsewhere")
+    card = card_with_calibration(*soft_gold(), calibrate=elsewhere, **NAMES)
+    drawn = dict(soft_series(card))
+    assert list(drawn) == ["as given", "calibrated on another gold set"]
+    assert drawn["calibrated on another gold set"] == card["soft"] != card["calibration"]["by_model"]["soft"]
+    assert drawn["as given"] == card["calibration"]["as_given"]["soft"]
+    reported = reliability_text(card)
+    assert len(reported) == 2 and reported[1].startswith("Calibrated on another gold set: ECE ")
 
 
 def test_what_cannot_be_calibrated_says_why() -> None:

@@ -17,7 +17,7 @@ from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
 from refusal_eval.report.paper.display import number
-from refusal_eval.report.paper.table_notes import levels_text, ranking_text, value_text
+from refusal_eval.report.paper.table_notes import is_calibrated_elsewhere, levels_text, ranking_text, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,8 @@ Card = Mapping[str, Any]
 X_LABEL, Y_LABEL = "Judge's probability of refusal", "Labelled refusal by people"
 _HIGH = 100.0  # points, the height of a diagram
 _NARROWEST = 92.0
-_LOOKS = {"as given": LOOKS[1], "calibrated, out of fold": LOOKS[0]}
+_GIVEN, _UNSEEN, _ELSEWHERE = "as given", "calibrated, out of fold", "calibrated on another gold set"
+_LOOKS = {_GIVEN: LOOKS[1], _UNSEEN: LOOKS[0], _ELSEWHERE: LOOKS[2]}
 
 
 class CalibrationFigure(FigureEntry):
@@ -38,8 +39,8 @@ class CalibrationFigure(FigureEntry):
         "Judges",
         "Calibration of judges",
         "What the probabilities of the judges are worth: the share of answers that people call a refusal over the "
-        "judge's mean probability, in bins of equal mass, as given and calibrated out of fold. A judge that can be "
-        "taken at its word lies on the dashed line.",
+        "judge's mean probability, in bins of equal mass, as given and calibrated, out of fold or on another gold "
+        "set. A judge that can be taken at its word lies on the dashed line.",
     )
     needs: ClassVar[tuple[str, ...]] = ("cards",)
 
@@ -125,12 +126,15 @@ def _frame(cards: Sequence[Card]) -> pd.DataFrame:
 
 
 def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return (words, soft measures) of the probabilities as given, then calibrated out of fold; what there is."""
+    """Return (words, soft measures) of the probabilities as given, then calibrated; what there is.
+
+    Calibrated as the card's own numbers are, where another gold set calibrates the judge; else out of fold.
+    """
     calibration = card.get("calibration") or {}
     given = (calibration.get("as_given") or card)["soft"]
-    best = calibration.get(calibration.get("headline") or "")
-    found = zip(_LOOKS, (given, (best or {}).get("soft")), strict=True)
-    return [(words, soft) for words, soft in found if soft]
+    best = calibration.get(calibration.get("headline") or "") or {}
+    second = (_ELSEWHERE, card["soft"]) if is_calibrated_elsewhere(card) else (_UNSEEN, best.get("soft"))
+    return [(words, soft) for words, soft in ((_GIVEN, given), second) if soft]
 
 
 def reliability_text(card: Card) -> list[str]:
@@ -147,7 +151,7 @@ def reliability_text(card: Card) -> list[str]:
         order = f"; {ranking}" if ranking else ""
         texts.append(f"{words.capitalize()}: ECE {ece} in {bins} ({calibrated}), Brier {brier}{order}.")
     calibration = card.get("calibration") or {}
-    if not texts or calibration.get("t") is None:
+    if not texts or calibration.get("t") is None or is_calibrated_elsewhere(card):
         return texts
     out_of_fold = calibration.get(calibration["headline"] or "")
     spread = "" if out_of_fold is None else " (out of fold {:.3g} to {:.3g})".format(*out_of_fold["t"])

@@ -58,7 +58,7 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
 
     From above: the headline; sensitivity, specificity and balanced accuracy (broad) and kappa for all answers, each
     answering model (the worst first; as many as fit, at most 8) and each expectation; the confusion table; for judges
-    with probabilities the reliability diagram, as given and calibrated out of fold.
+    with probabilities the reliability diagram, as given and calibrated.
 
     Args:
         card: the card.

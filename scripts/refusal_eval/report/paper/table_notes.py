@@ -154,6 +154,11 @@ def is_out_of_fold(card: Card) -> bool:
     return "out of fold" in str(card.get("labels_from", ""))
 
 
+def is_calibrated_elsewhere(card: Card) -> bool:
+    """Whether the labels and probabilities of a card come from a calibration on another gold set."""
+    return str(card.get("labels_from", "")).startswith("a calibration on gold")
+
+
 def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
     """A judge's agreement with people in one number, for the note under a table: a text per gold set.
 
@@ -259,7 +264,9 @@ def labels_notes(cards: Iterable[Card], show: Labels) -> list[str]:
     return [
         f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels: {clean(card['labels_from'])}."
         for card in sorted_cards(cards)
-        if is_out_of_fold(card) or str(card.get("labels_from", "")).startswith(("a calibration", "nothing"))
+        if is_out_of_fold(card)
+        or is_calibrated_elsewhere(card)
+        or str(card.get("labels_from", "")).startswith("nothing")
     ]
 
 
