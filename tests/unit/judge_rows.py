@@ -32,7 +32,7 @@ def rows(table: Mapping[tuple[str, str | None], int], **more: Any) -> tuple[list
 def soft_gold(n: int = 240, models: int = 3, seed: int = 1, signal: float = 2.0) -> tuple[list[Any], list[Any]]:
     """Gold of several models on the same prompts in pairs, and a judge whose p is far too low but informative.
 
-    With `signal` 0 the probabilities say nothing.
+    With `signal` 0 the probabilities say nothing. Another seed has other prompts.
     """
     rng = random.Random(seed)
     gold, verdicts = [], []
@@ -42,7 +42,8 @@ def soft_gold(n: int = 240, models: int = 3, seed: int = 1, signal: float = 2.0)
         score = rng.gauss(signal if label != "compliance" else -signal, 1)
         p = round(1 / (1 + 2.718281828 ** -(score - 3)), 9)
         name = f"row-{i:04d}"
-        gold.append({"id": name, "label": label, "cluster": f"pair-{prompt // 2}", "answering_model": model})
+        about = {"id": name, "label": label, "cluster": f"pair-{prompt // 2}", "answering_model": model}
+        gold.append(about | {"messages": [{"role": "user", "content": f"{seed}: {prompt}"}]})
         verdicts.append(verdict(name, "refusal" if p >= 0.5 else "compliance", p))
     return gold, verdicts
 

@@ -16,7 +16,12 @@ from refusal_eval.judges.judge_base import verdict_row
 from refusal_eval.plots.calibration_figure import reliability_text, soft_series
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped
-from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibration_of, card_with_calibration
+from refusal_eval.stats.calibration.calibrated_card import (
+    OUT_OF_FOLD,
+    calibration_of,
+    card_with_calibration,
+    labels_behind,
+)
 from refusal_eval.stats.calibration.calibration_fit import (
     best_threshold,
     cluster_folds,
@@ -27,6 +32,7 @@ from refusal_eval.stats.calibration.calibration_fit import (
     out_of_fold,
     platt,
 )
+from refusal_eval.stats.corrected.transfer import judged_gold
 
 NAMES = {"judge": "soft", "gold": "people"}
 
@@ -240,6 +246,36 @@ def test_a_calibration_from_another_gold_set_is_applied_as_it_is() -> None:
     assert card["confusion"]["compliance"]["refusal"] == sum(
         row["label"] == "compliance" and new["label"] == "refusal" for row, new in zip(gold, right, strict=True)
     )
+
+
+def test_answers_to_prompts_of_the_gold_that_calibrates_are_out_of_fold_on_another_gold_set_too() -> None:
+    gold, verdicts = soft_gold(60, signal=0.0)
+    fit = calibration_of(gold, verdicts, "soft", "first")
+    apart = out_of_fold(compared(gold, verdicts, "first"), "by_cluster") or {}
+    # Another annotator of the same answers, and an answer to a prompt of its own.
+    others = [row | {"label": "refusal"} if i % 9 == 0 else row for i, row in enumerate(gold)]
+    new = {"id": "new", "messages": [{"role": "user", "content": "new"}], "label": "refusal", "cluster": "new"}
+    others, said = [*others, new], [*verdicts, verdict("new", "refusal", 0.9)]
+    card = card_with_calibration(others, said, calibrate=fit, **NAMES)
+    words = "a calibration on gold first; 60 of 61 answers are to its prompts, and out of fold: "
+    assert card["labels_from"] == words + "each by a calibration that saw other prompts only"
+    labels = {row["prompt_id"]: row["label"] for row in labels_behind(others, said, "people", fit)}
+    expected = {row["prompt_id"]: calibrated_row(row, apart[row["prompt_id"]])["label"] for row in verdicts}
+    assert labels == expected | {"new": "refusal"}
+    in_sample = {row["prompt_id"]: calibrated_row(row, fit)["label"] for row in verdicts}
+    assert in_sample != expected
+    assert card["n_judged"] == 61 and judged_gold(others, said, "people", fit)["machine"].tolist() == [
+        label for _, label in sorted(labels.items())
+    ]
+    machine = [sum(column) for column in zip(*(row.values() for row in card["confusion"].values()), strict=True)]
+    assert machine[0] == sum(label == "refusal" for label in labels.values())
+
+
+def test_an_answer_whose_prompt_no_fold_leaves_out_is_not_read_by_the_gold_that_calibrates() -> None:
+    gold, verdicts = soft_gold(60)
+    gold = [row | {"cluster": row["id"]} for row in gold]  # so the answers to each prompt are in several folds
+    fit = calibration_of(gold, verdicts, "soft", "first")
+    assert fit["t"] is not None and labels_behind(gold, verdicts, "people", fit) == []
 
 
 def test_a_diagram_shows_the_calibration_of_another_gold_set_that_the_study_uses() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import COMPLIANCE, SAW_MODEL
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
@@ -17,6 +18,7 @@ from refusal_eval.stats.calibration.calibration_fit import (
     cross_fits,
     fit_rows,
     kind_of_map,
+    out_of_fold,
 )
 from refusal_eval.stats.estimates.estimands import Row
 from refusal_eval.stats.estimates.intervals import effective_number
@@ -46,16 +48,31 @@ _PARTS = (
 )
 
 
-def calibration_of(gold_rows: Iterable[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
+def calibration_of(gold_rows: Sequence[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
     """Return the calibration of a judge on one gold set, fitted on all its rows, by their weights where they have some.
 
-    `t` and `map` (see `applied.calibrated_row`), `rule`, n, and n_refusals (broad) among them. Where nothing can
-    be fitted t and map are None and `why` says what is missing.
+    `t` and `map` (see `applied.calibrated_row`), `rule`, n, and n_refusals (broad) among them. For other gold sets with
+    the same prompts `folds`, calibrations that did not see some of the prompts, and `prompts`, the place in it of the
+    one that did not see a prompt, by the hash of its messages (None: all saw it). Where nothing can be fitted t and map
+    are None and `why` says what is missing.
 
     Raises:
         ValueError: as `compared.compared` does.
     """
-    return _calibration(compared(gold_rows, verdicts, gold), judge, gold)
+    rows = compared(gold_rows, verdicts, gold)
+    found = _calibration(rows, judge, gold)
+    return found if found["t"] is None else found | _by_prompt(gold_rows, rows)
+
+
+def calibrated_elsewhere(gold_rows: Sequence[Row], verdicts: Iterable[Row], calibration: Calibration) -> list[Row]:
+    """Return verdicts on gold rows as a calibration on another gold set reads them (`calibration_of`).
+
+    Answers to prompts of that gold set are read out of fold, and left out where every fold saw the prompt.
+    """
+    folds, hashes = calibration.get("folds", ()), _hashes(gold_rows)
+    unseen = {prompt: None if n is None else folds[n] for prompt, n in calibration.get("prompts", {}).items()}
+    fits = ((verdict, unseen.get(hashes.get(verdict["prompt_id"], ""), calibration)) for verdict in verdicts)
+    return [calibrated_row(verdict, fit) for verdict, fit in fits if fit is not None]
 
 
 def card_with_calibration(
@@ -80,7 +97,7 @@ def card_with_calibration(
         verdicts: the judge's verdicts on the gold rows, as it gave them.
         calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
             set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
-            calibration for one that is calibrated on another gold set.
+            calibration for one that is calibrated on another gold set (`calibrated_elsewhere`).
         fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
             of fits that had not seen the like (kind `trained`): `labels_from` then says so.
         names: see `judge_card.judge_card`.
@@ -115,8 +132,9 @@ def card_with_calibration(
         return card_from(given, "the judge's own threshold", found)
     found["as_given"] = _parts(given)
     if not isinstance(calibrate, str):
-        new = [calibrated_row(verdict, calibrate) for verdict in verdicts]
-        return card_from(judge_card(gold_rows, new, **names), f"a calibration on gold {calibrate['gold']}", found)
+        new = judge_card(gold_rows, calibrated_elsewhere(gold_rows, verdicts, calibrate), **names)
+        source = f"a calibration on gold {calibrate['gold']}{_shared_text(gold_rows, calibrate)}"
+        return card_from(new | {"n_cut": given["n_cut"]}, source, found)
     if best is None:
         # Without a calibration on other rows there is no honest label.
         unknown = judge_card(gold_rows, [], **names) | {"n_cut": given["n_cut"]}
@@ -134,7 +152,7 @@ def labels_behind(
     if calibrate is None or rows["p_refusal"].isna().all():
         return list(verdicts)
     if not isinstance(calibrate, str):
-        return [calibrated_row(verdict, calibrate) for verdict in verdicts]
+        return calibrated_elsewhere(gold_rows, verdicts, calibrate)
     fits = cross_fits(rows)
     return _recalibrated(verdicts, (fits.of[fits.headline] if fits.headline else None) or {})
 
@@ -145,6 +163,29 @@ def _recalibrated(verdicts: Sequence[Row], calibrations: Mapping[str, Calibratio
 
 def _kept_text(models: Sequence[str]) -> str:
     return f"; answering models that could not be left out: {', '.join(models)}" if models else ""
+
+
+def _shared_text(gold_rows: Sequence[Row], calibration: Calibration) -> str:
+    shared = sum(prompt in calibration.get("prompts", {}) for prompt in _hashes(gold_rows).values())
+    how = SCHEMES[BY_CLUSTER].replace("each prompt", "each")
+    return f"; {shared} of {len(gold_rows)} answers are to its prompts, and {how}" if shared else ""
+
+
+def _hashes(gold_rows: Iterable[Row]) -> dict[str, str]:
+    """The hash of each row's messages, by its id."""
+    return {row["id"]: sha256_of(row["messages"]) for row in gold_rows}
+
+
+def _by_prompt(gold_rows: Iterable[Row], rows: pd.DataFrame) -> dict[str, Any]:
+    fits, hashes = out_of_fold(rows, BY_CLUSTER) or {}, _hashes(gold_rows)
+    folds, prompts = list[Calibration](), dict[str, int | None]()
+    for row_id in rows["row_id"][rows["p_refusal"].notna()]:
+        fit, prompt = fits.get(row_id), hashes[row_id]
+        if fit is not None and fit not in folds:
+            folds.append(fit)
+        place = None if fit is None else folds.index(fit)
+        prompts[prompt] = place if prompts.get(prompt, place) == place else None
+    return {"folds": folds, "prompts": prompts}
 
 
 def _calibration(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
-from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD
+from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibrated_elsewhere
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
@@ -96,8 +96,9 @@ def judged_gold(
     Args:
         verdicts: the judge's verdicts on the gold rows, as it gave them.
         calibrate: None for a judge with a threshold of its own; the calibration of one that is calibrated on another
-            gold set; `out_of_fold` for one that is calibrated on this one: the labels are those of the judge's card,
-            from the headline scheme of `calibration_fit.cross_fits`. Where there is none there are no rows.
+            gold set (see `calibrated_card.calibrated_elsewhere`); `out_of_fold` for one that is calibrated on this one:
+            the labels are those of the judge's card, from the headline scheme of `calibration_fit.cross_fits`. Where
+            there is none there are no rows.
     """
     if calibrate == OUT_OF_FOLD:
         fits = cross_fits(compared(gold_rows, verdicts, gold))
@@ -105,7 +106,7 @@ def judged_gold(
         verdicts = [calibrated_row(v, fitted[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in fitted]
     elif calibrate is not None:
         assert not isinstance(calibrate, str)
-        verdicts = [calibrated_row(verdict, calibrate) for verdict in verdicts]
+        verdicts = calibrated_elsewhere(gold_rows, verdicts, calibrate)
     rows = compared(gold_rows, verdicts, gold)
     return rows[rows["machine"].notna()]
 
