@@ -174,6 +174,34 @@ def test_folders_that_are_no_models_are_reported(folder, tmp_path):
         folder_sha256(folder, tmp_path)
 
 
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}})
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ({"model.safetensors.index.json": INDEX} | dict.fromkeys(SHARDS, "base"), f"{SHARDS[0]} and model.safetensors"),
+        ({"consolidated.safetensors": "base"}, "model.safetensors and consolidated.safetensors"),
+        ({"model.safetensors.index.json": INDEX}, f"names {SHARDS[0]}, which is not there; if model.safetensors holds"),
+    ],
+)
+def test_weights_that_were_saved_into_a_copy_of_others_are_refused(folder, tmp_path, added, message):
+    """vLLM would serve the old ones, or stop once it has its GPUs; activations would be those of the new ones."""
+    for name, text in added.items():
+        (folder / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        folder_sha256(folder, tmp_path)
+
+
+@pytest.mark.parametrize("kept", [(*SHARDS, "model.safetensors.index.json"), ("consolidated.safetensors",)])
+def test_one_set_of_weights_may_have_others_in_subfolders(folder, tmp_path, kept):
+    (folder / "model.safetensors").rename(folder / "sub" / "model.safetensors")
+    for name in kept:
+        (folder / name).write_text(INDEX)
+    assert folder_sha256(folder, tmp_path)
+
+
 def test_a_manifest_stands_for_whole_copies_only(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     manifest = "cache/weights/x/weights.json"

@@ -29,6 +29,7 @@ from refusal_eval.engines.server import server_environment
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord, remove_orphans
 from refusal_eval.weights.adapter import read_tensors
+from refusal_eval.weights.fingerprint import INDEX
 
 LOG = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("capture_program.py")
@@ -36,7 +37,7 @@ MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a padded batch
 MOST_PROMPTS = {"cpu": 8, "cuda": 64}
 POLL_SECONDS = 0.2
 MEMORY_FACTOR = {"float32": 1.2, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of the loaded weights
-INDEX, ONE_FILE = "model.safetensors.index.json", "model.safetensors"
+ONE_FILE = "model.safetensors"
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # Of numbers that are loaded as they are; all with a fraction (F64, F32, F16, BF16) take the format that is asked for.
 BYTES_AS_HELD = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}

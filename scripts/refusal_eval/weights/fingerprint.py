@@ -19,6 +19,13 @@ NOT_DEFINING = ("readme*", "license*", "licence*", "notice*")
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf")
 # A file that changed this recently may change again within one tick of the file system's clock, unseen by its time.
 RACY_SECONDS = 2.0
+INDEX = "model.safetensors.index.json"
+
+
+class ShardIndex(BaseModel):
+    """Which file holds each tensor of weights that come in several."""
+
+    weight_map: dict[str, str]
 
 
 class Memory(BaseModel):
@@ -75,7 +82,7 @@ def folder_sha256(folder: str | Path, cache: str | Path) -> str:
     A file with the path, size and times of the last time is not read again (`cache`/fingerprints/ remembers them).
 
     Raises:
-        UserError: if the folder is missing, holds no weights, or has no config.json.
+        UserError: if the folder is missing, holds no weights, or two sets of them, or has no config.json.
     """
     folder = Path(folder)
     names = model_files(folder)
@@ -85,7 +92,29 @@ def folder_sha256(folder: str | Path, cache: str | Path) -> str:
         raise UserError(f"{folder} holds no weights (*.safetensors)")
     if "config.json" not in names:
         raise UserError(f"{folder} has no config.json: it is not a model folder in the hub's format")
+    _refuse_two_sets(folder, names)
     return files_sha256(folder, names, cache)
+
+
+def _refuse_two_sets(folder: Path, names: list[str]) -> None:
+    """Raise `UserError` if not all of a folder's safetensors are one model: which is served could not be seen.
+
+    vLLM takes `consolidated*` where there is one, else what the index names; transformers takes model.safetensors
+    first. A model that is saved into a copy of another leaves both.
+    """
+    found = [name for name in names if "/" not in name and name.endswith(".safetensors")]
+    if INDEX in names:
+        named = set(read_json_as(folder / INDEX, ShardIndex).weight_map.values())
+        if missing := sorted(named - set(names)):
+            others = sorted(set(found) - named)
+            hint = f"; if {others[0]} holds the weights, remove the index" if others else ""
+            raise UserError(f"{folder}: {INDEX} names {missing[0]}, which is not there{hint}")
+    else:
+        named = {name for name in found if not name.startswith("consolidated")}
+    if named and (others := sorted(set(found) - named)):
+        raise UserError(
+            f"{folder} has two copies of the weights, {min(named)} and {others[0]}: remove one, with its index"
+        )
 
 
 def files_sha256(folder: str | Path, names: Iterable[str], cache: str | Path) -> str:

