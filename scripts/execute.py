@@ -53,6 +53,7 @@ async def run_engine(
     async with plan.engine.running(plan.load(log, pending)) as engine:
         healthy = time.monotonic()
         await asyncio.to_thread(look_again)
+        await asyncio.to_thread(plan.refuse_changed_folder)  # while the engine loaded
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
         try:

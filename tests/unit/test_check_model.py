@@ -545,7 +545,8 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     def make(files, study):
         asked.extend(files)
         paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(repository)))
-        described = {"engine": "smollm2-135m", "engine_id": "id", "folder": "model", "tokenizer_folder": "model"}
+        described = {"engine": "smollm2-135m", "engine_id": "id", "identity": {}}
+        described |= {"folder": "model", "tokenizer_folder": "model"}
         write_json(study.parent / paths.engine("smollm2-135m"), described)
         write_json(manifest, {"folder": ".", "files": {}})
 

@@ -4,6 +4,7 @@ Marks of reasoning are looked at where answers are made, too.
 """
 
 import asyncio
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from refusal_eval.engines.execution import Outcome
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.weights_manifest import write_manifest
 
 RIGHT, WRONG = {"start": "<think>", "end": "</think>"}, {"end": "</thinking>"}
@@ -44,12 +46,14 @@ def run_batch(
     protocol="default",
     steered=(),
     attempt=1,
+    described=DESCRIBED,
     **entry,
 ):
     """Execute the cell's batch as the rule `generate` does."""
     engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
     config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
     config |= {"requests_in_flight": 1, "failure_limit": 0.0, "store_dir": "store", "shards": 1}
+    config["cache_dir"] = "cache"
     config["protocol"] = protocol
     config["model_entries"] = {
         "thinker": {"engine": "e", "reasoning": reasoning},
@@ -57,7 +61,7 @@ def run_batch(
         "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}},
     }
     models = execute.reasoning_models(config, "e")
-    plan = LoadPlan.of_study(config, DESCRIBED, ["weights.json"], tmp_path, reasoning=models, interventions=steered)
+    plan = LoadPlan.of_study(config, described, ["weights.json"], tmp_path, reasoning=models, interventions=steered)
     requests = [f"requests/{cell}/split.jsonl" for cell in cells]
     execute.main(requests, "receipts/0.json", tmp_path / "log", gpus, plan, attempt)
 
@@ -125,6 +129,38 @@ def test_weights_that_are_not_whole_are_named_before_an_engine_starts(no_engine,
 def test_a_local_folder_has_no_manifest(no_engine, tmp_path):
     with pytest.raises(UserError, match=r"no engine environment at .*no/python"):
         run_batch(tmp_path, memory_share=0.001)
+
+
+@pytest.fixture
+def identified(cell, tmp_path):
+    """Complete the model's folder; return what identifies its engine."""
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "model" / name).write_text("{}")
+    return DESCRIBED | {"identity": {"weights": {"folder_sha256": folder_sha256("model", "cache")}}}
+
+
+def test_a_local_folder_that_changed_while_the_job_waited_is_refused_before_an_engine_starts(
+    identified, tmp_path, monkeypatch
+):
+    """A training loop may save its next variant there: its answers would be stored as those of the old weights."""
+    run_batch(tmp_path, RIGHT, described=identified)
+    assert Engine.asked == SAMPLES
+    (tmp_path / "model" / "model.safetensors").write_text("[]")
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: pytest.fail("the engine was started"))
+    shutil.rmtree(tmp_path / "store")
+    with pytest.raises(UserError, match="model has changed since this run was planned; run again"):
+        run_batch(tmp_path, RIGHT, described=identified)
+
+
+def test_a_local_folder_that_changes_while_the_engine_loads_is_asked_nothing(identified, tmp_path, monkeypatch):
+    async def load(self):
+        (tmp_path / "model" / "model.safetensors").write_text("[]")
+        return self
+
+    monkeypatch.setattr(Engine, "__aenter__", load)
+    with pytest.raises(UserError, match="model has changed since this run was planned; run again"):
+        run_batch(tmp_path, RIGHT, described=identified)
+    assert Engine.asked == 0
 
 
 def test_too_few_gpus_are_reported_with_what_to_do(no_engine, tmp_path):

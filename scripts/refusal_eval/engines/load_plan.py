@@ -17,6 +17,7 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.study.engine_environment import lacks_cuda
 from refusal_eval.weights.adapter import Adapter
+from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 
@@ -43,6 +44,8 @@ class LoadPlan:
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     limit: TimeLimit | None = None  # when to stop
     lacks_cuda: bool = False  # whether it needs CUDA and its environment is the CPU build
+    fingerprint: str | None = None  # that of a local folder of weights in `engine_id`; None for others
+    cache_dir: str = ""  # where what is known of the folder's files lies
 
     @classmethod
     def of_study(
@@ -71,6 +74,8 @@ class LoadPlan:
             store_dir=config["store_dir"],
             shards=config["shards"],
             lacks_cuda=lacks_cuda(config["engine_entries"][described["engine"]], root),
+            fingerprint=described["identity"].get("weights", {}).get("folder_sha256"),
+            cache_dir=config["cache_dir"],
             **more,
         )
 
@@ -96,6 +101,11 @@ class LoadPlan:
                     "delete it and run again"
                 )
 
+    def refuse_changed_folder(self) -> None:
+        """Raise `UserError` if a local folder's weights are not those that responses would be stored under."""
+        if self.fingerprint and folder_sha256(self.folder or "", self.cache_dir) != self.fingerprint:
+            raise UserError(f"{self.folder} has changed since this run was planned; run again")
+
     def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
         """Return what the engine is entered with.
 
@@ -110,6 +120,7 @@ class LoadPlan:
                 "this engine has `device: cuda`, and the engine environment (.venv/engine) is the CPU build: run "
                 "`make setup ENGINE=cuda`, or name an environment with CUDA as the engine's `python`"
             )
+        self.refuse_changed_folder()
         folder = self.folder if self.manifest is None else str(manifest_folder(self.manifest))
         asked = {item.settings.adapter for item in pending}
         known = {adapter.name: adapter for adapter in self.adapters}  # two models may share one
