@@ -41,10 +41,12 @@ async def run_engine(
     plan: LoadPlan,
     most_failed: int,
     look_again: Callable[[], None],
+    gates: Path,
 ) -> tuple["Outcome", dict[str, Any]]:
     """Start the engine, execute, stop it; return the outcome and what the receipt tells of the engine.
 
-    `look_again` is called once the engine is ready (see `only_job`).
+    `look_again` is called once the engine is ready (see `only_job`). What passed its gate is added to the file `gates`,
+    also of a load that is stopped: the next one may have nothing left that passes.
     """
     # Here, because a job that finds everything in the store should end at once.
     from refusal_eval.engines.execution import Execution
@@ -66,7 +68,8 @@ async def run_engine(
                 )
                 outcome = await work.run(pending)
         finally:
-            counters, gate = await last_counters(engine), await last_gate_counts(engine)
+            counters = await last_counters(engine)
+            gate = keep_gate_counts(gates, plan.interventions, await last_gate_counts(engine))
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
     of_engine = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
@@ -163,11 +166,11 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
             if pending:
                 StoreWriter(plan.store_dir, store.folder.name, job).close()  # or this is known after the engine's start
-                outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, plan, most, look_again))
-                counts = keep_gate_counts(gates, plan.interventions, engine.get("gate", {}))
+                load = run_engine(pending, store, server_log, job, plan, most, look_again, gates)
+                outcome, engine = asyncio.run(load)
                 refuse_incomplete(outcome)
                 for intervention in plan.interventions:
-                    refuse_nothing_passed(intervention, counts)
+                    refuse_nothing_passed(intervention, engine.get("gate", {}))
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     if not pending and (kept := kept_gate_counts(gates, plan.interventions)):
         for intervention in plan.interventions if attempt > 1 else ():
@@ -180,7 +183,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
 def keep_gate_counts(
     file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Add what a load said of its gate to what is kept for later jobs of the batch, which may load nothing; return it.
+    """Add what a load said of its gate to what is kept for later jobs of the shard, which may load nothing; return it.
 
     A load that only finishes what another began may see a few tokens, of which none has to pass.
     """
@@ -195,7 +198,7 @@ def keep_gate_counts(
 
 
 def kept_gate_counts(file: Path, interventions: Sequence[CompiledIntervention]) -> Mapping[str, Any]:
-    """Return what the batch's loads with these interventions said of the gate; nothing where that is not known."""
+    """Return what the shard's loads with these interventions said of the gate; nothing where that is not known."""
     kept = read_json(file) if file.is_file() else {}
     return kept["gate"] if kept and kept["interventions"] == [one.sha256 for one in interventions] else {}
 

@@ -337,6 +337,26 @@ def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(ce
     assert read_json("receipts/0.json")["engine"]["gate"]["passed"] == {"3": 0}
 
 
+def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell, tmp_path, monkeypatch):
+    """Only harmless prompts may be left for the next load, of which no token has to pass."""
+    reports = iter([{"tokens": 40, "passed": {"3": 4}}, {"tokens": 5, "passed": {"3": 0}}, {}])
+
+    async def reported(self):
+        return next(reports)
+
+    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
+    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: None)
+    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
+    with pytest.raises(UserError, match="has an answer"):
+        run_batch(tmp_path, WRONG, steered=[gated])
+    run_batch(tmp_path, RIGHT, steered=[gated])
+    summed = {"tokens": 45, "passed": {"3": 4}, "share": 4 / 45}
+    assert read_json("receipts/0.json")["engine"]["gate"] == summed
+    shutil.rmtree(tmp_path / "store")
+    run_batch(tmp_path, RIGHT, steered=[gated])  # a load that does not tell its own
+    assert read_json("receipts/0.json")["engine"]["gate"] == summed
+
+
 def test_a_load_that_finishes_what_another_began_adds_to_its_gates_counts(tmp_path):
     gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
     for tokens, passed in ((100, 30), (5, 0)):  # the few of the second load may all stay below the gate

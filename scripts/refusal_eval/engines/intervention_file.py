@@ -162,14 +162,15 @@ async def gate_counts(
 
 
 def refuse_nothing_passed(intervention: CompiledIntervention, counts: Mapping[str, Any]) -> None:
-    """Raise `UserError` if a load had tokens, and none of them passed the gate at any layer.
+    """Raise `UserError` if there were tokens, and none of them passed the gate at any layer.
 
     Args:
         intervention: the load's.
-        counts: see `gate_counts`.
+        counts: of the load and of earlier ones of its shard, see `gate_counts`.
     """
     if counts.get("tokens") and not any(counts["passed"].values()):
         raise UserError(
-            f"no token passed the gate of {intervention.gate:g} of `{intervention.model}` in this load, so its answers "
-            "are those of the model without the intervention: lower `gate`, or run again to take them as they are"
+            f"no token passed the gate of {intervention.gate:g} of `{intervention.model}` in this load, nor in "
+            "earlier loads of its shard, so its answers are those of the model without the intervention: lower `gate`, "
+            "or run again to take them as they are"
         )
