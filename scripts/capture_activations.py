@@ -9,7 +9,7 @@ from typing import Any
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import asked_states
 from refusal_eval.activations.capture import capture_missing, card
-from refusal_eval.activations.model_facts import checked_layers, model_facts
+from refusal_eval.activations.model_facts import captured_facts, checked_layers
 from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import RequestSettings, read_requests
@@ -53,11 +53,11 @@ def main(
         log: the job's log.
 
     Raises:
-        UserError: for layers that the model does not have, for requests that were made for another engine, and if
-            nothing can be captured; if the time limit is reached (what was captured is in the store); and if another
-            job captures the same.
+        UserError: for a model that cannot be captured, for layers that it does not have, for requests that were made
+            for another engine, and if nothing can be captured; if the time limit is reached (what was captured is in
+            the store); and if another job captures the same.
     """
-    facts = model_facts(engine["folder"])
+    facts = captured_facts(engine)
     if highest is not None:
         checked_layers([highest], facts["model_layers"], names["model"])
     wanted = checked_layers(layers, facts["model_layers"], names["model"])

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_entries import engine_of
 
 from refusal_eval.activations import activation_store
 from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import activation_key, answer_means, asked_states, prompt_tokens
 from refusal_eval.activations.capture_program import save
-from refusal_eval.activations.model_facts import checked_layers, model_facts
+from refusal_eval.activations.model_facts import captured_facts, checked_layers, model_facts
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, write_json
+from refusal_eval.weights.engine_file import describe_engine
 
 IDENTITY = {"weights": {"folder_sha256": "0" * 64}, "dtype": "float32"}
 
@@ -184,3 +186,18 @@ def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path, part):
     write_json(tmp_path / "config.json", {"architectures": ["X"], "hidden_size": 8})
     with pytest.raises(UserError, match="does not say the model layers"):
         model_facts(tmp_path)
+
+
+def test_models_are_not_captured_where_vllm_takes_longropes_long_factors_for_short_texts_too(tmp_path):
+    facts = {"num_hidden_layers": 2, "hidden_size": 8, "architectures": ["Phi3ForCausalLM"]}
+    rope = {"original_max_position_embeddings": 4096, "rope_scaling": {"type": "longrope"}}
+    write_json(tmp_path / "config.json", facts | rope)
+    (tmp_path / "model.safetensors").write_text("weights")
+    weights = {"kind": "folder", "path": str(tmp_path)}
+
+    def engine(max_model_len):
+        return describe_engine("phi", engine_of({"max_model_len": max_model_len}), weights, None, str(tmp_path / "c"))
+
+    assert captured_facts(engine(4096))["model_layers"] == 2
+    with pytest.raises(UserError, match=r"engine phi: .* Lower `max_model_len` to `original_max_position"):
+        captured_facts(engine(4097))

@@ -2,7 +2,9 @@
 
 import pytest
 from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
+from engine_entries import settings_of
 
+from refusal_eval.ask.requests import Ask, write_requests
 from refusal_eval.config.direction_entry import Separation
 from refusal_eval.core.files import write_json
 from refusal_eval.study.batches import Cell
@@ -138,15 +140,21 @@ def test_what_activations_are_asked_for_knows_the_layers_of_interventions_too(pr
     assert highest_layer(study, "plain") == 99 and highest_layer(study, "steered") is None
 
     study.paths.results = str(tmp_path)
-    config = {"num_hidden_layers": 30, "hidden_size": 8, "architectures": ["LlamaForCausalLM"]}
-    write_json(tmp_path / "config.json", config)
-    write_json(study.paths.engine("hub-engine"), {"folder": str(tmp_path), "engine_id": "e"})
-    (tmp_path / "requests.jsonl").write_text("")
+    config = {"hidden_size": 8, "architectures": ["LlamaForCausalLM"]}
+    described = {"engine": "hub-engine", "folder": str(tmp_path), "engine_id": "e", "identity": {}}
+    settings = settings_of(described, {"max_tokens": 4})
+    write_requests(tmp_path / "requests.jsonl", [Ask("p", [1], [(0, 1)])], settings, 100)
     engine = study.engines["hub-engine"]
     assert engine.gpus("cuda") == 1
     object.__setattr__(engine, "device", "cuda")
-    reported = gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
-    assert reported == 0, "a sentence needs no GPU"
+
+    def taken(depth, **identity):
+        write_json(tmp_path / "config.json", config | {"num_hidden_layers": depth})
+        write_json(study.paths.engine("hub-engine"), described | {"identity": identity})
+        return gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
+
+    assert taken(100) == 1
+    assert taken(30) == taken(100, long_rope=True) == 0, "a sentence needs no GPU"
 
 
 def test_a_separation_takes_a_steered_model_on_prompts_that_did_not_make_its_direction(project):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,22 @@ def model_facts(folder: str | Path) -> dict[str, Any]:
             f"{path}: the weights are quantized, and capturing activations of quantized weights has never been tried"
         )
     return facts
+
+
+def captured_facts(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of the model whose activations are captured; `engine` is the identity file of its engine.
+
+    Raises:
+        UserError: see `model_facts`; and where vLLM takes LongRoPE's long factors for texts of every length, since
+            transformers takes them for long texts only.
+    """
+    if engine["identity"].get("long_rope"):
+        raise UserError(
+            f"engine {engine['engine']}: above the model's original length, vLLM computes every request with the "
+            "LongRoPE factors of long texts, and capture does not; so its activations would be another model's. Lower "
+            f"`max_model_len` to `original_max_position_embeddings` of {engine['folder']}/config.json"
+        )
+    return model_facts(engine["folder"])
 
 
 def checked_layers(layers: Sequence[int] | None, depth: int, model: str) -> list[int]:

@@ -61,12 +61,12 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
     # Here and not above: numpy is slow to import, and the workflow is parsed again for every job on a cluster.
     from refusal_eval.activations.activation_store import ActivationStore
     from refusal_eval.activations.asked import asked_states
-    from refusal_eval.activations.model_facts import checked_layers, model_facts
+    from refusal_eval.activations.model_facts import captured_facts, checked_layers
     from refusal_eval.ask.requests import read_requests
 
     try:
         engine_file = read_json(described)
-        depth = model_facts(engine_file["folder"])["model_layers"]
+        depth = captured_facts(engine_file)["model_layers"]
         checked_layers([highest_layer(study, model) or 0], depth, model)
         wanted = checked_layers(layers(study, positions, model, split), depth, model)
         asked = asked_states(read_requests(requests), positions, answers, study.paths.store)
