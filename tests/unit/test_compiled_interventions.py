@@ -625,6 +625,32 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
     assert how_asked({"intervention": STEERED}, card) == [intervention_text(STEERED, card)]
 
 
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("add", ""),
+        ("ablate", ""),
+        ("gated", "it is added to tokens that are similar to the direction that it controls"),
+        ("pull", "it moves tokens towards a point equally far from the middle of both means, in a random direction"),
+        (
+            "constellation",
+            "it moves tokens towards a point equally far from the middle of their task's two means, in a random "
+            "direction",
+        ),
+    ],
+)
+def test_the_methods_section_says_what_a_control_does(mode: str, words: str) -> None:
+    fitted = {"direction": "chance", "model": "m", "positions": "last_prompt_token", "n": N}
+    asked = STEERED | {"mode": mode, "direction": ["chance"] if mode == "constellation" else "chance"}
+    texts = [
+        intervention_text(asked, {"layers": [2, 3], "directions": [fitted | {"method": method}]})
+        for method in ("random", "md")
+    ]
+    said = f"; as a control, {words}" if words else ""
+    assert f"layers 2 and 3, counted from 0{said}; the direction" in texts[0]
+    assert "as a control, it" not in texts[1]
+
+
 def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitted(constellation: list[Path]) -> None:
     card = {"layers": [3], "directions": [FittedDirection.of_file(path).card | {"n": N} for path in constellation]}
     text = intervention_text(STEERED | CONSTELLATION | {"direction": ["translate", "mood", "reword"]}, card)

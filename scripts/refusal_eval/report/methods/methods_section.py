@@ -59,6 +59,13 @@ _FITTED = {
     "negative side",
     "random": "fitted vectors, turned together into a random place, as a control",
 }
+# What a mode does with a control in place of a direction, where it is not the same.
+_CONTROLS = {
+    "gated": "it is added to tokens that are similar to the direction that it controls",
+    "pull": "it moves tokens towards a point equally far from the middle of both means, in a random direction",
+    "constellation": "it moves tokens towards a point equally far from the middle of their task's two means, in a "
+    "random direction",
+}
 _POSITIONS = {
     "last_prompt_token": "at the token before the answer",
     "answer_mean": "averaged over the tokens of its own answers",
@@ -309,8 +316,11 @@ def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None =
         )
     else:
         kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
-    fitted = "".join(f"; {_direction_text(fitted_card, tasks)}" for fitted_card in card["directions"]) if card else ""
-    return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{fitted})"
+    directions = card["directions"] if card else []
+    is_control = asked["mode"] in _CONTROLS and any(direction["method"] == "random" for direction in directions)
+    control = f"; as a control, {_CONTROLS[asked['mode']]}" if is_control else ""
+    fitted = "".join(f"; {_direction_text(direction, tasks)}" for direction in directions)
+    return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{control}{fitted})"
 
 
 def _direction_text(direction: Mapping[str, Any], named: bool) -> str:
