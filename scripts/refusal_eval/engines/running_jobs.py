@@ -1,4 +1,4 @@
-"""No two jobs execute the same requests of a study, or capture the same activations, at the same time.
+"""No two jobs execute the same requests of a study, or capture the same cell, at the same time.
 
 A job of a killed run may go on (on a cluster it always does), and the next run starts another for the same batch. So
 each job that executes leaves a record, `running/*.json` in the study's folder, and looks at those of the others. A job
