@@ -619,8 +619,8 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
     assert text == (
         "an intervention on the residual stream (add along the direction refusal, scale -0.5, after the 1 layer that "
         "the direction ranks first (2, counted from 0); the direction is the difference of means, in activations of "
-        "smollm2-plain at the token before the answer, from 12 positive prompts and 1 negative prompt, those that rank "
-        "the layers included)"
+        "smollm2-plain at the last token of the prompt, from 12 positive prompts and 1 negative prompt, those that "
+        "rank the layers included)"
     )
     assert how_asked({"intervention": STEERED}, card) == [intervention_text(STEERED, card)]
 

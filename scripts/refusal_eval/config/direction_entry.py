@@ -122,7 +122,7 @@ class Direction(Entry):
     ridge: Ridge = Field(Ridge(), description="For `rmd` and `wrmd`, and for a `random` of them.")
     positions: Positions = Field(
         "last_prompt_token",
-        description="`last_prompt_token`: the token before the answer. `prompt_token-5`: the fifth token from the end "
+        description="`last_prompt_token`: the last token of the prompt. `prompt_token-5`: the fifth token from the end "
         "of the prompt as it is sent, and so on, such as those of the chat template behind the question. "
         "`answer_mean`: the mean over the tokens of the model's own answers.",
     )

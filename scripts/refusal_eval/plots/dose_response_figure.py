@@ -21,8 +21,8 @@ Mode = Literal["add", "gated", "pull", "ablate", "constellation"]
 MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate", "constellation")
 # What a scale of each mode is.
 UNITS = {
-    "add": "1: the difference of the two sides' means",
-    "gated": "1: the difference of the two sides' means, added to tokens that are similar to it",
+    "add": "1: as far as the two sides' means lie apart",
+    "gated": "1: as far as the two sides' means lie apart, for tokens that are similar to the direction",
     "pull": "1: the whole way to the mean of one side",
     "ablate": "1: the whole component along the direction",
     "constellation": "1: the whole way to the mean of a task's negative side, for tokens that are similar to it",

@@ -67,7 +67,7 @@ _CONTROLS = {
     "random direction",
 }
 _POSITIONS = {
-    "last_prompt_token": "at the token before the answer",
+    "last_prompt_token": "at the last token of the prompt",
     "answer_mean": "averaged over the tokens of its own answers",
 }
 # Numbers whose intervals are recovered from those of two rates.
