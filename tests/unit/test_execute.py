@@ -170,6 +170,46 @@ def test_a_rejected_or_failed_request_is_reported_and_never_stored_and_the_other
     assert stored(tmp_path, 10) == set(range(10)) - {4}
 
 
+class OddReply(ScriptedEngine):
+    """Answers one request with something that nothing could read once it is stored."""
+
+    def __init__(self, field: str, value: Any) -> None:
+        super().__init__()
+        self.field, self.value = field, value
+
+    async def complete(self, token_ids: list[int], settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+        reply = await super().complete(token_ids, settings, seed)
+        if token_ids[0] == 4:
+            reply[self.field] = self.value
+            if self.value is MISSING:
+                del reply[self.field]
+        return reply
+
+
+MISSING = object()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("text", None, "text: Input should be a valid string"),
+        ("logprobs", None, "there is not one log-probability for each token"),
+        ("logprobs", pack_floats([-1.0]), "there is not one log-probability for each token"),
+        ("stop_reason", MISSING, "stop_reason: Field required"),
+        ("finish_reason", None, "finish_reason: Input should be a valid string"),
+        ("finish_reason", "max_tokens", "the finish_reason 'max_tokens', not one of stop, length, content_filter"),
+    ],
+)
+def test_a_response_that_the_store_could_not_give_back_is_named_and_not_stored(
+    field: str, value: Any, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome = run(tmp_path, 10, OddReply(field, value))
+    assert (outcome.executed, outcome.failed) == (9, [sha256_of(4)])
+    assert stored(tmp_path, 10) == set(range(10)) - {4}
+    assert "a request of model/split failed: the engine's response" in caplog.text and message in caplog.text
+    assert "answer 4" not in caplog.text
+
+
 def test_too_many_failures_end_the_work_and_keep_what_succeeded(tmp_path: Path) -> None:
     faults: dict[int, Exception] = {n: Rejected(400, "bad argument") for n in range(4, 100)}
     engine = ScriptedEngine(faults)
@@ -411,7 +451,7 @@ def swallowing(answers: bool) -> ScriptedEngine:
             except asyncio.CancelledError:
                 if not answers:
                     raise ConnectionError("cut off") from None
-            return {"text": "late", "token_ids": [1], "logprobs": pack_floats([-1.0])}
+            return stored_response("late")
 
     return Swallowing()
 

@@ -46,6 +46,8 @@ NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a r
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
+# How a response ended; the last two are of engines that write no text. What is stored may have other words.
+FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
 
@@ -121,6 +123,7 @@ class Record(TypedDict):
 
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_RESPONSE: TypeAdapter[Response] = TypeAdapter(Response)
 _TIME: TypeAdapter[str] = TypeAdapter(Time)
 
 
@@ -370,7 +373,30 @@ def _whole(line: bytes) -> Record:
     """
     record = _RECORD.validate_json(line)
     datetime.datetime.fromisoformat(record["time"])
-    response = record["response"]
+    _check_numbers(record["response"])
+    return record
+
+
+def checked_response(response: dict[str, Any]) -> dict[str, Any]:
+    """Return a response that an engine has just given, if it can be read once it is stored.
+
+    Raises:
+        ValueError: if it cannot, or gives another reason for its end than those that answers are read by.
+    """
+    try:
+        _check_numbers(_RESPONSE.validate_python(response))
+    except ValueError as error:
+        raise ValueError(f"the engine's response is not as it should be: {_reason(error)}") from error
+    if response["finish_reason"] not in FINISH_REASONS:
+        known = ", ".join(FINISH_REASONS)
+        raise ValueError(
+            f"the engine's response has the finish_reason {response['finish_reason']!r}, not one of {known}"
+        )
+    return response
+
+
+def _check_numbers(response: Response) -> None:
+    """Raise `ValueError` if a number of a response cannot be read, or one is missing."""
     token_ids, values = response["token_ids"], unpack_floats(response["logprobs"] or "")
     if len(values) != len(token_ids):
         raise ValueError("there is not one log-probability for each token")
@@ -382,7 +408,6 @@ def _whole(line: bytes) -> Record:
             fit &= np.isfinite(unpack_floats(response[name])).all()
     if not fit:
         raise ValueError("a token, log-probability or logit is no number that an engine gives")
-    return record
 
 
 def _reason(error: Exception) -> str:

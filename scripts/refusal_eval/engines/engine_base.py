@@ -62,7 +62,7 @@ class RunningEngine(abc.ABC):
 
     @abc.abstractmethod
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `refusal_eval.engines.engine_client.response_of`).
+        """Return the response to one request (see `refusal_eval.ask.store.checked_response`).
 
         An engine that tells no token ids or no log-probabilities leaves `token_ids` empty and `logprobs` None.
 

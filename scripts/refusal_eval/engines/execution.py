@@ -13,7 +13,7 @@ from typing import Any
 
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
-from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store import StoreReader, StoreWriter, checked_response
 from refusal_eval.ask.store_index import key_numbers, matches
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
@@ -184,7 +184,7 @@ class Execution:
         response = None
         try:
             seed = request.seed if self.seeded else None
-            response = await self.engine.complete(request.prompt, item.settings, seed)
+            response = checked_response(await self.engine.complete(request.prompt, item.settings, seed))
         except Rejected as error:
             outcome.rejected.append({"key": key, "status": error.status, "message": error.message})
             LOG.warning("a request of %s was rejected (HTTP %d): %s", item.cell, error.status, error.message[:200])
