@@ -8,15 +8,18 @@ from typing import Any, ClassVar, Literal, Self
 
 import aiohttp
 from pydantic import Field
+from tenacity import RetryCallState, retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import Prompt, is_neutral
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.config.engine_entry import Capability, Engine
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.shapes import Page, Text
+from refusal_eval.core.errors import UserError
 from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
 
 SENT = ("max_tokens", "temperature", "top_p", "stop")
+TRIES = 6
 
 
 @ENGINES.add
@@ -38,6 +41,20 @@ class ChatEngine(Engine):
         return ChatClient(self)
 
 
+class Busy(ConnectionError):
+    """The server takes no request now."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+def seconds_to_wait(state: RetryCallState) -> float:
+    """Return what the server asks for, but at least 1, 2, 4, ... seconds."""
+    error = state.outcome.exception() if state.outcome else None
+    return max(error.seconds if isinstance(error, Busy) else 0.0, wait_exponential()(state))
+
+
 class ChatClient(RunningEngine):
     """Asks the server of an engine."""
 
@@ -55,24 +72,46 @@ class ChatClient(RunningEngine):
 
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request."""
+        unsent = [name for name, value in settings.sampling.items() if name not in SENT and not is_neutral(name, value)]
+        if unsent:
+            raise UserError(f"engines of kind chat do not send {', '.join(unsent)}: leave it out of `sampling`")
         body = {name: settings.sampling[name] for name in SENT}
         body |= {"model": self._engine.served, "messages": list(prompt), "seed": seed}
         try:
-            async with self._http.post("/v1/chat/completions", json=body) as reply:
-                if reply.status == 400:
-                    raise Rejected(reply.status, await reply.text())
-                reply.raise_for_status()
-                choice = (await reply.json())["choices"][0]
+            return response_of(await self._reply(body))
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ConnectionError(str(error)) from error
-        return {
-            "text": choice["message"]["content"],
-            "token_ids": [],
-            "logprobs": None,
-            "finish_reason": choice["finish_reason"],
-            "stop_reason": None,
-        }
+
+    @retry(retry=retry_if_exception_type(Busy), stop=stop_after_attempt(TRIES), wait=seconds_to_wait, reraise=True)
+    async def _reply(self, body: Mapping[str, Any]) -> Any:
+        async with self._http.post("/v1/chat/completions", json=body) as reply:
+            if reply.status == 429 or reply.status >= 500:
+                asked = reply.headers.get("Retry-After", "")
+                raise Busy(f"HTTP {reply.status}", float(asked) if asked.isdecimal() else 0.0)
+            if reply.status == 400:
+                message = await reply.text()
+                if '"content_filter"' in message:  # some providers answer this to a prompt that they block
+                    return {"choices": [{"message": {}, "finish_reason": "content_filter"}]}
+                raise Rejected(reply.status, message)
+            reply.raise_for_status()
+            return await reply.json()
 
     def serving_record(self) -> dict[str, Any]:
         """Return what served."""
         return {"address": self._engine.address}
+
+
+def response_of(reply: Any) -> dict[str, Any]:
+    """Return what is stored of a reply."""
+    try:
+        choice = reply["choices"][0]
+        message, finish_reason = choice["message"], choice["finish_reason"]
+    except (LookupError, TypeError) as error:  # an error may come with HTTP 200
+        raise ValueError(f"the server's reply has no answer: {str(reply)[:300]}") from error
+    return {
+        "text": message.get("content") or message.get("refusal") or "",
+        "token_ids": [],
+        "logprobs": None,
+        "finish_reason": finish_reason,
+        "stop_reason": None,
+    }

@@ -1,7 +1,10 @@
 """Kinds of the user's, a module each: an engine that speaks messages over HTTP, a judge and a figure, in one study."""
 
+import asyncio
 import json
+import re
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,8 +15,13 @@ import pytest
 from program import in_process
 from project import Project, change_yaml, make_project
 
-from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.answers import answer_of_text
+from refusal_eval.ask.requests import RequestSettings, read_requests
+from refusal_eval.ask.store import checked_response
+from refusal_eval.config.kinds import ENGINES, Registry
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.plugins import load_plugins
 
 PLUGINS = [
     str(Path(__file__).parents[1] / "plugins" / f"{name}.py") for name in ("chat_engine", "blunt_judge", "dots_figure")
@@ -21,17 +29,23 @@ PLUGINS = [
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """Refuses half of what it is asked, and notes all of it."""
+    """Refuses half of what it is asked, and notes all of it; what it is to say first is in `replies`."""
 
     asked: ClassVar[list[dict[str, Any]]] = []
+    replies: ClassVar[list[tuple[int, Any]]] = []  # HTTP status and body
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(body)
         refuses = body["seed"] % 2 == 0
         text = "<think>Let me see.</think>" + ("I cannot help with that." if refuses else "Sure, here it is.")
-        reply = json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode()
-        self.send_response(200)
+        status, said = 200, {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+        if self.replies:
+            status, said = self.replies.pop(0)
+        reply = json.dumps(said).encode()
+        self.send_response(status)
+        if status == 429:
+            self.send_header("Retry-After", "2")
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
@@ -44,7 +58,7 @@ class StandIn(BaseHTTPRequestHandler):
 @pytest.fixture
 def address() -> Iterator[str]:
     """Serve on loopback; yield the address."""
-    StandIn.asked = []
+    StandIn.asked, StandIn.replies = [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -112,3 +126,62 @@ def test_what_such_an_engine_cannot_do_is_said_before_anything_runs(
     run = in_process("status", "study.yaml", cwd=project.folder)  # whose mistakes are those that Snakemake reports
     assert run.returncode != 0 and message in run.stderr
     assert StandIn.asked == []
+
+
+def answered(address: str, *replies: tuple[int, Any], **sampling: Any) -> dict[str, Any]:
+    """Return the example's response to one request, to which the server first replies so."""
+    StandIn.replies = list(replies)
+    settings = RequestSettings(sampling={"max_tokens": 9, "temperature": 1.0, "top_p": 1.0, "stop": []} | sampling)
+
+    async def ask() -> dict[str, Any]:
+        async with ENGINES.entry({"kind": "chat", "address": address, "served": "big"}).running(None) as engine:
+            return checked_response(await engine.complete([{"role": "user", "content": "?"}], settings, 1))
+
+    load_plugins(PLUGINS[:1])
+    try:
+        return asyncio.run(ask())
+    finally:
+        Registry.forget_added()
+
+
+def choice(finish_reason: str | None, **message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": message, "finish_reason": finish_reason}]}
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ((200, choice("content_filter", content=None, refusal="No.")), "No."),
+        ((200, choice("content_filter", content=None)), ""),
+        ((400, {"error": {"code": "content_filter", "message": "the prompt was filtered"}}), ""),
+    ],
+)
+def test_what_a_provider_blocks_counts_as_a_refusal(address: str, reply: tuple[int, Any], text: str) -> None:
+    response = answered(address, reply)
+    assert (response["text"], response["finish_reason"]) == (text, "content_filter")
+    assert answer_of_text(response, None)["state"] == "blocked"
+
+
+def test_a_busy_server_is_asked_again_after_the_time_that_it_names(address: str) -> None:
+    started = time.monotonic()
+    assert answered(address, (429, {"error": "slow down"}))["text"]
+    assert len(StandIn.asked) == 2 and time.monotonic() - started >= 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ((200, {"error": {"message": "no capacity"}}), "no answer: {'error': {'message': 'no capacity'}}"),
+        ((200, choice(None, content="Sure")), "finish_reason: Input should be a valid string"),
+        ((200, choice("tool_calls", content="Sure")), "finish_reason 'tool_calls', not one of stop, length"),
+    ],
+)
+def test_a_reply_without_a_whole_answer_is_an_error(address: str, reply: tuple[int, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        answered(address, reply)
+
+
+def test_sampling_that_the_example_does_not_send_is_refused(address: str) -> None:
+    assert answered(address, top_k=0, stop_token_ids=[])["text"]
+    with pytest.raises(UserError, match="do not send top_k, min_p"):
+        answered(address, top_k=5, min_p=0.1)
