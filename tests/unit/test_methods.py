@@ -244,6 +244,23 @@ def test_engines_of_answers_and_of_judges_are_told_apart(demo: dict[str, Any]) -
     assert "The judges ran on Transformers 5.23.0 on Xeon (no GPU)." in text, "a classifier's server is not vLLM"
 
 
+def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seeds_are_claimed(
+    demo: dict[str, Any],
+) -> None:
+    batch = "because the size of a batch changes how numbers are rounded"
+    assert batch in text_of(demo)
+    manifest = copy.deepcopy(demo)
+    manifest["study"]["engine_entries"]["smollm2-135m"] = {"kind": "chat", "address": "https://host", "served": "big"}
+    identity = {"kind": "chat", "served": "big", "options": {"a": 1}}
+    manifest["engines"] = {"smollm2-135m": {"identity": identity}}
+    manifest["serving"] = {"abc": {"address": "https://host"}}
+    text = text_of(manifest)
+    assert "served by an engine of kind chat (served: big); we do not know its weights." in text
+    assert "The engines were a server of another party." in text
+    assert "vLLM" not in text and "kwon2023vllm" not in text and batch not in text
+    assert "Every answer has a separate seed. The provider may not honour seeds" in text
+
+
 def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
     keys = [sha256_of(i) for i in range(3)]
     for i, gpu in enumerate(("of the answers", "of the judge", "of another study")):

