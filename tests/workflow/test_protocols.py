@@ -1,10 +1,12 @@
 """What a study's protocol and its further tables change, through the real DAG, the store filled by hand."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from program import in_process
 from project import CATALOGUE, copy_of, make_project
 
 from refusal_eval.ask.render import Renderer
@@ -49,6 +51,17 @@ def test_the_table_tells_what_each_choice_does_to_each_cell(default):
     for cell, row in ours.iterrows():
         assert row["c"] == pytest.approx(votes.loc[(*cell, "c@3 mean"), "value"], abs=2e-6)
     assert (default.results / "tables" / "protocol_effects.tex").exists()
+
+
+def test_such_a_study_is_verified_without_its_store(default):
+    away = default.store.rename(default.store.with_name("away"))
+    try:
+        file = str(default.folder / "study.yaml")
+        done = in_process("verify", file, "--directory", str(default.folder), "--cores", "1", cwd=default.folder)
+    finally:
+        shutil.rmtree(default.store, ignore_errors=True)
+        away.rename(default.store)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_without_being_asked_for_nothing_of_it_runs(default):

@@ -35,6 +35,7 @@ COMPUTED = (
     "figures",
 )
 NOT_COMPARED = "judge_cards/floors.json"  # its rule fails where a judge is worse than asked
+FROM_STORE = "published/answers/"  # made of responses, as answers are
 RESULTS = "results_table/results.csv"
 PICTURES = (".pdf", ".svg", ".png")
 STEPS = re.compile(r"(\d+) of (\d+) steps")
@@ -112,7 +113,10 @@ def _planned(
             rules.setdefault(file.rule, []).append(path.relative_to(made).as_posix())
 
     def computes(names: list[str]) -> bool:
-        inside = all(name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED for name in names)
+        inside = all(
+            name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED and not name.startswith(FROM_STORE)
+            for name in names
+        )
         return inside and not all(name.endswith(PICTURES) for name in names)
 
     computed = {rule: names for rule, names in rules.items() if computes(names)}
