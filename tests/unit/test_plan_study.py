@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from config_project import COMMIT, STUDY, WHOLE_STUDY, changed
 
 from refusal_eval.__main__ import main
+from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
@@ -211,6 +213,36 @@ def test_a_study_without_an_engine_has_a_plan_and_prompts_are_counted_as_they_ar
     code, text = program()
     assert code == 0 and "there is no engine" in text and "(3 prompts)" in text
     assert "ENGINES" not in text and "The store has" not in text and "all of them looked up" not in text
+
+
+@pytest.mark.parametrize("with_judge", [True, False])
+def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rendering(
+    plan, project, monkeypatch, with_judge
+):
+    own = yaml.safe_load((project.folder / "own.yaml").read_text())
+    own["engines"]["far"] = {"kind": "chat", "address": "https://host", "served": "big"}
+    own["models"]["hosted"] = {"engine": "far", "sampling": {"max_tokens": 1000}}
+    project.write("own.yaml", own)
+    study = yaml.safe_load((project.folder / "study.yaml").read_text())
+    study |= {"plugins": [str(Path(__file__).parents[1] / "plugins" / "chat_engine.py")]}
+    study |= {"models": ["hosted"], "splits": ["s0"], "judges": ["j"] if with_judge else ["words"]}
+    own["judges"]["words"] = {"kind": "keyword", "lists": ["words.yaml"]}
+    project.write("own.yaml", own)
+    project.write("study.yaml", study)
+    takes = "up to 1 GPU or no device here." if with_judge else "no device here."
+    code, text = plan()
+    assert code == 0 and f"An engine load takes {takes}" in flat(text)
+    once = "once for its K answers, by a server of another party for each of them."
+    assert (once if with_judge else "is read once for each of its K answers.") in flat(text)
+    assert json.loads(plan("--json")[1])["work"]["generate"]["tokens_in"] == 200 * 5 * 60
+    file = project.folder / "results" / "planned" / "requests" / "hosted" / "s0.jsonl"
+    asks = [Ask(f"p{n}", [{"role": "user", "content": f"{n:>400}"}], [(k, k) for k in range(5)]) for n in range(200)]
+    file.parent.mkdir(parents=True)
+    write_requests(file, asks, RequestSettings("far", {"kind": "chat"}, {"max_tokens": 1000}), None)
+    current = workload_files.Current({"results/planned/requests/hosted/s0.jsonl"}, 5)
+    monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
+    found = json.loads(plan("--json")[1])["work"]["generate"]
+    assert (found["requests"], found["tokens_in"]) == (1000, 1000 * 100)
 
 
 # ---------------------------------------------------------------- disk

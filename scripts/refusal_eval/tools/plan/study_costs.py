@@ -99,8 +99,10 @@ class Plan:
         usual, most = (
             (pace.start_seconds + work_seconds(work, pace, shards, longest)) / 3600 for longest in (False, True)
         )
+        # A server of another party bills every request's prompt, whatever it keeps of earlier ones.
+        read = [one.requests if pace == ELSEWHERE else min(one.requests, one.prompts) for one in work]
         return {
-            "tokens_in": sum(min(one.requests, one.prompts) * one.tokens_per_prompt for one in work),
+            "tokens_in": sum(prompts * one.tokens_per_prompt for prompts, one in zip(read, work, strict=True)),
             "loads": loads,
             "device_hours": usual * loads * pace.devices,
             "most_device_hours": most * loads * pace.devices,

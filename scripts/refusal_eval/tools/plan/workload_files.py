@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT, Dialogue
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
@@ -174,7 +174,7 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
     from refusal_eval.ask.store import StoreReader, rejections
 
     file, columns = read_requests(path), ["prompt", "sample", "key", "tokens"]
-    rows = [(one.prompt_id, one.sample, one.key, len(one.own_ids)) for one in file.requests()]
+    rows = [(one.prompt_id, one.sample, one.key, _own_tokens(one)) for one in file.requests()]
     asked, new = pd.DataFrame(rows, columns=columns), 0  # new: samples that a larger K will add
     if samples is not None:
         new = int((samples - asked.groupby("prompt").size()).clip(lower=0).sum())
@@ -195,6 +195,13 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
         stored=round(int((~without).sum()) * turns),
         rejected=int(rejected.sum()),
     )
+
+
+def _own_tokens(request: Request) -> float:
+    """Return the tokens of a prompt beside those that all of its file share; of messages they are estimated."""
+    if request.messages is None:
+        return len(request.own_ids)
+    return sum(len(message["content"]) for message in request.messages) / CHARACTERS_PER_TOKEN
 
 
 def _texts(study: Study, noun: str, name: str, root: Path, current: Current) -> Texts:
