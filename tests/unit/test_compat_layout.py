@@ -1,6 +1,8 @@
 """The published layout: our cells written in it, and such folders read, recomputed and compared."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from test_compat import ANSWERS, PUBLISHED, VERDICTS, prompts, units_of
@@ -18,9 +20,15 @@ from refusal_eval.compat.published_layout import (
     recomputed,
     write_folder,
 )
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.published import export_command
 from refusal_eval.tools.published.export_command import DIFFERENT, export
+
+HOSTED = {
+    "engines": {"far": {"kind": "chat", "address": "https://host", "served": "big"}},
+    "models": {"hosted": {"engine": "far", "sampling": {"max_tokens": 9}}},
+}
 
 
 @pytest.fixture
@@ -69,6 +77,32 @@ def test_an_export_replaces_nothing_outside_the_folder_of_its_study(project):
     with pytest.raises(UserError, match="run it"):  # the study's own is made again
         export(config, config["judges"][0], export_command.own_folder(config))
     assert theirs.read_text() == "[]"
+
+
+def test_nothing_is_exported_of_a_study_that_has_changed_since_it_ran(project):
+    config = project.load()
+    model, split, judge = config["models"][0], config["splits"][0], config["judges"][0]
+    cell, results = f"{model}/{split}.jsonl", project.folder / "results" / config["study"]
+    files = [f"prompts/{split}.jsonl", f"answers/{cell}", f"verdicts/{judge}/{cell}", f"published/answers/{cell}"]
+    files.append(f"published/scores/{judge}/{model}/{split}.json")
+    for name in files:
+        project.write(results / name, "")
+    for name in files:
+        path = export_command.own_folder(config).parents[1] / name
+        with pytest.raises(UserError, match=rf"{re.escape(str(path))} is not of the study as it is now: run the study"):
+            export(config, judge, project.folder / "outs", {path})
+    assert not (project.folder / "outs").exists()
+
+
+def test_a_hosted_model_has_no_log_probabilities_to_export(project):
+    project.write("own.yaml", HOSTED)
+    plugin = str(Path(__file__).parents[1] / "plugins" / "chat_engine.py")
+    study = {"study": "s", "models": ["hosted"], "splits": ["file-rows"], "samples": 2, "judges": ["words"]}
+    study |= {"catalogue": ["own.yaml"], "plugins": [plugin]}
+    with pytest.raises(UserError, match=r"model `hosted` cannot be exported: its engine of kind `chat` gives no log-"):
+        export(project.load(study), "words", project.folder / "outs")
+    with pytest.raises(ConfigError, match=r"tables: `protocol_effects` needs log-probabilities.*of kind `chat`"):
+        project.load(study | {"tables": ["protocol_effects"]})
 
 
 def test_a_check_exports_nothing(folder, capsys):

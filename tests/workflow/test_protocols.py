@@ -127,3 +127,7 @@ def test_a_finished_study_is_exported_and_its_export_follows_from_itself(compat,
     assert capsys.readouterr().out.count("of 6 prompts scored") == 2
     files = {path.name for path in Path("out/plain/one").iterdir()}
     assert files == {"answers.json", "judge_scores.json", "censor_scores.json", "censor_scores_metrics.json"}
+    compat.study(protocol="compat", splits=["one"], samples=2)
+    assert main(["export", "study.yaml", "--output", "out2"]) == 1
+    assert "is not of the study as it is now" in capsys.readouterr().err and not Path("out2").exists()
+    compat.study(protocol="compat", splits=["one"])

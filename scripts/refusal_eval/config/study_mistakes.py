@@ -138,6 +138,9 @@ def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -
     if draft.study.protocol == "compat":
         message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
         yield ("protocol",), message
+    if "protocol_effects" in draft.study.tables and "log_probabilities" not in engine.capabilities:
+        message = f"`protocol_effects` needs log-probabilities, which an engine of kind `{engine.kind}` does not give"
+        yield ("tables",), f"{message} (model `{name}`)"
 
 
 def _sampling(draft: Draft) -> Iterator[Mistake]:

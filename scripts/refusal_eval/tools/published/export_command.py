@@ -1,6 +1,6 @@
 """A finished study in the layout of the published library, and the check of a folder in that layout."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,21 +22,35 @@ from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.tools.study_file import DEMO, StudyFile, load_config
+from refusal_eval.tools.snakemake_summary import summary
+from refusal_eval.tools.study_file import DEMO, ROOT, StudyFile, load_config
 
 DIFFERENT = 3
 
 
-def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
+def export(config: Mapping[str, Any], judge: str, output: Path, outdated: Collection[Path] = ()) -> int:
     """Write all cells of a study under one judge; return how many.
 
+    Args:
+        config: the study.
+        judge: whose verdicts.
+        output: the folder to write to.
+        outdated: files that the study's next run would make again.
+
     Raises:
-        UserError: if the study has not made what is exported, or another folder than its own has an export already.
+        UserError: if the study has not made what is exported, or has changed since, or cannot make it, or if another
+            folder than its own has an export already.
     """
     results = Path(Paths(config).results)
     if judge not in config["judges"]:
         raise UserError(f"the study has no judge `{judge}`; it has {', '.join(config['judges'])}")
-    came_along = Study(config).judges[judge].way == "recorded"
+    study = Study(config)
+    for name, model in study.models.items():
+        engine = None if model.recorded else study.engines[model.engine]
+        if engine is not None and "log_probabilities" not in engine.capabilities:
+            without = f"its engine of kind `{engine.kind}` gives no log-probabilities, which this layout holds"
+            raise UserError(f"model `{name}` cannot be exported: {without}")
+    came_along = study.judges[judge].way == "recorded"
     cells = [(model, split) for model in config["models"] for split in config["splits"]]
     for model, split in cells if output != own_folder(config) else ():
         # Elsewhere it may be what the published library wrote, or what the study itself reads.
@@ -50,6 +64,8 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
             if not path.is_file():
                 todo = "give the study `tables: [protocol_effects]` (or `protocol: compat`) and run it"
                 raise UserError(f"there is no {path}: {todo}")
+            if path in outdated:
+                raise UserError(f"{path} is not of the study as it is now: run the study again, then export it")
         prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths[:-1])
         mark, votes = text_mark(config["model_entries"][model]["reasoning"]), None
         if came_along:
@@ -115,7 +131,8 @@ def command(
         if found:
             raise typer.Exit(DIFFERENT)
         return
-    config, _ = load_config(study)
+    config, file = load_config(study)
     folder = output or own_folder(config)
-    count = export(config, judge or config["primary_judge"], folder)
+    outdated = {Path(made.path) for made in summary(file, ROOT) if not made.current}
+    count = export(config, judge or config["primary_judge"], folder, outdated)
     typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")
