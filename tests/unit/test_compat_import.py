@@ -304,6 +304,14 @@ def read_in(project, config="theirs.yaml"):
     return project.load(yaml.safe_load((project.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
 
 
+def test_splits_with_fewer_answers_to_a_prompt_are_named(theirs, capsys):
+    results_folder(theirs, "hub-rows", "url-rows")
+    theirs.write("out/url-rows/answers.json", json.dumps([{"prompt": "p", "answers": [{"text": "x</think>y"}] * 2}]))
+    read_in(theirs)
+    reported = " ".join(capsys.readouterr().out.split())
+    assert "url-rows (2) of the folder has fewer than 3 answers to a prompt; with `samples: 3` the missing" in reported
+
+
 @pytest.mark.parametrize(
     ("option", "reported"),
     [

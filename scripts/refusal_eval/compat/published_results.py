@@ -62,6 +62,8 @@ def with_results(result: Imported, found: Results, folder: str, judges: Sequence
     samples = max(found.samples.values())
     if samples != study["samples"]:
         result.note("samples", asked=study["samples"], found=samples)
+    if fewer := [f"{split} ({count})" for split, count in found.samples.items() if count < samples]:
+        result.note("uneven", splits=", ".join(fewer), found=samples)
     ours = study["judges"][0]
     chosen = [KEYWORD] if KEYWORD in judges else []
     about, theirs = "no_recorded_judge", f"{name}-judge"

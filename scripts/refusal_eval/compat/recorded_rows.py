@@ -43,7 +43,7 @@ class Recorded(NamedTuple):
 def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
     """Return the cell of a split that a file answers.json holds.
 
-    A prompt that the file lacks has answers in state `failed`. `marks` are the model's `reasoning`, None if it does not
+    A prompt that the file lacks, or of which it has fewer than K, has answers in state `failed`. `marks` are the model's `reasoning`, None if it does not
     reason; `samples` is K.
 
     Raises:
@@ -116,6 +116,12 @@ def _notes(prompts: Sequence[Row], texts: Sequence[str], own: Mapping[str, int],
     if missing := len(prompts) - len(own):
         notes.append(
             f"{missing} of {len(prompts)} prompts of the split are not in the folder: their answers are failed"
+        )
+    failed = {answer["prompt_id"] for answer in answers if answer["state"] == FAILED}
+    if fewer := len(failed & own.keys()):
+        notes.append(
+            f"{fewer} prompts have fewer answers in the folder than `samples`: the missing ones are failed, and widen "
+            "the bounds"
         )
     used = {texts[place].strip() for place in own.values()}
     if more := len({text.strip() for text in texts} - used):
