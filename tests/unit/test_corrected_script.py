@@ -13,6 +13,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_file, estimates_file
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
 from refusal_eval.stats.corrected.peoples_labels import answer_id
@@ -178,6 +179,23 @@ def test_labels_of_the_study_as_it_is_give_rates(paths: Files, tmp_path: Path) -
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and entry["checked"] and not entry["undrawn"] for entry in entries.values())
     assert "added or changed" not in text and "could not be ruled out" not in text
+
+
+def test_two_audits_of_different_splits_in_one_file_give_both_rates(paths: Files, tmp_path: Path) -> None:
+    drawn_before(paths)
+    path = Path(paths["labels"][0])
+    head, *rows = read_jsonl(path)
+    heads = [
+        {"audit": split, "drawn_from": {"m": {split: head["drawn_from"]["m"][split]}}} for split in ("safe", "unsafe")
+    ]
+    one, two = ([row for row in rows if row["split"] == split] for split in ("safe", "unsafe"))
+    write_jsonl(path, [heads[0], *one, heads[1], *two])
+    entries, text = ppi_of(paths, tmp_path)
+    assert all(entry["value"] is not None and entry["checked"] and not entry["undrawn"] for entry in entries.values())
+    assert "added or changed" not in text
+    write_jsonl(path, [heads[0], *one, heads[1], *two, heads[0]])
+    with pytest.raises(UserError, match=r"row 163: model m on split safe was drawn from by an earlier audit"):
+        ppi_of(paths, tmp_path)
 
 
 def test_samples_that_came_after_the_audit_take_the_rate_away(paths: Files, tmp_path: Path) -> None:

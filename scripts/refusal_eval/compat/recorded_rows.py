@@ -43,8 +43,8 @@ class Recorded(NamedTuple):
 def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
     """Return the cell of a split that a file answers.json holds.
 
-    A prompt that the file lacks, or of which it has fewer than K, has answers in state `failed`. `marks` are the model's `reasoning`, None if it does not
-    reason; `samples` is K.
+    A prompt that the file lacks, or of which it has fewer than K answers, has answers in state `failed`. `marks` are
+    the model's `reasoning`, None if it does not reason; `samples` is K.
 
     Raises:
         UserError: for a file of another layout, none of whose prompts are in the split, or with more than K answers.

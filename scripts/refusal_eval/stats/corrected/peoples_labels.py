@@ -68,11 +68,13 @@ def read_labels(
 
     From which answers is None where no row of the file tells; what is left over is the number of labels of each other
     cell, sorted by name. A model or split may have been taken out after the labels were drawn. The labels that are left
-    keep their probabilities: that of an answer was decided by the draw, and each rate is over its own answers.
+    keep their probabilities: that of an answer was decided by the draw, and each rate is over its own answers. A file
+    may hold the labels of several audits of different cells.
 
     Raises:
-        UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], or for an answer
-            that has two labels; with the row's number. For a file with labels none of which is of the study's cells.
+        UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], for an answer
+            that has two labels, or for a cell with two audits; with the row's number. For a file with labels none of
+            which is of the study's cells.
     """
     known, found = set(cells), Cells()
     frame: Frame | None = None
@@ -80,7 +82,7 @@ def read_labels(
     for number, row in enumerate(rows, 1):
         place = f"{path}, row {number}"
         if "drawn_from" in row:
-            frame = row["drawn_from"]
+            frame = _with_audit(frame or {}, row["drawn_from"], place)
             continue
         missing = [field for field in FIELDS if row.get(field) is None]
         if missing:
@@ -106,6 +108,21 @@ def read_labels(
             f"{model} on split {split} and the like); name the labels of an audit of this study"
         )
     return found, frame, dict(sorted(elsewhere.items()))
+
+
+def _with_audit(frame: Frame, other: Frame, place: str) -> Frame:
+    """Return from which answers audits were drawn, with one more audit.
+
+    Raises:
+        UserError: if both are of one cell: the probabilities of its labels are those of one draw, not of two.
+    """
+    for model, splits in other.items():
+        if both := sorted(frame.get(model, {}).keys() & splits.keys()):
+            raise UserError(
+                f"{place}: model {model} on split {both[0]} was drawn from by an earlier audit of this file; keep the "
+                "labels of one audit for each model and split"
+            )
+    return {model: {**frame.get(model, {}), **other.get(model, {})} for model in (*frame, *other)}
 
 
 def answer_id(text: str) -> str:
