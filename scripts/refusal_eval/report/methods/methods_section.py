@@ -257,7 +257,8 @@ def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 def _honours_seeds(entry: Mapping[str, Any]) -> bool:
     """Tell whether an engine draws by the seeds of its requests; nobody knows that of a server of another party."""
-    return "weights" in entry and "seeds" in ENGINES.get(ENGINES.kind_of(entry)).capabilities
+    kind: Any = ENGINES.get(ENGINES.kind_of(entry)) if "weights" in entry else None
+    return kind is not None and "seeds" in kind.capabilities
 
 
 def _place(record: Mapping[str, Any]) -> str:
