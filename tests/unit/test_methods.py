@@ -36,6 +36,7 @@ from refusal_eval.report.methods.study_sources import bibliography, cite, quoted
 from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
+from refusal_eval.stats.corrected.transfer import method_of
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.study.row_sources import row_source
@@ -161,6 +162,13 @@ def test_rates_are_called_corrected_only_where_they_are(demo: dict[str, Any]) ->
     assert "ppi" not in text and "corrected" not in text
     text = text_of(demo, [Estimate("refusal_rate_ppi", 0.1)])
     assert "except where rates are corrected" in text and "Rates called ppi are corrected" in text
+
+
+def test_rogan_gladen_intervals_go_over_answering_models_only_where_gold_names_several(demo: dict[str, Any]) -> None:
+    of_clusters, of_models = (Estimate("refusal_rate_rg_transfer", 0.1, method=method_of(x)) for x in (None, (0.1, 0.1)))
+    text = text_of(demo, [of_clusters])
+    assert "a Bayesian bootstrap over the clusters of study and gold." in text and "the gold's answering" not in text
+    assert "of study and gold and, where several are known, over the gold's answering" in text_of(demo, [of_models])
 
 
 def test_an_engine_without_log_probabilities_has_no_sentence_about_them(demo: dict[str, Any]) -> None:

@@ -214,6 +214,9 @@ def _of_results(
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "estimands": estimands,
+        "over_models": any(
+            e.estimand == "refusal_rate_rg_transfer" and "answering models" in (e.method or "") for e in results
+        ),
         "has": lambda start: any(name.startswith(start) for name in estimands),
         "scored_judges": len({score["judge"] for score in scores}),
         "few": len({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]}),
