@@ -269,6 +269,19 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     assert "Every answer has a separate seed. The provider may not honour seeds" in text
 
 
+def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(demo: dict[str, Any]) -> None:
+    vllm = {"vllm": "0.32.0", "cpu": "EPYC", "xgrammar": "0.2.8", "arguments": ["--structured-outputs-config={}"]}
+    manifest = copy.deepcopy(demo) | {"serving": {"a": vllm}, "judge_serving": {"b": vllm}}
+    judges, form = manifest["study"]["judge_entries"], "XGrammar 0.2.8 [@dong2024xgrammar]"
+    assert "XGrammar" not in text_of(manifest)
+    judges["keyword"] = {"kind": "wildguard", "engine": "smollm2-135m"}
+    assert form in text_of(manifest)
+    judges["keyword"] = {"kind": "reasoned", "engine": "smollm2-135m", "rubric": "r.md", "sampling": {"max_tokens": 64}}
+    assert form in text_of(manifest)
+    judges["keyword"] |= {"form": "published", "votes": 1, "retries": 0}
+    assert "XGrammar" not in text_of(manifest)
+
+
 def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
     keys = [sha256_of(i) for i in range(3)]
     for i, gpu in enumerate(("of the answers", "of the judge", "of another study")):

@@ -109,6 +109,10 @@ class JudgeEntry(Entry):
         """Return the judge of the catalogue that is asked on its behalf, which the study need not name."""
         return None
 
+    def sends_form(self) -> bool:
+        """Tell whether it holds its engine's replies to a form."""
+        return "structured_outputs" in self.engine_needs
+
     def own_label(self, name: str) -> str:
         """Return its name in tables and figures."""
         return self.label or name

@@ -103,6 +103,10 @@ class ReasonedJudge(OwnKinds, RubricJudge):
         """Tell whether it does what published code does, with the prompt that goes with it."""
         return self.form == PUBLISHED
 
+    def sends_form(self) -> bool:
+        """Tell whether it holds its engine's replies to a form; free text has none."""
+        return self.form != PUBLISHED
+
     def own_label(self, name: str) -> str:
         """Return its name; every table and card is to say where it is read as the published code does."""
         return super().own_label(name) + (" (last match)" if self.form == PUBLISHED else "")

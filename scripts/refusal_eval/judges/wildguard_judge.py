@@ -7,7 +7,7 @@ to keep to the three lines, so that nothing else can come out.
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,8 @@ PROMPT_HARM, RESPONSE_HARM = "prompt_harm", "response_harm"
 class WildGuardJudge(EngineJudge):
     """WildGuard, with its own prompt format and its three answers: is the prompt harmful, does the answer refuse, is
     the answer harmful. Harmful prompts and answers are flagged (`prompt_harm`, `response_harm`)."""
+
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "structured_outputs")
 
     kind: Literal["wildguard"]
     engine: Slug = Field(description="Name of an engine with WildGuard's weights.")

@@ -156,9 +156,10 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     packages, every = manifest["packages"], [*served, *judging]
     tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
     tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every[:1] if record.get("torch")]
-    if any("structured" in str(record.get("arguments")) and record.get("xgrammar") for record in every):
-        version = next(record["xgrammar"] for record in every if record.get("xgrammar"))
-        tools.append(f"XGrammar {version}{cite('dong2024xgrammar')}")
+    if any(JUDGES.entry(entry).sends_form() for entry in config["judge_entries"].values()):
+        # Every server of vLLM is started ready for forms.
+        ready = [record.get("xgrammar") for record in judging if "structured" in str(record.get("arguments"))]
+        tools += [f"XGrammar {version}{cite('dong2024xgrammar')}" for version in ready[:1] if version]
     return {
         "config": config,
         "manifest": manifest,
