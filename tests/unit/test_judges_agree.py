@@ -293,6 +293,14 @@ def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
     assert [row[0] for row in many.rows].count("t") == 1 and len(many.rows) == 28 + 2
 
 
+def test_of_equal_taus_the_row_of_all_splits_has_the_one_whose_interval_reaches_lowest() -> None:
+    agreement = study_of(2)
+    (rank,) = agreement["rankings"]
+    both = [rank | {"split": name, "tau": 0.5, "interval": [low, 1.0]} for name, low in (("a", 0.4), ("t", -0.3))]
+    (row, *_) = agreement_table(agreement | {"rankings": both}, data_of()).rows
+    assert row[0] == "All splits" and row[-1].startswith("0.50 [\u22120.30")
+
+
 def answer(name: str, turn: int = 0, state: str = "complete") -> dict[str, Any]:
     place = {"prompt_id": name, "sample": 0, "turn": turn}
     return place | {"state": state, "answer_logprob": -1.0, "serving": None}
