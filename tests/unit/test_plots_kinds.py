@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study
+from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.judges import reasoned_judge
@@ -170,3 +170,14 @@ def test_rates_of_few_clusters_and_marked_splits_are_marked_and_the_marks_explai
     assert "split_00‡" in text and "self harm (40†*)" in text and "(39)" in text
     explained = [sentence[0] for sentence in drawn.caption.sentences if sentence[0] in "†‡*§"]
     assert explained == ["‡", "†", "*"] and "split_01" not in " ".join(drawn.caption.sentences)
+
+
+def test_the_caption_of_categories_says_whose_their_marks_are_where_there_are_several_models() -> None:
+    whose = "A mark at a split or a category applies to at least one model there."
+    scores = [score(model, "split_00", 0.5) for model in ("model_00", "model_01")]
+    assert whose not in words(draw("categories", 2, 1, scores=scores, estimates=rates(2, 1, 2)))
+    scores[1]["flags"] = ["truncated"]
+    drawn = draw("categories", 2, 1, scores=scores, estimates=rates(2, 1, 2))
+    assert "split_00‡" in shown(drawn.figure) and whose in words(drawn)
+    alone = draw("categories", ["model_01"], 1, scores=scores, estimates=rates(2, 1, 2)[-4:])
+    assert "split_00‡" in shown(alone.figure) and whose not in words(alone)

@@ -95,7 +95,11 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
     data["models"][1]["front_flags"] = ["unjudged"]
     assert "†" not in words(draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)), "no share is printed"
     every = draw("tradeoff", 3, 2, scores=scores, tradeoff=data)
-    assert "filled dots: the Pareto front" in words(every) and "†" not in words(every)
+    at_shares = "A mark at a share is that of any model that decides it."
+    assert "filled dots: the Pareto front" in words(every) and "†" not in words(every) and at_shares not in words(every)
+    data["models"][0]["front_flags"] = ["unjudged"]
+    marked = words(draw("tradeoff", 3, 2, scores=scores, tradeoff=data))
+    assert "model_00 25 %†." in marked and at_shares in marked
     assert "not shown" not in " ".join(every.caption.sentences)
 
 

@@ -29,7 +29,7 @@ from refusal_eval.plots.captions import rates_words, study_words, tagged
 from refusal_eval.plots.curves import highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
-from refusal_eval.report.paper.display import Score, headline, mark_of, marks_of, notes_of
+from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -133,8 +133,10 @@ class CategoriesFigure(Ordered):
         splits = [split for split in data.shown.splits if any(score["split"] == split for score in scores)]
         words += [*rates_words(scores, data.labels), *study_words(data, scores, splits)]
         drawn = [row for row in rows if (row["split"], row["category"]) in shown]
-        marks = notes_of(flag for row in drawn for flag in row["flags"])
+        marks = notes_of(flags_in([*scores, *drawn]))
         words += [note for note in marks if note not in words]
+        if marks and len({score["model"] for score in scores}) > 1:
+            words.append("A mark at a split or a category applies to at least one model there.")
         return Caption(self.title or "Refusal rate by category.", words)
 
 

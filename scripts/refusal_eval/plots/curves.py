@@ -111,6 +111,12 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     return fig
 
 
+def titles_words(rows: Sequence[Row]) -> list[str]:
+    """Say whose the marks at titles of panels are, as a sentence for the caption; none without marks."""
+    marked = any(mark_of(row["flags"]) for row in rows)
+    return ["A mark at a title applies to at least one point below it."] * marked
+
+
 def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None:
     for tick in chart.y_ticks[1:]:
         ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)

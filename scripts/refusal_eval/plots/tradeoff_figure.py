@@ -119,6 +119,8 @@ class TradeoffFigure(OfModels):
                 "both and better in one, whether or not it is distinguishable"
                 + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else ".")
             )
+        if any(mark_of(entry["front_flags"]) for entry in shared):
+            words.append("A mark at a share is that of any model that decides it.")
         if _paths(entries, data.shown.curves):
             words.append("Grey lines lead through models that differ in the scale of their intervention only.")
         if len(entries) < in_all:
