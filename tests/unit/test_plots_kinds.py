@@ -135,6 +135,14 @@ def test_marks_of_categories_that_are_not_shown_are_not_explained() -> None:
         assert drawn.frame["flags"].map(" ".join).tolist().count("few_clusters") == 1
 
 
+def test_the_caption_of_categories_of_dialogues_calls_the_numbers_in_brackets_turns() -> None:
+    plain, talks = (score("model_00", "split_00", 0.5) | {"n_prompts": n} for n in (60, 20))
+    drawn = [draw("categories", 1, 1, scores=[one], estimates=rates(1, 1, 2)) for one in (plain, talks)]
+    first = [of.caption.sentences[0] for of in drawn]
+    assert first[0] == "In brackets: prompts; thick lines: the whole split."
+    assert first[1] == "In brackets: prompts (scored turns in dialogues); thick lines: the whole split."
+
+
 def test_categories_have_the_labels_asked_for() -> None:
     scores = [score("model_00", "split_00", 0.5)]
     labels = {"categories": {"self_harm": "Self-harm"}}

@@ -30,6 +30,8 @@ from refusal_eval.plots.curves import highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
+from refusal_eval.report.paper.table_notes import OF_DIALOGUES
+from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class CategoriesFigure(Ordered):
         "Refusal rates",
         "Refusal rate by category",
         "Refusal rate and interval of each category of the prompts, and of the whole split (thick lines). Numbers in "
-        "brackets are prompts; categories of few prompts have wide intervals and are approximate.",
+        "brackets are prompts, of dialogues scored turns; categories of few prompts have wide intervals and are "
+        "approximate.",
     )
     needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
@@ -124,7 +127,8 @@ class CategoriesFigure(Ordered):
         shown = {(line.split, line.category) for line in lines}
         missing = {(row["split"], row["category"]) for row in rows} - shown
         left_out = {split: sum(of == split for of, _ in missing) for split in data.shown.splits}
-        words = ["In brackets: prompts; thick lines: the whole split."]
+        over = OF_DIALOGUES if has_turns(scores) else ""
+        words = [f"In brackets: prompts{over}; thick lines: the whole split."]
         words += [
             f"Not shown of {data.labels.split(split)}: {n} {'category' if n == 1 else 'categories'} with fewer prompts."
             for split, n in left_out.items()
