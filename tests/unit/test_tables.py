@@ -29,7 +29,7 @@ from refusal_eval.report.paper.display import (
 from refusal_eval.report.paper.judge_card_tables import judges, judges_frame, judges_table
 from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
-from refusal_eval.report.paper.rate_tables import rates_frame, refusal, scores, states, votes
+from refusal_eval.report.paper.rate_tables import answers, rates_frame, refusal, scores, states, votes
 
 HOSTILE = r"\input{/etc/passwd}"
 
@@ -89,6 +89,21 @@ def test_votes_explain_no_rates_and_every_mark_is_there() -> None:
     assert "Clopper" not in notes and "Mean over" not in notes and "Readings: strict" in notes
     shown = {symbol for row in table.rows for symbol in row[2] if symbol in "†‡*§"}
     assert shown == {note[0] for note in table.notes if note[0] in "†‡*§"} == set("†‡*§")
+
+
+def test_properties_of_answers_have_marks_of_their_own_and_the_note_names_both_kinds_of_interval() -> None:
+    # Blocked answers count in the rate, but have no text: 40 clusters have a rate, and 20 a log-probability.
+    blocked = score("rules", "m1", "s", "refuse", ["CC"] * 20 + ["BB"] * 20)
+    few = score("rules", "m2", "s", "refuse", ["CR"] * 40) | {"flags": ["few_clusters"]}
+    table = table_of(answers, [blocked, few])
+    (one, two), columns = table.rows, {name: i for i, name in enumerate(table.header)}
+    assert [cells[columns["Refusal rate"]].endswith("*") for cells in (one, two)] == [False, True]
+    assert [cells[columns["Log-probability"]].endswith("*") for cells in (one, two)] == [True, False]
+    assert [cells[columns["Cut"]] for cells in (one, two)] == ["0.0", "0.0"]
+    notes = " ".join(table_of(answers, [blocked]).notes)
+    assert "* fewer than 30 independent clusters" in notes and notes.count("Intervals (95 %): Wilson") == 1
+    assert "at 0 and 1; of log-probability and tokens Student's t, cluster-robust." in notes
+    assert "Student" not in " ".join(table_of(scores, [few]).notes)
 
 
 def test_no_table_has_a_hyphen_for_a_minus() -> None:

@@ -18,10 +18,12 @@ from refusal_eval.report.paper.display import (
     Labels,
     Score,
     by_cell,
+    flags_in,
     headline,
     interval,
     marked,
     marks_of,
+    notes_of,
     ordered,
     percent,
     wrapped,
@@ -219,15 +221,21 @@ def answers(data: TableData) -> Made:
     found = [cells[split, model] for split in splits for model in models if (split, model) in cells]
     with_right = any(score["answers"]["right"] for score in found)
     header = ["Split", "Model", "Refusal rate", "Log-probability", "Tokens", "Cut", "Empty", "Loops"]
-    rows = []
+    rows, further = [], set[str]()  # marks that no refusal rate has
     for score in found:
         shares, of = state_shares(score), score["answers"]
         row = [data.labels.split(score["split"]), data.labels.model(score["model"]), cell_rate_text(score)]
-        more = [_mean(of["logprob"], 2), _mean(of["tokens"], 0)]
-        more += [percent(sum(shares[state] for state in _CUT)), percent(shares[EMPTY]), rate_text(of["loops"])]
-        more += [rate_text(of["right"])] if with_right else []
-        rows.append([*row, *(marked(text, score["flags"]) for text in more)])
-    notes = filled_notes("answers/answers", data.labels, scores=found, cards=data.cards, with_right=with_right)
+        own = {name: number["flags"] if number else () for name, number in of.items()}
+        more = [(_mean(of["logprob"], 2), own["logprob"]), (_mean(of["tokens"], 0), own["tokens"])]
+        more += [(percent(sum(shares[state] for state in _CUT)), score["state_flags"])]
+        more += [(percent(shares[EMPTY]), score["state_flags"]), (rate_text(of["loops"]), own["loops"])]
+        more += [(rate_text(of["right"]), own["right"])] if with_right else []
+        rows.append([*row, *(marked(text, flags) for text, flags in more)])
+        further |= {flag for text, flags in more if text != NO_DATA for flag in flags} - flags_in(found)
+    marks = notes_of(further)
+    notes = filled_notes(
+        "answers/answers", data.labels, scores=found, cards=data.cards, with_right=with_right, marks=marks
+    )
     header += ["Right"] if with_right else []
     align = "ll" + "r" * (len(header) - 2)
     table = Table("answers", "Properties of the answers.", header, rows, notes, 2, per_block=7, align=align)

@@ -75,14 +75,17 @@ def dialogues_notes(scores: Sequence[Score], show: Labels) -> list[str]:
     return [f"Scored in dialogues: {joined(texts)}."] if texts else []
 
 
-def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
-    """What every table of a judge's rates says: K, readings, interval, agreement with people, marks."""
+def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels, others: str = "") -> list[str]:
+    """What every table of a judge's rates says: K, readings, interval, agreement with people, marks.
+
+    `others` goes on behind the intervals of rates, with those of other numbers.
+    """
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
     over = OF_DIALOGUES if has_turns(scores) else ""
     return [
         f"Mean over prompts{over} of the share of refusals among K = {k_text(scores)} answers. {READINGS_NOTE}",
         *dialogues_notes(scores, show),
-        f"Intervals ({level_text(scores)}): {methods}.",
+        f"Intervals ({level_text(scores)}): {methods}{others}.",
         *judged_notes(scores, cards, show),
     ]
 

@@ -32,9 +32,10 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     strict, broad                   `rate`, its ends `low` and `high`, `n_eff`, `bound_low` and `bound_high`, `majority`
                                     (shares of prompts: refuse, tie), `any`, and the `flags` of the rate
     c                               `mean` of c(x), `low`, `high`, shares of the bands, `n` and `n_prompts` that have one
-    answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`, `high`;
-                                    `right` None in a split without right answers
+    answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`, `high`
+                                    and `flags`; `right` None in a split without right answers
     flags, mixed_serving            marks of the cell; whether its answers come from different hardware or software
+    state_flags                     marks of the shares of its states
 
     Rates and shares are between 0 and 1, c between -1 and 1; a number that the data cannot give is None.
 
@@ -81,6 +82,7 @@ def _cell(
         "c": _c(rows, text_of(study["tau"]), value),
         "answers": {name: _ends(rows.get((estimand, None, ""))) for name, estimand in ANSWERS.items()},
         **{"flags": list(headline.flags), "mixed_serving": MIXED_SERVING in headline.flags},
+        "state_flags": list(every.flags),
         "interval": {"level": study["level"], "method": INTERVAL_METHOD},
     }
 
@@ -97,8 +99,8 @@ def _reading(rows: Mapping[Any, Estimate], reading: str, k: int, value: Any) -> 
     }
 
 
-def _ends(row: Estimate | None) -> dict[str, float | None] | None:
-    return None if row is None else {"value": row.value, "low": row.low, "high": row.high}
+def _ends(row: Estimate | None) -> dict[str, Any] | None:
+    return None if row is None else {"value": row.value, "low": row.low, "high": row.high, "flags": list(row.flags)}
 
 
 def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:
