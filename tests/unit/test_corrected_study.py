@@ -303,6 +303,8 @@ def test_the_notes_tell_one_truth_of_the_spread_between_answering_models() -> No
     assert "includes the uncertainty of both samples" in one and "includes the uncertainty of both samples" in several
     assert "spread between models is not in the interval" in one and "which the interval includes" not in one
     assert "which the interval includes" in several and "not in the interval" not in several
+    assert "; beyond chance, they differ between 2 answering models with standard deviations of " in several
+    assert " points, which the interval includes" in several
 
 
 def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
