@@ -36,9 +36,11 @@ from refusal_eval.report.methods.study_sources import bibliography, cite, quoted
 from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
+from refusal_eval.stats.comparisons.paired import WIDER
 from refusal_eval.stats.corrected.transfer import method_of
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.tradeoff.contrasts import GAP_METHOD
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.weights.engine_file import weight_source
 
@@ -157,6 +159,30 @@ def test_tests_are_reported_where_there_are_some(demo: dict[str, Any]) -> None:
     assert "permutation" not in text_of(demo, [Estimate("rate_difference_ppi_p", 0.1)])
 
 
+def test_what_was_compared_is_said(demo: dict[str, Any]) -> None:
+    models, judges = (Estimate("rate_difference_p", 0.1, parameter=f"minus {side}") for side in ("m", "judge j"))
+    for results, wanted in (
+        ([models], "Models were compared on the same prompts by sign"),
+        ([judges], "Judges were compared on the same prompts by sign"),
+        ([judges, models], "Models and judges were compared on the same prompts by sign"),
+    ):
+        assert wanted in text_of(demo, results)
+
+
+def test_tests_of_languages_and_of_corrected_rates_and_the_mixed_model_are_described(demo: dict[str, Any]) -> None:
+    twins, apart = (Estimate("language_difference", 0.1, method=method) for method in (WIDER, GAP_METHOD))
+    of_twins = "Languages were compared within clusters that have prompts in both (twins) by sign-flip"
+    assert of_twins in text_of(demo, [twins, apart]) and of_twins not in text_of(demo, [apart])
+    names = ("refusal_rate_ppi", "rate_difference_ppi", "rate_difference_ppi_p")
+    rates, differences = "Rates called ppi are corrected", "for all such differences under a judge by Holm's method [@h"
+    text = text_of(demo, [Estimate(name, 0.1) for name in names])
+    assert rates in text and differences in text
+    text = text_of(demo, [Estimate(names[0], 0.1)])
+    assert rates in text and differences not in text
+    assert "a logistic mixed model of each split" in text_of(demo, [Estimate("mixed_sd_prompt", 0.1)])
+    assert "mixed model" not in text
+
+
 def test_rates_are_called_corrected_only_where_they_are(demo: dict[str, Any]) -> None:
     text = text_of(demo, [Estimate("unjudged_tipping_point", 0.1)])
     assert "ppi" not in text and "corrected" not in text
@@ -165,7 +191,7 @@ def test_rates_are_called_corrected_only_where_they_are(demo: dict[str, Any]) ->
 
 
 def test_rogan_gladen_intervals_go_over_answering_models_only_where_gold_names_several(demo: dict[str, Any]) -> None:
-    of_clusters, of_models = (Estimate("refusal_rate_rg_transfer", 0.1, method=method_of(x)) for x in (None, (0.1, 0.1)))
+    of_clusters, of_models = (Estimate("refusal_rate_rg_transfer", 0.1, method=method_of(x)) for x in (None, (0, 0)))
     text = text_of(demo, [of_clusters])
     assert "a Bayesian bootstrap over the clusters of study and gold." in text and "the gold's answering" not in text
     assert "of study and gold and, where several are known, over the gold's answering" in text_of(demo, [of_models])

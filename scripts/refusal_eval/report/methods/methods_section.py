@@ -28,6 +28,7 @@ from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_details, kinds_agreement
 from refusal_eval.report.results.cells import Score, cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.tradeoff.contrasts import GAP_METHOD
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
 
@@ -191,7 +192,9 @@ def _of_results(
     """What the numbers decide."""
     scores = _cells(config, results)
     golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
-    estimands = {estimate.estimand for estimate in results if estimate.value is not None}
+    known = [estimate for estimate in results if estimate.value is not None]
+    estimands = {estimate.estimand for estimate in known}
+    tested = {str(e.parameter).startswith("minus judge ") for e in known if e.estimand == "rate_difference_p"}
     sizes = {}
     for split in config["splits"]:
         names = {"prompts": "n_prompts", "clusters": "n_clusters", "turns": "n_turns"}
@@ -215,6 +218,8 @@ def _of_results(
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "estimands": estimands,
+        "compared": [name for name, judges in (("models", False), ("judges", True)) if judges in tested],
+        "twins": any(e.estimand == "language_difference" and e.method != GAP_METHOD for e in known),
         "over_models": any(
             e.estimand == "refusal_rate_rg_transfer" and "answering models" in (e.method or "") for e in results
         ),
