@@ -359,5 +359,7 @@ def test_wide_and_long_tables_are_split() -> None:
     assert latex(wide).count(r"\begin{tabular}{@{}l") == 3 and latex(wide).count(r"\begin{table*}") == 1
     long = Table("l", "c", ["Model", "s"], [[f"m{i}", "1"] for i in range(99)])
     assert latex(long).count(r"\begin{longtable}") == 1 and "longtable" in latex(long).splitlines()[0]
+    one_column = " longtable needs one column: put \\onecolumn before it, or the table into a one-column appendix."
+    assert latex(long).splitlines()[0].endswith(one_column) and one_column not in latex(wide)
     both = Table("b", "c", header, [[f"m{i}", *"123456789"] for i in range(30)], per_block=4)
     assert "(part 1 of 3)" in latex(both) and latex(both).count(r"\caption") == 3

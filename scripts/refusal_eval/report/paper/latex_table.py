@@ -20,6 +20,7 @@ LINE, GAP = 455.0, 8.0
 _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 # Names of rows are broken after this many characters, where one column names a row and where several do.
 KEY_WIDTH, NARROW_KEY_WIDTH = 28, 16
+_ONE_COLUMN = " longtable needs one column: put \\onecolumn before it, or the table into a one-column appendix."
 _SHORT = 6  # characters of a cell without a number, such as "<0.001", that may stand in a column of numbers
 # Widths of characters in Computer Modern at the size of tables, as shares of an em: of narrow ones, of capitals and of
 # others that are wide, of those as wide as high, and of all others, such as digits.
@@ -44,7 +45,7 @@ def latex(table: Table) -> str:
 
     Columns beyond `per_block`, or beyond the width of a page, follow in blocks below each other, in floats of their
     own where one page does not hold them all. The first line says which packages it needs (booktabs, siunitx,
-    longtable). The label is tab:NAME.
+    longtable), and that a longtable needs a single column. The label is tab:NAME.
     """
     label = "tab:" + re.sub(r"[^A-Za-z0-9]+", "-", table.name).strip("-")
     blocks = _blocks(table)
@@ -60,7 +61,7 @@ def latex(table: Table) -> str:
     text = "\n".join(parts)
     used = {"booktabs": True, "siunitx": "S[" in text, "longtable": "{longtable}" in text}
     packages = ",".join(name for name, needed in used.items() if needed)
-    return f"% Needs \\usepackage{{{packages}}}.\n{definitions(text)}{text}"
+    return f"% Needs \\usepackage{{{packages}}}.{_ONE_COLUMN * used['longtable']}\n{definitions(text)}{text}"
 
 
 def _blocks(table: Table) -> list[list[Column]]:
