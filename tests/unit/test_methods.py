@@ -254,6 +254,12 @@ def test_bibtex_entries_are_balanced() -> None:
             assert bare.count("{") == bare.count("}"), key
 
 
+def test_remarks_for_the_author_are_in_no_reference_that_is_printed() -> None:
+    for path in BIBTEX:
+        for key, entry in read_bibtex(path.read_text(encoding="utf-8")).items():
+            assert not re.search("not read|from memory|take the wording|%", entry), key
+
+
 def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
     config = manifest["study"]
