@@ -23,7 +23,7 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.engines.running_jobs import only_job
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.study.batches import shard_of
+from refusal_eval.study.batches import shard_of, shards_of
 from refusal_eval.weights.adapter import Adapter
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def run_engine(
     async with plan.engine.running(plan.load(log, pending)) as engine:
         healthy = time.monotonic()
         await asyncio.to_thread(look_again)
-        await asyncio.to_thread(plan.refuse_changed_folder)  # while the engine loaded
+        await asyncio.to_thread(plan.unchanged_folder)  # while the engine loaded
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
         try:
@@ -258,6 +258,7 @@ if snakemake := globals().get("snakemake"):
             weights=[str(path) for path in snakemake.input.weights],
             root=Path(snakemake.scriptdir).parent,
             shard=shard_of(snakemake.wildcards.load),
+            shards=shards_of(snakemake.wildcards.load),
             adapters=[Adapter(**read_json(path)) for path in snakemake.input.get("adapters", [])],
             interventions=[
                 CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))

@@ -152,7 +152,7 @@ async def load(folder: Path, number: int, rng: random.Random) -> None:
         Pending(Request(f"p{i}", 0, 0, sha256_of([number, i]), i, [i]), settings, "model/split") for i in range(count)
     ]
     at_once = rng.randrange(1, 12)
-    plan = LoadPlan(ENGINE, "engine", "folder", "folder", None, "python", "cpu", "seeded", at_once, 0.0, str(store_dir))
+    plan = LoadPlan(ENGINE, "engine", "folder", "folder", "python", "cpu", "seeded", at_once, 0.0, str(store_dir))
     try:
         outcome, _ = await script.run_engine(
             items, StoreReader(store_dir, "engine"), folder / "log", "job", plan, 0, lambda: None, folder / "gate.json"

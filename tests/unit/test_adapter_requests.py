@@ -85,7 +85,7 @@ def test_only_adapters_with_pending_requests_are_served_and_none_that_has_change
         files = {"adapter_model.safetensors": sha256_of_file(tmp_path / model / "adapter_model.safetensors")}
         described.append(Adapter(model, lora, adapter_name(lora), str(tmp_path / model), 8, files))
     store = StoreReader(tmp_path / "store", "e")
-    plan = LoadPlan(engine_of({}), "engine", "f", "t", None, "p", "cpu", "seeded", 1, 0.0, "store", adapters=described)
+    plan = LoadPlan(engine_of({}), "engine", "f", "t", "p", "cpu", "seeded", 1, 0.0, "store", adapters=described)
 
     def served_for(files: list[RequestFile]) -> Sequence[Adapter]:
         return plan.load(tmp_path / "log", pending_requests(files, store, "", follow=following)).adapters

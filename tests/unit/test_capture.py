@@ -70,6 +70,17 @@ def test_weights_in_bfloat16_which_numpy_lacks_are_counted_too(tmp_path):
     assert loaded_size(tmp_path, "bfloat16") == 48 and loaded_size(tmp_path, "float32") == 96
 
 
+def test_a_model_whose_engine_was_edited_while_the_job_waited_is_not_captured(tmp_path):
+    """Its activations would be stored as those of the engine that it was."""
+    plan = LoadPlan(engine_of({"dtype": "float16"}), "engine", "m", None, "python", "cpu", "seeded", 1, 0.0, "store")
+    was, has = ({"weights": {"repo": "a/b"}, "dtype": dtype} for dtype in ("bfloat16", "float16"))
+    plan = dataclasses.replace(plan, identity=was, now=lambda: {"engine": "e", "identity": has, "folder": "m"})
+    store = types.SimpleNamespace(missing=lambda keys, layers: list(keys))
+    asked = [types.SimpleNamespace(key="k")]
+    with pytest.raises(UserError, match=r"engine `e` \(dtype\) in m has changed since this run was planned; run again"):
+        capture.capture_missing(store, asked, [0], 2, plan, None, tmp_path / "log")
+
+
 # ---------------------------------------------------------------- how long it may take
 
 
@@ -84,7 +95,7 @@ def run(tmp_path):
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         engine = engine_of({"kind": "vllm", "python": str(program), "start_timeout": 600, "stall_timeout": 600} | entry)
-        plan = LoadPlan(engine, "engine", str(tmp_path), None, None, str(program), "cpu", "seeded", 1, 0.0, "store")
+        plan = LoadPlan(engine, "engine", str(tmp_path), None, str(program), "cpu", "seeded", 1, 0.0, "store")
         log = tmp_path / "capture.log"
         with pytest.raises(UserError) as stopped:
             capture._run(job, dataclasses.replace(plan, limit=limit), log)

@@ -17,6 +17,7 @@ from test_server_engine import ENTRY
 
 from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import Request, RequestSettings
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
@@ -39,7 +40,7 @@ from refusal_eval.tools.check.checked_model import (
     prepare,
 )
 from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS, Sample, Trial
-from refusal_eval.weights.engine_file import weight_source
+from refusal_eval.weights.engine_file import describe_engine, weight_source
 
 STOP = 2
 SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
@@ -127,7 +128,7 @@ def trial(
     ]
     header = {"sampling": SAMPLING | {"stop_token_ids": list(stops)}, "identity": {"weights": {"repo": "org/m"}}}
     files = [SimpleNamespace(header=header, settings=RequestSettings(sampling=header["sampling"]))]
-    how = (None, "python", "cuda", determinism, 64, 0.0, "store")
+    how = ("python", "cuda", determinism, 64, 0.0, "store")
     plan = LoadPlan(engine_of(ENTRY | dict(engine)), "engine", "m", "m", *how, adapters=adapters)
     made = Trial(CheckedModel(entry, files, [Path("prompts")], plan, Path("log")))
     made.engine, made.samples, made.serving = Engine(samples, **wrong), samples, serving | {"determinism": determinism}
@@ -545,10 +546,10 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     def make(files, study):
         asked.extend(files)
         paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(repository)))
-        described = {"engine": "smollm2-135m", "engine_id": "id", "identity": {}}
-        described |= {"folder": "model", "tokenizer_folder": "model"}
-        write_json(study.parent / paths.engine("smollm2-135m"), described)
         write_json(manifest, {"folder": ".", "files": {}})
+        entry = config["engine_entries"]["smollm2-135m"]
+        described = describe_engine("smollm2-135m", ENGINES.entry(entry), entry["weights"], str(manifest), "cache")
+        write_json(study.parent / paths.engine("smollm2-135m"), described)
 
     if fetched:
         write_json(manifest, {"folder": ".", "files": {}})

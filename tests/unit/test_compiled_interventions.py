@@ -395,7 +395,7 @@ def test_keys_of_steered_models_are_their_own_and_others_stay_as_they_were(file:
 def plan_of(*interventions: CompiledIntervention) -> LoadPlan:
     engine = engine_of({"kind": "vllm", "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1})
     more = {"in_flight": 1, "failure_limit": 0.0, "store_dir": "store"}
-    return LoadPlan(engine, "engine", "f", None, None, "python", "cpu", "seeded", **more, interventions=interventions)
+    return LoadPlan(engine, "engine", "f", None, "python", "cpu", "seeded", **more, interventions=interventions)
 
 
 def pending(*interventions: CompiledIntervention | None) -> list[Pending]:

@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 from refusal_eval.ask.reasoning_check import ENOUGH
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.packing import pack_floats
@@ -28,13 +29,24 @@ from refusal_eval.engines.execution import Outcome
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
-from refusal_eval.weights.fingerprint import folder_sha256
+from refusal_eval.weights.engine_file import describe_engine
 from refusal_eval.weights.weights_manifest import write_manifest
 
 RIGHT, WRONG = {"start": "<think>", "end": "</think>"}, {"end": "</thinking>"}
 SAMPLES = 5 * ENOUGH
 DESCRIBED = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model", "tokenizer_folder": "model"}
 HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
+FOLDER = {"kind": "folder", "path": "model"}
+
+
+def engine_entry(**more):
+    return {"weights": FOLDER, "device": "cpu", "python": "no/python", "max_model_len": 99} | more
+
+
+def describe(engine):
+    """Return what the rule `identify_engine` writes of an entry, under an id of our own."""
+    manifest = "weights.json" if engine["weights"] == HUB else None
+    return describe_engine("e", ENGINES.entry(engine), engine["weights"], manifest, "cache") | {"engine_id": "id"}
 
 
 def run_batch(
@@ -46,13 +58,14 @@ def run_batch(
     protocol="default",
     steered=(),
     attempt=1,
-    described=DESCRIBED,
+    described=None,
+    determinism="seeded",
     **entry,
 ):
-    """Execute the cell's batch as the rule `generate` does."""
-    engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
-    config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
-    config |= {"requests_in_flight": 1, "failure_limit": 0.0, "store_dir": "store", "shards": 1}
+    """Execute the cell's batch as the rule `generate` does; `described` is None for an engine that is as it was."""
+    engine = engine_entry(weights=weights or FOLDER, **entry)
+    config = {"engine_entries": {"e": engine}, "determinism": determinism}
+    config |= {"requests_in_flight": 1, "failure_limit": 0.0, "store_dir": "store"}
     config["cache_dir"] = "cache"
     config["protocol"] = protocol
     config["model_entries"] = {
@@ -61,6 +74,7 @@ def run_batch(
         "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}},
     }
     models = execute.reasoning_models(config, "e")
+    described = described or describe(engine)
     plan = LoadPlan.of_study(config, described, ["weights.json"], tmp_path, reasoning=models, interventions=steered)
     requests = [f"requests/{cell}/split.jsonl" for cell in cells]
     execute.main(requests, "receipts/0.json", tmp_path / "log", gpus, plan, attempt)
@@ -95,6 +109,8 @@ def cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running_jobs, "SETTLE_SECONDS", 0.0)
     tokenizer = AutoTokenizer.from_pretrained(byte_tokenizer(tmp_path / "model", tokens=["<think>", "</think>"]))
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "model" / name).write_text("{}")
     opened = tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
     asks = [Ask(f"p{prompt}", opened, [(0, prompt), (1, prompt + SAMPLES)]) for prompt in range(SAMPLES // 2)]
     write_requests("requests/thinker/split.jsonl", asks, settings_of(DESCRIBED, {"max_tokens": 99}), 1000)
@@ -111,6 +127,7 @@ def no_engine(tmp_path, monkeypatch):
     write_requests("requests/thinker/split.jsonl", [Ask("p", [1, 2], [(0, 7)])], settings, 100)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("weights")
+    (tmp_path / "model" / "config.json").write_text("{}")
     write_manifest("weights.json", "model", ["model.safetensors"], {"kind": "hub"})
 
 
@@ -122,7 +139,7 @@ def test_weights_that_are_not_whole_are_named_before_an_engine_starts(no_engine,
     file = tmp_path / "model" / "model.safetensors"
     file.unlink() if content is None else file.write_text(content)
     with pytest.raises(UserError, match=rf"model/model\.safetensors {what}.*; delete weights\.json to fetch it again"):
-        run_batch(tmp_path, weights=HUB)
+        run_batch(tmp_path, weights=HUB, described=DESCRIBED)
     assert not (tmp_path / "receipts").exists()
 
 
@@ -132,11 +149,9 @@ def test_a_local_folder_has_no_manifest(no_engine, tmp_path):
 
 
 @pytest.fixture
-def identified(cell, tmp_path):
-    """Complete the model's folder; return what identifies its engine."""
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / "model" / name).write_text("{}")
-    return DESCRIBED | {"identity": {"weights": {"folder_sha256": folder_sha256("model", "cache")}}}
+def identified(cell):
+    """Return the identity file of the engine, as it was when the run was planned."""
+    return describe(engine_entry())
 
 
 def test_a_local_folder_that_changed_while_the_job_waited_is_refused_before_an_engine_starts(
@@ -163,6 +178,45 @@ def test_a_local_folder_that_changes_while_the_engine_loads_is_asked_nothing(ide
     assert Engine.asked == 0
 
 
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"dtype": "float16"}, "dtype"),
+        ({"quantization": "fp8", "trust_remote_code": True}, "quantization, trust_remote_code"),
+        ({"args": {"rope-theta": 5}}, "args"),
+    ],
+)
+def test_an_engine_that_was_edited_while_the_job_waited_is_refused_before_it_starts(
+    identified, tmp_path, monkeypatch, change, what
+):
+    """A job on a cluster reads study and catalogue when its turn has come: another engine under the old one's keys."""
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: pytest.fail("the engine was started"))
+    why = rf"engine `e` \({what}\) in model has changed since this run was planned; run again"
+    with pytest.raises(UserError, match=why):
+        run_batch(tmp_path, RIGHT, described=identified, **change)
+
+
+def test_another_way_of_serving_does_not_stop_a_job_that_waited(identified, tmp_path):
+    run_batch(tmp_path, RIGHT, described=identified, memory_share=0.5, max_model_len=90, args={"max-num-seqs": 4})
+    assert Engine.asked == SAMPLES
+
+
+def test_a_folder_with_the_same_weights_at_another_place_is_the_one_that_is_started(identified, tmp_path, monkeypatch):
+    loads = []
+    running = LocalEngine.running
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: loads.append(load) or running(self, load))
+    shutil.copytree(tmp_path / "model", tmp_path / "moved")
+    run_batch(tmp_path, RIGHT, described=identified, weights=FOLDER | {"path": "moved"})
+    assert [load.folder for load in loads] == ["moved"]
+
+
+def test_another_determinism_than_that_of_the_keys_is_refused(identified, tmp_path):
+    why = "thinker/split.jsonl was made for `determinism: seeded`, and the study now has `strict`; run again"
+    with pytest.raises(UserError, match=why):
+        run_batch(tmp_path, RIGHT, described=identified, determinism="strict")
+    assert Engine.asked == 0
+
+
 def test_too_few_gpus_are_reported_with_what_to_do(no_engine, tmp_path):
     with pytest.raises(UserError, match=r"this job got 1 GPUs and needs 4.*--resources gpu=4"):
         run_batch(tmp_path, weights=HUB, gpus=1, device="cuda", tensor_parallel=4)
@@ -182,7 +236,7 @@ def test_without_anything_to_do_neither_gpus_nor_weights_are_needed(no_engine, t
     with StoreWriter("store", "id", "job") as writer:
         (key,) = read_requests("requests/thinker/split.jsonl").keys()
         writer.append(key, stored_response("hi"), "serving")
-    run_batch(tmp_path, weights=HUB, device="cuda", tensor_parallel=4)
+    run_batch(tmp_path, weights=HUB, described=DESCRIBED, device="cuda", tensor_parallel=4)
     receipt = read_json("receipts/0.json")
     assert (receipt["requests"], receipt["executed"]) == (1, 0)
 

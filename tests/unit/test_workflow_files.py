@@ -176,6 +176,8 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
             if int(key[-8:], 16) % 2 == 0:
                 writer.append(key, response("hi"), "serving")
     assert gpus("r.jsonl") == [0, 4]
+    config["shards"] = 1  # edited while the job waits, which has the part that its name says
+    assert gpus("r.jsonl") == [0, 4]
 
 
 @pytest.mark.parametrize(("table", "judges"), [("scores", ["both", "own", "reader", "words"]), ("refusal", ["own"])])

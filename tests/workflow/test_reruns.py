@@ -244,6 +244,18 @@ def test_what_a_load_executed_counts_for_no_other_number_of_shards(fresh: Projec
     assert planned["generate"] == shards and planned["answers"] == 4
 
 
+def test_a_load_that_waits_while_the_number_of_shards_changes_executes_its_own_part(fresh: Project) -> None:
+    """On a cluster a job reads the study again when its turn has come."""
+    fresh.study(shards=2)
+    fresh.snakemake("--until", "requests")
+    fresh.answer_everything("requests")
+    receipt = "results/small/receipts/generate/engine/tiny/1-of-2.json"
+    fresh.study(shards=1)
+    fresh.snakemake(receipt)
+    keys = set[str]().union(*(file.keys() for file in fresh.request_files("requests")))
+    assert 0 < json.loads((fresh.folder / receipt).read_text())["requests"] < len(keys)
+
+
 def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
     finished.study(models=["plain", "terse", "third"])
     planned, reported = finished.planned_and_said()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import RequestFile
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import ENGINES
+from refusal_eval.core.canonical import plain
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.study.engine_environment import lacks_cuda
 from refusal_eval.weights.adapter import Adapter
-from refusal_eval.weights.fingerprint import folder_sha256
-from refusal_eval.weights.weights_manifest import manifest_folder
+from refusal_eval.weights.engine_file import describe_engine
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class LoadPlan:
     engine_id: str  # the id that the keys of its requests hold
     folder: str | None  # its model folder; None for an engine without weights
     tokenizer_folder: str | None  # folder of its tokenizer; None for an engine that takes messages
-    manifest: str | None  # manifest of fetched weights; None for others
     python: str  # Python of its environment; empty for an engine that runs elsewhere
     device: str | None  # cpu or cuda; None for an engine that runs elsewhere
     determinism: str  # strict, seeded or free
@@ -44,8 +44,10 @@ class LoadPlan:
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     limit: TimeLimit | None = None  # when to stop
     lacks_cuda: bool = False  # whether it needs CUDA and its environment is the CPU build
-    fingerprint: str | None = None  # that of a local folder of weights in `engine_id`; None for others
-    cache_dir: str = ""  # where what is known of the folder's files lies
+    identity: Mapping[str, Any] = field(default_factory=dict)  # what `engine_id` stands for
+    # Describes the engine as config and files have it now, which a job on a cluster reads when its turn has come; None
+    # for one that cannot have changed since it was identified.
+    now: Callable[[], Mapping[str, Any]] | None = None
 
     @classmethod
     def of_study(
@@ -56,8 +58,11 @@ class LoadPlan:
         `described` is the identity file of its engine, `weights` the files of the weights (of fetched ones the
         manifest), `root` the repository's folder.
         """
-        engine: Engine = ENGINES.entry(config["engine_entries"][described["engine"]])
+        name = described["engine"]
+        engine: Engine = ENGINES.entry(config["engine_entries"][name])
         device, source = engine.device_here(root), getattr(engine, "weights", None)
+        manifest = None if source is None or not source.fetched else weights[0]
+        entry = source and source.model_dump(mode="json")
         # A CPU engine is strict by taking one request at a time, a GPU engine by its kernels.
         one_by_one = config["determinism"] == "strict" and device == "cpu"
         return cls(
@@ -65,17 +70,15 @@ class LoadPlan:
             engine_id=described["engine_id"],
             folder=described["folder"],
             tokenizer_folder=described["tokenizer_folder"],
-            manifest=None if source is None or not source.fetched else weights[0],
             python=engine.python_here(root),
             device=device,
             determinism=config["determinism"],
             in_flight=1 if one_by_one else config["requests_in_flight"] or engine.most_at_once(device),
             failure_limit=config["failure_limit"],
             store_dir=config["store_dir"],
-            shards=config["shards"],
-            lacks_cuda=lacks_cuda(config["engine_entries"][described["engine"]], root),
-            fingerprint=described["identity"].get("weights", {}).get("folder_sha256"),
-            cache_dir=config["cache_dir"],
+            lacks_cuda=lacks_cuda(config["engine_entries"][name], root),
+            identity=described["identity"],
+            now=partial(describe_engine, name, engine, entry, manifest, config["cache_dir"]),
             **more,
         )
 
@@ -93,18 +96,39 @@ class LoadPlan:
             )
 
     def refuse_other_engine(self, files: Iterable[RequestFile]) -> None:
-        """Raise `UserError` if requests were made for another engine, whose id the responses would be stored under."""
+        """Raise `UserError` if requests were made for another engine, whose id the responses would be stored under, or
+        for another `determinism`, which is in their keys.
+        """
         for file in files:
             if (asked := file.header["engine_id"]) != self.engine_id:
                 raise UserError(
                     f"{file.path} was made for engine {asked}, and this load starts engine {self.engine_id}; "
                     "delete it and run again"
                 )
+            if (asked := file.header["determinism"]) != self.determinism:
+                raise UserError(
+                    f"{file.path} was made for `determinism: {asked}`, and the study now has `{self.determinism}`; "
+                    "run again"
+                )
 
-    def refuse_changed_folder(self) -> None:
-        """Raise `UserError` if a local folder's weights are not those that responses would be stored under."""
-        if self.fingerprint and folder_sha256(self.folder or "", self.cache_dir) != self.fingerprint:
-            raise UserError(f"{self.folder} has changed since this run was planned; run again")
+    def unchanged_folder(self) -> str:
+        """Return the model folder of the engine as it is now; empty for an engine without weights.
+
+        Raises:
+            UserError: if its responses would be stored under the identity of what it was when the run was planned; for
+                files that are not as they were fetched.
+        """
+        if self.now is None:
+            return self.folder or ""
+        now = self.now()
+        was, has = plain(self.identity), plain(now["identity"])
+        if changed := sorted(name for name in {**was, **has} if was.get(name) != has.get(name)):
+            where = f" in {now['folder']}" if now["folder"] else ""
+            raise UserError(
+                f"engine `{now['engine']}` ({', '.join(changed)}){where} has changed since this run was planned; "
+                "run again"
+            )
+        return now["folder"] or ""
 
     def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
         """Return what the engine is entered with.
@@ -120,14 +144,13 @@ class LoadPlan:
                 "this engine has `device: cuda`, and the engine environment (.venv/engine) is the CPU build: run "
                 "`make setup ENGINE=cuda`, or name an environment with CUDA as the engine's `python`"
             )
-        self.refuse_changed_folder()
-        folder = self.folder if self.manifest is None else str(manifest_folder(self.manifest))
+        folder = self.unchanged_folder()
         asked = {item.settings.adapter for item in pending}
         known = {adapter.name: adapter for adapter in self.adapters}  # two models may share one
         return EngineLoad(
             log=log,
             determinism=self.determinism,
-            folder=folder or "",
+            folder=folder,
             python=self.python,
             device=self.device,
             gpus=self.gpus,

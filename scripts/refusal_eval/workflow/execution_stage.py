@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from refusal_eval.core.files import read_json
-from refusal_eval.study.batches import shard_of
+from refusal_eval.study.batches import shard_of, shards_of
 from refusal_eval.study.study import Study
 
 # The most that one load on GPUs is given; fewer where all GPUs of the machine share few cores. vLLM's API server, which
@@ -66,5 +66,5 @@ def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str
 
     file = Path(study.paths.engine(engine_of(batch)))
     tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
-    where = (study.paths.store, tokenizer, shard_of(load), study.settings.shards)
+    where = (study.paths.store, tokenizer, shard_of(load), shards_of(load))
     return gpus if anything_missing(requests, *where, follow=following) else 0
