@@ -25,6 +25,9 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
     seed = None if request["sampling"]["temperature"] == 0 else request["seed"]
     rendering = {name: request[name] for name in names}
+    if request.get("template_sha256"):
+        # Of a template file that writes only answers in another way, nothing else in the request file changes.
+        rendering["template_sha256"] = request["template_sha256"]
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
 
 

@@ -16,7 +16,7 @@ from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter, when_stored
 from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
+from refusal_eval.core.files import read_jsonl, sha256_of_file, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.study.dialogues import asked_turns, conversation, next_turn
@@ -202,6 +202,20 @@ def test_a_dialogue_that_grows_too_long_says_so(tmp_path: Path) -> None:
     assert cell.pending() == []
     states = [row["state"] for row in cell.answers([]) if row["prompt_id"] == "d1"]
     assert states == ["complete", "too_long", "failed"] * 2
+
+
+def test_a_template_file_that_writes_earlier_answers_in_another_way_makes_another_request_file(tmp_path: Path) -> None:
+    """Else a load that is stopped leaves nothing by which the next run sees that its later turns are old."""
+    template, files, keys = tmp_path / "own.jinja", set(), set()
+    for way in ("{{ m.content }}", "<answer>{{ m.content }}"):
+        text = "{% for m in messages %}{% if m.role == 'assistant' %}" + way + "{% else %}{{ m.content }}{% endif %}"
+        template.write_text(text + "{% endfor %}{% if add_generation_prompt %}>{% endif %}")
+        cell = Cell(tmp_path / "cell", template=str(template), template_sha256=[sha256_of_file(template)])
+        files.add(cell.requests.read_bytes())
+        keys.add(tuple(cell.file.keys()))
+        cell.answer(cell.pending())
+    assert len(files) == 2 and len(keys) == 1  # the first turn is written as it was
+    assert "template_sha256" not in Cell(tmp_path / "other", template_sha256=[]).file.header["dialogue"]["rendering"]
 
 
 def test_the_store_is_asked_for_later_turns_too(cell: Cell) -> None:
