@@ -18,7 +18,7 @@ from refusal_eval.workflow import (
     tables_stage,
     weights_stage,
 )
-from refusal_eval.workflow.whole_study import labels_of
+from refusal_eval.workflow.whole_study import labels_of, settings_of
 
 # Functions of analyses_stage.py whose params are of the study alone.
 OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "battles", "agreement")
@@ -99,8 +99,8 @@ def params(config):
     return {name: list(map(repr, found)) for name, found in values(config).items()}
 
 
-def rerun(config, *edits):
-    """Return the functions whose params change when these (path, value) are set in a validated study."""
+def edit(config, *edits):
+    """Return a validated study in which these (path, value) are set."""
     edited = copy.deepcopy(config)
     for path, value in edits:
         *holders, last = path.split(".")
@@ -109,7 +109,12 @@ def rerun(config, *edits):
             holder = holder[part]
         assert holder[last] != value, f"{path} is {value} already"
         holder[last] = value
-    before, after = params(config), params(edited)
+    return edited
+
+
+def rerun(config, *edits):
+    """Return the functions whose params change when these (path, value) are set in a validated study."""
+    before, after = params(config), params(edit(config, *edits))
     return {method for method in before if before[method] != after[method]}
 
 
@@ -194,6 +199,18 @@ def test_labels_and_thresholds_rerun_nothing_before_scores(config, edit):
 
 def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
     assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == TABLES | {"analyses.card_figure"}
+
+
+def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_name(config):
+    """Each may leave all files of numbers as they were, to the byte."""
+    before = settings_of(Study(config))
+    unnamed = [*SERVING, *HOW_IT_RUNS, *SAID, *MARKS, ("judge_entries.own.floor", {"se": 0.8}), ("figures", [])]
+    assert settings_of(Study(edit(config, *unnamed))) == before
+    named = [*LABELS, *PRESENTED, *EXPECTED, ("seed", 7), ("p_values", "mid"), ("equivalence_margin", 0.05)]
+    named += [("judge_entries.reader.threshold", 0.75), ("model_entries.plain.system_prompt", "Be brief.")]
+    named += [("prompts_per_split", None), ("gold_entries.people.raters", 3), ("samples", 5)]
+    for one in [*named, ("engine_entries.folder-engine.weights.path", "elsewhere")]:
+        assert settings_of(Study(edit(config, one))) != before, one[0]
 
 
 OF_PRIMARY = ("refusal", "categories", "answers", "tradeoff", "corrected", "battles")

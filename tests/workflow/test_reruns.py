@@ -335,6 +335,15 @@ def test_a_citation_that_is_added_later_stands_in_the_methods_section(finished: 
     assert "later2026" in (finished.results / "references.bib").read_text(encoding="utf-8")
 
 
+def test_a_threshold_that_flips_no_label_stands_in_the_methods_section_also_after_a_stopped_run(
+    finished: Project,
+) -> None:
+    finished.catalogue("judges", "label", threshold=0.503)
+    finished.snakemake("--until", "llm_verdicts")  # which come out as they were, to the byte
+    assert finished.ran() == {"judge_card_figure": 1, "manifest": 1, "methods": 1}
+    assert "0.503" in (finished.results / "methods.md").read_text(encoding="utf-8")
+
+
 def test_a_plan_warns_of_an_engine_that_the_environment_cannot_start(finished: Project) -> None:
     def warnings() -> int:
         run = finished.snakemake("-n")

@@ -5,7 +5,7 @@ tables/{table}.{csv,md,tex} and manifest.json.
 """
 
 from refusal_eval.workflow import tables_stage
-from refusal_eval.workflow.whole_study import citations_of
+from refusal_eval.workflow.whole_study import citations_of, settings_of
 
 TABLES = tables_stage.tables_of(study)
 TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, ending=tables_stage.ENDINGS)
@@ -93,7 +93,9 @@ rule manifest:
         runtime=60,
     params:
         manifest={"results": RESULTS},
-        citations=citations_of(study),  # of the methods section, which reads the study out of the manifest
+        # Of the methods section, which reads the study out of the manifest.
+        citations=citations_of(study),
+        settings=settings_of(study),
         code=code_version(ROOT / "scripts" / "write_manifest.py"),
     message:
         "Writing the manifest"

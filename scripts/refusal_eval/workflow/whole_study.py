@@ -4,8 +4,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
+from refusal_eval.config.entry_marks import Marks
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.study.study import NOUNS, Study
+
+# Settings that the methods section names, and keys of entries that it says nothing of.
+METHODS_NAME = (
+    *("models", "splits", "judges", "primary_judge", "gold", "samples", "seed", "determinism", "protocol"),
+    *("prompts_per_split", "scoring", "equivalence_margin", "p_values"),
+)
+METHODS_LEAVE_OUT = {*Marks.model_fields, "floor"}
 
 
 def cells_of(study: Study) -> list[list[str | None]]:
@@ -31,6 +39,21 @@ def citations_of(study: Study) -> dict[str, list[str]]:
         for name, entry in entries.items()
         if entry.get("citation")
     }
+
+
+def settings_of(study: Study) -> dict[str, Any]:
+    """Return what the methods section says of settings and entries: a change may leave all files of numbers as they
+    were, such as a threshold that flips no label. Of engines their identity files tell the rest.
+    """
+    config, said = study.config, dict[str, Any]()
+    for section, names in (("model", "models"), ("split", "splits"), ("gold", "gold"), ("judge", "judge_entries")):
+        entries = {name: config[f"{section}_entries"][name] for name in sorted(config[names])}
+        said[f"{section}_entries"] = {
+            name: {key: value for key, value in entry.items() if key not in METHODS_LEAVE_OUT}
+            for name, entry in entries.items()
+        }
+    said["weights"] = {name: entry.get("weights") for name, entry in sorted(config["engine_entries"].items())}
+    return said | {name: config[name] for name in METHODS_NAME}
 
 
 def splits_of(study: Study) -> list[dict[str, str]]:
