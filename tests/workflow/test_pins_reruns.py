@@ -11,6 +11,8 @@ from hub_server import HubServer
 from program import refusal_eval
 from project import Project, change_yaml, make_project
 
+from refusal_eval.core.files import read_json, sha256_of_file
+
 
 def rows(word: str) -> dict[str, bytes]:
     lines = "".join(json.dumps({"prompt": f"{word} {i}?"}) + "\n" for i in range(4))
@@ -62,9 +64,12 @@ def test_a_changed_pin_reruns_its_own_cells_only(
     project.answer_everything("requests")
     project.snakemake()
     assert project.planned() == {}
-    # What the lock says beside the pins reruns nothing.
+    # What the lock says beside the pins reruns nothing but the manifest, which has the hash of the lock.
     lock = project.folder / "study.lock.yaml"
     change_yaml(lock, lambda data: data | {"models": []})
+    assert project.planned() == {"manifest": 1, "methods": 1}
+    project.snakemake()
+    assert read_json(project.results / "manifest.json")["lock_sha256"] == sha256_of_file(lock)
     assert project.planned() == {}
     # One moves: its rows are fetched again, and its own cells run.
     hub.add("dataset", "org/second", rows("newer"))
