@@ -51,11 +51,12 @@ async def run_engine(
     # Here, because a job that finds everything in the store should end at once.
     from refusal_eval.engines.execution import Execution
 
-    started = time.monotonic()
-    async with plan.engine.running(plan.load(log, pending)) as engine:
+    started, load = time.monotonic(), plan.load(log, pending)
+    async with plan.engine.running(load) as engine:
         healthy = time.monotonic()
         await asyncio.to_thread(look_again)
-        await asyncio.to_thread(plan.unchanged_folder)  # while the engine loaded
+        for unchanged in (plan.unchanged_folder, *(adapter.unchanged for adapter in load.adapters)):
+            await asyncio.to_thread(unchanged)  # while the engine loaded
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
         try:

@@ -74,7 +74,10 @@ def _labels(
             if model not in models:
                 continue
             number, labelled, changed = readable_answers(read_jsonl(file), people.get((model, split), {}))
-            drawn_from = None if frame is None else frame.get(model, {}).get(split, {})
+            frame_of_model = (frame or {}).get(model, {})
+            # Labels without what they were drawn from may stand in one file with those of an audit that has it.
+            unknown = frame is None or (split not in frame_of_model and (model, split) in people)
+            drawn_from = None if unknown else frame_of_model.get(split, {})
             for judge in study["judges"]:
                 cell = (judge, model, split)
                 unread = unread_answers(units[cell], number)

@@ -106,10 +106,11 @@ def response_of(reply: Any) -> dict[str, Any]:
     try:
         choice = reply["choices"][0]
         message, finish_reason = choice["message"], choice["finish_reason"]
-    except (LookupError, TypeError) as error:  # an error may come with HTTP 200
+        text = message.get("content") or message.get("refusal") or ""
+    except (LookupError, TypeError, AttributeError) as error:  # an error may come with HTTP 200
         raise ValueError(f"the server's reply has no answer: {str(reply)[:300]}") from error
     return {
-        "text": message.get("content") or message.get("refusal") or "",
+        "text": text,
         "token_ids": [],
         "logprobs": None,
         "finish_reason": finish_reason,

@@ -14,6 +14,7 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.judge_base import verdict_row
 from refusal_eval.plots.calibration_figure import reliability_text, soft_series
+from refusal_eval.report.paper.table_notes import is_out_of_fold
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped
 from refusal_eval.stats.calibration.calibrated_card import (
@@ -276,6 +277,9 @@ def test_an_answer_whose_prompt_no_fold_leaves_out_is_not_read_by_the_gold_that_
     gold = [row | {"cluster": row["id"]} for row in gold]  # so the answers to each prompt are in several folds
     fit = calibration_of(gold, verdicts, "soft", "first")
     assert fit["t"] is not None and labels_behind(gold, verdicts, "people", fit) == []
+    card = card_with_calibration(gold, verdicts, calibrate=fit, **NAMES)
+    assert card["labels_from"].endswith("60 are not read, as every fold saw their prompts")
+    assert not is_out_of_fold(card), "those to other prompts are not, and a table's note counts them all"
 
 
 def test_a_diagram_shows_the_calibration_of_another_gold_set_that_the_study_uses() -> None:

@@ -309,7 +309,7 @@ def test_splits_with_fewer_answers_to_a_prompt_are_named(theirs, capsys):
     theirs.write("out/url-rows/answers.json", json.dumps([{"prompt": "p", "answers": [{"text": "x</think>y"}] * 2}]))
     read_in(theirs)
     reported = " ".join(capsys.readouterr().out.split())
-    assert "url-rows (2) of the folder has fewer than 3 answers to a prompt; with `samples: 3` the missing" in reported
+    assert "fewer than 3 answers to a prompt are there for url-rows (2); with `samples: 3` the missing" in reported
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def test_an_export_replaces_nothing_outside_the_folder_of_its_study(project):
     theirs.parent.mkdir(parents=True)
     theirs.write_text("[]")
     with pytest.raises(UserError, match=r"answers.json is there already; choose another --output"):
-        export(config, config["judges"][0], project.folder / "outs")
+        export(config, config["judges"][0], project.folder / "outs", ())
     with pytest.raises(UserError, match="run it"):  # the study's own is made again
-        export(config, config["judges"][0], export_command.own_folder(config))
+        export(config, config["judges"][0], export_command.own_folder(config), ())
     assert theirs.read_text() == "[]"
 
 
@@ -87,10 +87,10 @@ def test_nothing_is_exported_of_a_study_that_has_changed_since_it_ran(project):
     files.append(f"published/scores/{judge}/{model}/{split}.json")
     for name in files:
         project.write(results / name, "")
-    for name in files:
-        path = export_command.own_folder(config).parents[1] / name
+    paths = [export_command.own_folder(config).parents[1] / name for name in files]
+    for path in paths:
         with pytest.raises(UserError, match=rf"{re.escape(str(path))} is not of the study as it is now: run the study"):
-            export(config, judge, project.folder / "outs", {path})
+            export(config, judge, project.folder / "outs", set(paths) - {path})
     assert not (project.folder / "outs").exists()
 
 
@@ -100,7 +100,7 @@ def test_a_hosted_model_has_no_log_probabilities_to_export(project):
     study = {"study": "s", "models": ["hosted"], "splits": ["file-rows"], "samples": 2, "judges": ["words"]}
     study |= {"catalogue": ["own.yaml"], "plugins": [plugin]}
     with pytest.raises(UserError, match=r"model `hosted` cannot be exported: its engine of kind `chat` gives no log-"):
-        export(project.load(study), "words", project.folder / "outs")
+        export(project.load(study), "words", project.folder / "outs", ())
     with pytest.raises(ConfigError, match=r"tables: `protocol_effects` needs log-probabilities.*of kind `chat`"):
         project.load(study | {"tables": ["protocol_effects"]})
 

@@ -193,6 +193,10 @@ def test_two_audits_of_different_splits_in_one_file_give_both_rates(paths: Files
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and entry["checked"] and not entry["undrawn"] for entry in entries.values())
     assert "added or changed" not in text
+    write_jsonl(path, [heads[0], *one, *two])  # the second file did not say what it was drawn from
+    entries, text = ppi_of(paths, tmp_path)
+    assert all(entry["value"] is not None and not entry["undrawn"] for entry in entries.values())
+    assert "added or changed" not in text
     write_jsonl(path, [heads[0], *one, heads[1], *two, heads[0]])
     with pytest.raises(UserError, match=r"row 163: model m on split safe was drawn from by an earlier audit"):
         ppi_of(paths, tmp_path)

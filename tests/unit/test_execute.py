@@ -198,6 +198,8 @@ MISSING = object()
         ("stop_reason", MISSING, "stop_reason: Field required"),
         ("finish_reason", None, "finish_reason: Input should be a valid string"),
         ("finish_reason", "max_tokens", "the finish_reason 'max_tokens', not one of stop, length, content_filter"),
+        ("weight", float("nan"), "Out of range float values are not JSON compliant"),
+        ("weight", {1, 2}, "Object of type set is not JSON serializable"),
     ],
 )
 def test_a_response_that_the_store_could_not_give_back_is_named_and_not_stored(
@@ -208,6 +210,10 @@ def test_a_response_that_the_store_could_not_give_back_is_named_and_not_stored(
     assert stored(tmp_path, 10) == set(range(10)) - {4}
     assert "a request of model/split failed: the engine's response" in caplog.text and message in caplog.text
     assert "answer 4" not in caplog.text
+
+
+def test_half_a_pair_of_surrogates_is_stored_as_a_replacement_character(tmp_path: Path) -> None:
+    assert run(tmp_path, 10, OddReply("text", "cut \ud83d")).executed == 10
 
 
 def test_too_many_failures_end_the_work_and_keep_what_succeeded(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(ce
 
     monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
     gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
-    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: None)
+    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
     for attempt in (1, 2, 3):  # as `--retries 2` makes them
         with pytest.raises(UserError, match=r"no token passed the gate of 0\.5 of `thinker`"):
             run_batch(tmp_path, RIGHT, steered=[gated], attempt=attempt)
@@ -399,7 +399,7 @@ def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell
         return next(reports)
 
     monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
-    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: None)
+    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
     gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
     with pytest.raises(UserError, match="has an answer"):
         run_batch(tmp_path, WRONG, steered=[gated])

@@ -296,7 +296,7 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     manifest["serving"] = {"abc": {"address": "https://host"}}
     text = text_of(manifest)
     assert "served by an engine of kind chat (served: big); we do not know its weights." in text
-    assert "The engines were a server of another party." in text
+    assert "The engines were servers of another party, whose hardware is not known." in text
     assert "vLLM" not in text and "kwon2023vllm" not in text and batch not in text
     assert "Every answer has a separate seed. The provider may not honour seeds" in text
 

@@ -98,7 +98,7 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
     ]
     reported = "\n".join(cell.notes)
     assert "1 of 2 prompts of the split are not in the folder" in reported and "1 prompts of the folder" in reported
-    assert "1 prompts have fewer answers in the folder than `samples`: the missing ones are failed" in reported
+    assert "prompts with fewer answers in the folder than `samples`: 1. The missing answers are failed" in reported
     assert not recorded_cell(prompts("b"), path, None, 1).notes[1:], "only what is left out"
 
 

@@ -183,6 +183,7 @@ INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}})
     [
         ({"model.safetensors.index.json": INDEX} | dict.fromkeys(SHARDS, "base"), f"{SHARDS[0]} and model.safetensors"),
         ({"consolidated.safetensors": "base"}, "model.safetensors and consolidated.safetensors"),
+        ({"model_old.safetensors": "base"}, "model.safetensors and model_old.safetensors: remove one"),
         ({"model.safetensors.index.json": INDEX}, f"names {SHARDS[0]}, which is not there; if model.safetensors holds"),
     ],
 )

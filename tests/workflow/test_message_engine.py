@@ -172,6 +172,7 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(address: str)
     ("reply", "message"),
     [
         ((200, {"error": {"message": "no capacity"}}), "no answer: {'error': {'message': 'no capacity'}}"),
+        ((200, {"choices": [{"message": None, "finish_reason": "stop"}]}), "no answer: {'choices'"),
         ((200, choice(None, content="Sure")), "finish_reason: Input should be a valid string"),
         ((200, choice("tool_calls", content="Sure")), "finish_reason 'tool_calls', not one of stop, length"),
     ],

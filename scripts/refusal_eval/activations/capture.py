@@ -29,7 +29,7 @@ from refusal_eval.engines.server import server_environment
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord, remove_orphans
 from refusal_eval.weights.adapter import read_tensors
-from refusal_eval.weights.fingerprint import INDEX
+from refusal_eval.weights.fingerprint import INDEX, ONE_FILE
 
 LOG = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("capture_program.py")
@@ -37,7 +37,6 @@ MOST_TOKENS = {"cpu": 2048, "cuda": 16384}  # of a padded batch
 MOST_PROMPTS = {"cpu": 8, "cuda": 64}
 POLL_SECONDS = 0.2
 MEMORY_FACTOR = {"float32": 1.2, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of the loaded weights
-ONE_FILE = "model.safetensors"
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # Of numbers that are loaded as they are; all with a fraction (F64, F32, F16, BF16) take the format that is asked for.
 BYTES_AS_HELD = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
@@ -114,6 +113,7 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
     lease = Lease()
     try:
         lease = lease_devices(plan.gpus, os.environ, plan.limit.stop if plan.limit else None, oldest)
+        plan.unchanged_folder()  # while it waited for devices
         job_file = Path(private, "job.json")
         write_json(job_file, dict(job))
         environment = server_environment(plan.determinism, plan.device, 1, plan.python)

@@ -384,8 +384,8 @@ def checked_response(response: dict[str, Any]) -> dict[str, Any]:
         ValueError: if it cannot, or gives another reason for its end than those that answers are read by.
     """
     try:
-        _check_numbers(_RESPONSE.validate_python(response))
-    except ValueError as error:
+        _check_numbers(_RESPONSE.validate_json(utf8(canonical_json(response))))  # as it will be read
+    except (TypeError, ValueError) as error:
         raise ValueError(f"the engine's response is not as it should be: {_reason(error)}") from error
     if response["finish_reason"] not in FINISH_REASONS:
         known = ", ".join(FINISH_REASONS)

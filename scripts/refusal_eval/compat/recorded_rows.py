@@ -120,8 +120,8 @@ def _notes(prompts: Sequence[Row], texts: Sequence[str], own: Mapping[str, int],
     failed = {answer["prompt_id"] for answer in answers if answer["state"] == FAILED}
     if fewer := len(failed & own.keys()):
         notes.append(
-            f"{fewer} prompts have fewer answers in the folder than `samples`: the missing ones are failed, and widen "
-            "the bounds"
+            f"prompts with fewer answers in the folder than `samples`: {fewer}. The missing answers are failed, and "
+            "widen the bounds"
         )
     used = {texts[place].strip() for place in own.values()}
     if more := len({text.strip() for text in texts} - used):

@@ -19,7 +19,7 @@ NOT_DEFINING = ("readme*", "license*", "licence*", "notice*")
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf")
 # A file that changed this recently may change again within one tick of the file system's clock, unseen by its time.
 RACY_SECONDS = 2.0
-INDEX = "model.safetensors.index.json"
+ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 class ShardIndex(BaseModel):
@@ -99,8 +99,8 @@ def folder_sha256(folder: str | Path, cache: str | Path) -> str:
 def _refuse_two_sets(folder: Path, names: list[str]) -> None:
     """Raise `UserError` if not all of a folder's safetensors are one model: which is served could not be seen.
 
-    vLLM takes `consolidated*` where there is one, else what the index names; transformers takes model.safetensors
-    first. A model that is saved into a copy of another leaves both.
+    vLLM takes `consolidated*` where there is one, else what the index names, or all without one; transformers takes
+    model.safetensors first. A model that is saved into a copy of another leaves both.
     """
     found = [name for name in names if "/" not in name and name.endswith(".safetensors")]
     if INDEX in names:
@@ -110,10 +110,10 @@ def _refuse_two_sets(folder: Path, names: list[str]) -> None:
             hint = f"; if {others[0]} holds the weights, remove the index" if others else ""
             raise UserError(f"{folder}: {INDEX} names {missing[0]}, which is not there{hint}")
     else:
-        named = {name for name in found if not name.startswith("consolidated")}
+        named = {ONE_FILE} if ONE_FILE in found else {name for name in found if not name.startswith("consolidated")}
     if named and (others := sorted(set(found) - named)):
         raise UserError(
-            f"{folder} has two copies of the weights, {min(named)} and {others[0]}: remove one, with its index"
+            f"{folder} has two copies of the weights, {min(named)} and {others[0]}: remove one (with its index, if any)"
         )
 
 

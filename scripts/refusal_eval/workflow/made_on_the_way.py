@@ -41,4 +41,5 @@ def _names(study: Study) -> Iterator[str]:
             yield f"judge_cards/{judge}/{gold}.json"
     if any("published" in TABLES[name].needs for name in tables_of(study)):
         for cell in study.cells:
+            yield f"published/answers/{cell.model}/{cell.split}.jsonl"
             yield f"published/scores/{cell}.json"

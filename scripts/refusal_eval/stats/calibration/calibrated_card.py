@@ -166,9 +166,11 @@ def _kept_text(models: Sequence[str]) -> str:
 
 
 def _shared_text(gold_rows: Sequence[Row], calibration: Calibration) -> str:
-    shared = sum(prompt in calibration.get("prompts", {}) for prompt in _hashes(gold_rows).values())
-    how = SCHEMES[BY_CLUSTER].replace("each prompt", "each")
-    return f"; {shared} of {len(gold_rows)} answers are to its prompts, and {how}" if shared else ""
+    prompts, hashes = calibration.get("prompts", {}), _hashes(gold_rows).values()
+    shared = [prompts[prompt] for prompt in hashes if prompt in prompts]
+    unread, how = shared.count(None), SCHEMES[BY_CLUSTER].replace("each prompt", "each")
+    left_out = f"; {unread} are not read, as every fold saw their prompts" if unread else ""
+    return f"; {len(shared)} of {len(hashes)} answers are to its prompts, and {how}{left_out}" if shared else ""
 
 
 def _hashes(gold_rows: Iterable[Row]) -> dict[str, str]:

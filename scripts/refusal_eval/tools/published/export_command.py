@@ -28,14 +28,14 @@ from refusal_eval.tools.study_file import DEMO, ROOT, StudyFile, load_config
 DIFFERENT = 3
 
 
-def export(config: Mapping[str, Any], judge: str, output: Path, outdated: Collection[Path] = ()) -> int:
+def export(config: Mapping[str, Any], judge: str, output: Path, current: Collection[Path]) -> int:
     """Write all cells of a study under one judge; return how many.
 
     Args:
         config: the study.
         judge: whose verdicts.
         output: the folder to write to.
-        outdated: files that the study's next run would make again.
+        current: the files of the study that its next run would not make again.
 
     Raises:
         UserError: if the study has not made what is exported, or has changed since, or cannot make it, or if another
@@ -64,8 +64,11 @@ def export(config: Mapping[str, Any], judge: str, output: Path, outdated: Collec
             if not path.is_file():
                 todo = "give the study `tables: [protocol_effects]` (or `protocol: compat`) and run it"
                 raise UserError(f"there is no {path}: {todo}")
-            if path in outdated:
-                raise UserError(f"{path} is not of the study as it is now: run the study again, then export it")
+            if path not in current:
+                raise UserError(
+                    f"{path} is not of the study as it is now: run the study again, with `tables: [protocol_effects]` "
+                    "(or `protocol: compat`), then export it"
+                )
         prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths[:-1])
         mark, votes = text_mark(config["model_entries"][model]["reasoning"]), None
         if came_along:
@@ -133,6 +136,6 @@ def command(
         return
     config, file = load_config(study)
     folder = output or own_folder(config)
-    outdated = {Path(made.path) for made in summary(file, ROOT) if not made.current}
-    count = export(config, judge or config["primary_judge"], folder, outdated)
+    current = {Path(made.path) for made in summary(file, ROOT) if made.current}
+    count = export(config, judge or config["primary_judge"], folder, current)
     typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")
