@@ -24,7 +24,8 @@ def rows(table: Mapping[tuple[str, str | None], int], **more: Any) -> tuple[list
     for (human, machine), number in table.items():
         for i in range(number):
             name = "-".join(map(str, (human, machine, *more.values(), i)))
-            gold.append({"id": name, "label": human, "cluster": name, **more})
+            messages = [{"role": "user", "content": name}]
+            gold.append({"id": name, "label": human, "cluster": name, "messages": messages, **more})
             verdicts.append(verdict(name, machine))
     return gold, verdicts
 
