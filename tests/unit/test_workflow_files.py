@@ -21,6 +21,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow import data_stage, execution_stage, generation, tables_stage, weights_stage
 from refusal_eval.workflow.analyses_stage import sources_of_numbers
 from refusal_eval.workflow.generation import template_file
+from refusal_eval.workflow.made_on_the_way import made_on_the_way
 from refusal_eval.workflow.rule_files import any_of
 
 HEAVY = "numpy pandas scipy matplotlib transformers tokenizers torch httpx aiohttp tqdm pyarrow"
@@ -215,6 +216,17 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     assert "kinds" in tables_of(judge_entries=own)
     assert "protocol_effects" in tables_of(protocol="compat")
     assert tables_of(tables=["protocol_effects"])[: len(tables_stage.ALWAYS)] == [*tables_stage.ALWAYS]
+
+
+def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_them(project):
+    def published(**values):
+        study = Study(project.load(WHOLE_STUDY | values))
+        folder = f"{study.paths.results}/published/answers/"
+        return {path.removeprefix(folder) for path in made_on_the_way(study) if path.startswith(folder)}, study
+
+    assert published()[0] == set()
+    found, study = published(tables=["protocol_effects"])
+    assert found == {f"{cell.model}/{cell.split}.jsonl" for cell in study.cells} != set()
 
 
 def test_every_kind_of_table_is_made_by_a_function(project):
