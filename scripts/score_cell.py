@@ -63,7 +63,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     facts: dict[str, Any] = {name: cell[name] for name in FACTS} | {"scored": scored}
     facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]
     facts["mixed_serving"] = len({answer["serving"] for answer in answers if answer["serving"] is not None}) > 1
-    facts |= {name: cell[name] for name in (FITTED, "kinds") if cell.get(name)}
+    facts |= {name: cell[name] for name in (FITTED, "kinds", "by_turn") if cell.get(name)}
     facts |= noticed(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None
     if published is not None:

@@ -23,6 +23,7 @@ NAMES: Mapping[str, Any] = {"judge": "j", "model": "m", "split": "s", "expectati
 def facts_of(answers: Iterable[Any], samples: int, **more: Any) -> dict[str, Any]:
     """What holds for a whole cell, as `score_cell` writes it."""
     known = {**NAMES, "samples": samples, "level": 0.95, "tau": 1.0, "band": 0.1, "scored": None, **more}
+    known.setdefault("by_turn", known["scored"] not in {None, "last"})
     known["headline"] = known.get("headline") or HEADLINE_READING[known["expectation"]]
     known["mixed_serving"] = len({row.get("serving") for row in answers} - {None}) > 1
     return known

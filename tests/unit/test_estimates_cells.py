@@ -180,6 +180,13 @@ def test_turns_of_dialogues_have_rates_of_their_own():
     assert (rate.value, rate.n_prompts, rate.n_clusters) == (0.5, 10, 5)
 
 
+def test_conversations_that_share_no_turns_have_no_rates_of_turns():
+    prompts, answers, verdicts = rows_of({(f"p{i}", turn): "R" for i in range(4) for turn in range(i % 2 + 2)})
+    apart = cell_estimates(units_in(prompts, answers, verdicts, 1, scored="all", by_turn=False))
+    last = cell_estimates(units_in(prompts, answers, verdicts, 1, scored="last"))
+    assert not [e for e in [*apart, *last] if e.estimand == "refusal_rate_turn"]
+
+
 def test_a_cell_without_a_verdict_has_no_numbers_and_no_intervals():
     found, _ = estimates(single("FF", "FF"))
     counted = {"prompts", "answer_state", "verdict_state", "unjudged", "answer_cut_for_judge"}

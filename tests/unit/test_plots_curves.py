@@ -80,6 +80,19 @@ def test_turns_are_counted_from_one_and_follow_the_reading() -> None:
     assert drawn.frame["turn"].tolist() == [1, 2, 3, 4, 5] and set(drawn.frame["reading"]) == {"strict"}
 
 
+def test_the_caption_says_where_turns_are_those_of_fewer_dialogues() -> None:
+    scores, rows = [score("model_00", f"split_0{i}", 0.5) for i in (0, 1)], turns(1, 2)
+    drawn = draw("turns", 1, 2, scores=scores, estimates=rows, reading="broad")
+    assert "not of the same dialogues" not in words(drawn)
+    for row in rows:
+        row["n_prompts"] -= 10 * (row["parameter"] > 2 and row["split"] == "split_01")
+    drawn = draw("turns", 1, 2, scores=scores, estimates=rows, reading="broad")
+    assert drawn.caption.sentences[-1] == (
+        "Rates of turns with different numbers of dialogues are not of the same dialogues: split_01 (turn 1: 40, "
+        "turn 2: 40, turn 3: 40, turn 4: 30, turn 5: 30)."
+    )
+
+
 def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> None:
     scores = [score("safety", "safety", 0.5, expectation="refuse"), score("base", "safety", 0.5, expectation="refuse")]
     rows = [row | {"model": row["model"].replace("model_00", "safety"), "split": "safety"} for row in turns(1, 1)]

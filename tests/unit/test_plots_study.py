@@ -55,7 +55,8 @@ def split(columns: dict[str, Any] | None = None, dialogue: dict[str, Any] | None
 
 
 PLAIN, SORTED, TALK = split(), split({"category": "topic"}), split(None, {"mode": "cumulative"})
-LAST, APART = split(None, {"mode": "cumulative", "scored": "last"}), split(None, {"mode": "independent"})
+LAST = split(None, {"mode": "cumulative", "scored": "last"})
+APART = split(None, {"mode": "independent", "scored": "all"})
 
 
 def unasked(kind: str, study: StudyView = NONE, **changes: Any) -> list[Any]:
@@ -65,7 +66,7 @@ def unasked(kind: str, study: StudyView = NONE, **changes: Any) -> list[Any]:
 
 
 def test_dialogues_categories_and_kinds_have_figures_where_a_study_has_them() -> None:
-    assert not unasked("turns", splits={"a": PLAIN, "b": LAST}) and unasked("turns", splits={"b": TALK})
+    assert not unasked("turns", splits={"a": PLAIN, "b": LAST, "c": APART}) and unasked("turns", splits={"b": TALK})
     (categories,) = unasked("categories", splits={"a": SORTED, "b": TALK})
     assert categories.splits == ["a"] and not unasked("categories", splits={"b": TALK})
     reasoned = ReasonedJudge(kind="reasoned", engine="e", rubric="r.jinja")
@@ -190,8 +191,13 @@ def test_what_a_study_lacks_for_a_figure_is_reported(project: Project) -> None:
         ("categories", {"a": PLAIN}, None, ["kind: `categories` needs a split with a column of categories"]),
         ("categories", {"a": PLAIN, "b": SORTED}, ["b", "a"], ["splits.1: `a` has no column of categories"]),
         ("turns", {"a": TALK, "b": LAST}, None, []),
-        ("turns", {"a": LAST, "b": APART}, None, ["kind: `turns` needs dialogues of which several turns are scored"]),
-        ("turns", {"a": TALK, "b": APART}, ["a", "b"], ["splits.1: of the dialogues of `b` only the last turn is"]),
+        (
+            "turns",
+            {"a": LAST, "b": APART},
+            None,
+            ["kind: `turns` needs dialogues in mode `cumulative`"],
+        ),
+        ("turns", {"a": TALK, "b": APART}, ["a", "b"], ["splits.1: the dialogues of `b` have no rates by turn"]),
         ("turns", {"a": TALK, "b": PLAIN}, ["a", "b"], ["splits.1: `b` is no split of dialogues"]),
     ],
 )

@@ -75,6 +75,18 @@ class Dialogue(Entry):
         "`independent`. Changing it runs no GPU job.",
     )
 
+    @property
+    def scored_turns(self) -> str:
+        """Return which turns count."""
+        return self.scored or SCORED_BY_DEFAULT[self.mode]
+
+    @property
+    def by_turn(self) -> bool:
+        """Return whether rates by turn follow conversations: separate ones have no turns in common, and the last turns
+        of conversations of several lengths are no turn of all of them.
+        """
+        return self.mode == "cumulative" and self.scored_turns != "last"
+
 
 class Battles(Entry):
     """Two published answers to each prompt, and which of them was preferred. A model with `recorded: battles` has them

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.config.figure_entry import MOST_CURVES, READING, Ordered, too_many_curves
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
@@ -15,7 +14,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.report.paper.display import flags_in
+from refusal_eval.report.paper.display import Labels, flags_in
 
 ESTIMAND = "refusal_rate_turn"
 
@@ -54,12 +53,12 @@ class TurnsFigure(Ordered):
         if not dialogues:
             yield ("kind",), "`turns` needs a split of dialogues, and the study has none"
         elif not several:
-            message = "`turns` needs dialogues of which several turns are scored; in this study only the last one of "
-            yield ("kind",), f"{message}each is (`dialogue.scored` of a split)"
+            message = "`turns` needs dialogues in mode `cumulative` with several scored turns; the study has none"
+            yield ("kind",), f"{message} (`dialogue.mode` and `dialogue.scored` of a split)"
         yield from too_many_curves(self.shown(study))
         for index, name in enumerate(self.splits or []) if several else ():
             if name in study.splits and name not in several:
-                what = f"of the dialogues of `{name}` only the last turn is scored"
+                what = f"the dialogues of `{name}` have no rates by turn (`dialogue.mode` or `dialogue.scored`)"
                 why = what if name in dialogues else f"`{name}` is no split of dialogues"
                 yield ("splits", index), why + nearest(name, several)
 
@@ -93,12 +92,23 @@ class TurnsFigure(Ordered):
         names = ["judge", "model", "split", "reading", "turn", "value", "low", "high"]
         names += ["n_prompts", "n_clusters", "flags"]
         words = [*rates_words(data.scores, data.labels), *study_words(data, flags=flags_in(found))]
-        words += titles_words(found)
+        words += [*titles_words(found), *_turns_words(frame, data.labels)]
         caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
         return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
 
 
+def _turns_words(frame: pd.DataFrame, show: Labels) -> list[str]:
+    """Say which turns are not of the same dialogues: their rates can differ though no conversation changed."""
+    found = []
+    for split, rows in frame.groupby("split", sort=False):
+        counts = rows.groupby("turn")["n_prompts"].max()
+        if counts.nunique() > 1:
+            listed = ", ".join(f"turn {turn}: {count}" for turn, count in counts.items())
+            found.append(f"{show.split(str(split))} ({listed})")
+    words = "Rates of turns with different numbers of dialogues are not of the same dialogues"
+    return [f"{words}: {'; '.join(found)}."] if found else []
+
+
 def _by_turn(study: StudyView) -> list[str]:
-    """The splits of dialogues of which several turns can be scored."""
-    asked = {name: split.dialogue for name, split in study.splits.items() if split.dialogue}
-    return [name for name, dialogue in asked.items() if (dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]) != "last"]
+    """The splits of dialogues that have rates by turn."""
+    return [name for name, split in study.splits.items() if split.dialogue and split.dialogue.by_turn]

@@ -3,7 +3,6 @@
 from typing import Any
 
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.whole_study import scored_turns
 
 
 def protocol_label(study: Study) -> dict[str, str]:
@@ -15,8 +14,8 @@ def protocol_label(study: Study) -> dict[str, str]:
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.settings.split_entries[split]
-    scored, asked = scored_turns(study, split), study.models[model].intervention
-    turns = {"scored": scored} if scored else {}
+    asked = study.models[model].intervention
+    turns = {"scored": entry.dialogue.scored_turns, "by_turn": entry.dialogue.by_turn} if entry.dialogue else {}
     return {
         "judge": judge,
         "model": model,

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.study.study import NOUNS, Study
@@ -84,7 +83,7 @@ def shown_splits(study: Study) -> list[dict[str, Any]]:
 def scored_turns(study: Study, split: str) -> str | None:
     """Return which turns of a split of dialogues are scored; None for prompts that are no dialogues."""
     dialogue = study.settings.split_entries[split].dialogue
-    return None if dialogue is None else dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]
+    return dialogue.scored_turns if dialogue else None
 
 
 def sources_of(study: Study) -> dict[str, str]:

@@ -290,8 +290,8 @@ def _categories(units: Units, level: float) -> list[Estimate]:
 
 
 def _turns(units: Units, level: float) -> list[Estimate]:
-    """Rates of each turn, where several turns are scored; turn 0 is the first."""
-    turns = np.unique(units["turn"])
+    """Rates of each turn of whole conversations, where several turns are scored; turn 0 is the first."""
+    turns = np.unique(units["turn"]) if units.facts.get("by_turn") else ()
     return [
         dataclasses.replace(estimate, parameter=int(turn))
         for turn in (turns if len(turns) > 1 else [])

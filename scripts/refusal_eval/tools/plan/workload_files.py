@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.config.datasets import SCORED_BY_DEFAULT, Dialogue
+from refusal_eval.config.datasets import Dialogue
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
@@ -147,8 +147,7 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
 
 def _scored_turns(dialogue: Dialogue | None, turns: float) -> float:
     """Return how many answers to a prompt are judged, of each sample."""
-    scored = "last" if dialogue is None else dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]
-    return {"all": turns, "last": 1.0, "after_first": turns - 1}[scored]
+    return {"all": turns, "last": 1.0, "after_first": turns - 1}[dialogue.scored_turns if dialogue else "last"]
 
 
 def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: float = 0.0) -> CellWork:
