@@ -1,14 +1,15 @@
 """Compare what a study's judges say of the same answers: agreement, the order of the models, the answers in dispute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from refusal_eval.core.files import write_json, write_text
+from refusal_eval.core.files import read_json, write_json, write_text
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.paper.markup import csv_text
 from refusal_eval.stats.estimates.flags import derived_flags
+from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import clusters_apart, read_units
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of, columns, disagreements, panel
 from refusal_eval.stats.judge_pairs.ranking import rankings
@@ -16,11 +17,14 @@ from refusal_eval.stats.judge_pairs.ranking import rankings
 Cell = tuple[str, str, str]
 
 
-def main(paths: Sequence[str], study: Mapping[str, Any], json_path: str, disputed_path: str) -> None:
+def main(
+    paths: Sequence[str], left_out: Collection[Place], study: Mapping[str, Any], json_path: str, disputed_path: str
+) -> None:
     """Write how far the judges agree, and the answers that they label differently.
 
     Args:
         paths: a scored cell for each of the study's `cells`.
+        left_out: near-duplicates of prompts that count, not to be counted in all splits together.
         study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, and of `splits` the
             `name`, `reading` and `source` (see `cluster_names.names_apart`).
         json_path: the agreement.
@@ -41,7 +45,7 @@ def main(paths: Sequence[str], study: Mapping[str, Any], json_path: str, dispute
         "judges": list(found.judges),
         "level": level,
         "groups": [
-            agreement_of(found, None, level, members, _flags(flags, None)),
+            agreement_of(found.counted_once(left_out), None, level, members, _flags(flags, None)),
             *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in readings),
         ],
         "rankings": ranked,
@@ -63,4 +67,5 @@ def _flags(flags: Mapping[Cell, Sequence[str]], split: str | None) -> dict[str, 
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(snakemake.input.scores, snakemake.params.study, snakemake.output.json, snakemake.output[0])
+    away = {Place(**place) for place in read_json(snakemake.input.duplicates)["left_out"]}
+    main(snakemake.input.scores, away, snakemake.params.study, snakemake.output.json, snakemake.output[0])

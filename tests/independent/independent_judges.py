@@ -299,9 +299,13 @@ def together(study: Study, judges: tuple[str, ...], splits: tuple[str, ...], rea
     """Return for each prompt or scored turn of each model its cluster, its names and its answers' classes by judges."""
     found: Rows = []
     for split in splits:
+        pool = study.pool(study.expectation(split)) if len(splits) > 1 else splits
+        counts = study.without_copies(pool)[split]
         for model in study.models:
             cells = [study.cell(judge, model, split) for judge in judges]
             for i, (place, cluster) in enumerate(zip(cells[0].places, cells[0].clusters, strict=True)):
+                if place[0] not in counts:
+                    continue
                 said = zip(*(cell.labels[i] for cell in cells), strict=True)
                 labels = [tuple(label_of(x, reading) for x in answer) for answer in said]
                 found.append((cluster, (split, model, *place), labels))

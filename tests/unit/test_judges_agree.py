@@ -21,6 +21,7 @@ from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import markdown, noted_once
+from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.judge_pairs.pair_agreement import (
     agreement_of,
     coincidences,
@@ -342,10 +343,10 @@ def study_in(
     return write_cells(folder, cells, turns), study
 
 
-def compared(folder: Path, paths: Any, study: Any) -> dict[str, bytes]:
+def compared(folder: Path, paths: Any, study: Any, left_out: Any = ()) -> dict[str, bytes]:
     """Return what the script makes of a study."""
     outputs = (folder / "judge_agreement.json", folder / "judges_disagree.csv")
-    compare_judges.main(paths, study, *map(str, outputs))
+    compare_judges.main(paths, left_out, study, *map(str, outputs))
     return {path.name: path.read_bytes() for path in outputs}
 
 
@@ -372,6 +373,15 @@ def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Pat
         groups = json.loads(compared(tmp_path / "out", paths, study)["judge_agreement.json"])["groups"]
         found.append({group["split"]: group["n_clusters"] for group in groups})
     assert found == [{None: 15, "s": 15, "t": 15}, {None: 30, "s": 15, "t": 15}]
+
+
+def test_a_prompt_that_two_splits_share_counts_once_in_all_of_them(tmp_path: Path) -> None:
+    paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s", "t"))))
+    left_out = {Place("t", f"p{i}") for i in range(10)}
+    groups = json.loads(compared(tmp_path / "out", paths, study, left_out)["judge_agreement.json"])["groups"]
+    assert {group["split"]: (group["n_answers"], group["pairs"][0]["n"]) for group in groups} == {
+        None: (50, 50), "s": (30, 30), "t": (30, 30)
+    }  # fmt: skip
 
 
 def test_two_judges_without_an_order_of_models_have_one_narrow_table() -> None:

@@ -71,6 +71,7 @@ rule judge_agreement:
     """Compare what all judges say of the same answers."""
     input:
         scores=collect(f"{RESULTS}/scores/{{cell}}.parquet", cell=sorted(CELLS)),
+        duplicates=f"{RESULTS}/estimates/duplicates.json",
     output:
         report(
             f"{RESULTS}/tables/judges_disagree.csv",

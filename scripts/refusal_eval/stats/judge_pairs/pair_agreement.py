@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from refusal_eval.stats.agreement.measures import Counts, Measure, cluster_table
 from refusal_eval.stats.estimates.estimands import READINGS, VOTES
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_number, seed_of
+from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
 
@@ -36,8 +37,15 @@ class Panel(NamedTuple):
 
     def of_split(self, split: str) -> Panel:
         """Return the part of one split."""
-        kept = (self.units["split"] == split).to_numpy(bool)
-        return Panel(self.judges, self.units[kept], self.labels[kept])
+        return self._kept((self.units["split"] == split).to_numpy(bool))
+
+    def counted_once(self, left_out: Collection[Place]) -> Panel:
+        """Return the part without the prompts that pooled numbers leave out (`near_duplicates.counted_once`)."""
+        places = zip(self.units["split"], self.units["prompt_id"], strict=True)
+        return self._kept(np.array([place not in left_out for place in places], dtype=bool))
+
+    def _kept(self, rows: NDArray[np.bool_]) -> Panel:
+        return Panel(self.judges, self.units[rows], self.labels[rows])
 
 
 class Disputes(NamedTuple):
