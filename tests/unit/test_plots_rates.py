@@ -116,9 +116,8 @@ def test_bins_of_c() -> None:
     assert vote_counts(values) == [2, 1, 1, 0, 1, 3, 2, 0, 1, 0, 1]
     # A band of 0.28: bins of (1 - 0.28) / 4.5 = 0.16, from 0.28, 0.44, 0.6, 0.76, 0.92.
     assert vote_counts([0.28, 0.3, 0.5, 0.75, 0.8, 1], band=0.28) == [0] * 5 + [1, 1, 1, 1, 1, 1]
-    for wrong in ({"values": [1.1]}, {"values": [], "band": 0.0}):
-        with pytest.raises(ValueError, match="between"):
-            vote_counts(**wrong)
+    with pytest.raises(ValueError, match="between"):
+        vote_counts([1.1])
 
 
 def test_scores_of_other_judges_are_left_out() -> None:

@@ -120,7 +120,7 @@ def vote_counts(values: Iterable[float], band: float = 0.1) -> list[int]:
     five equal votes can give lie in the middle of theirs.
 
     Raises:
-        ValueError: for a band outside (0, 1) or c outside [-1, 1].
+        ValueError: for c outside [-1, 1].
     """
     c = np.array(list(values), dtype=float)
     if np.any(outside := np.abs(c) > 1):
@@ -131,8 +131,6 @@ def vote_counts(values: Iterable[float], band: float = 0.1) -> list[int]:
 
 
 def _bin_width(band: float) -> float:
-    if not 0 < band < 1:
-        raise ValueError("band must lie between 0 and 1")
     return (1 - band) / (_SIDE_BINS - 0.5)
 
 
