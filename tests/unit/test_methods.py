@@ -113,6 +113,12 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
     assert "None" not in text and "  " not in text
 
 
+def test_prompts_without_an_answer_that_counts_make_no_clusters(demo: dict[str, Any]) -> None:
+    cells = [units("keyword", m, "sensitive", "varies", ["CCC"] * 34 + ["FFF"]) for m in demo["study"]["models"]]
+    rows = [row for cell in cells for row in cell_estimates(cell, tau_sweep=False)]
+    assert "(35 prompts; a model" in as_markdown(paragraphs(demo, [], rows, NO_DUPLICATES))
+
+
 def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
     manifest["study"]["judge_entries"]["keyword"] = {

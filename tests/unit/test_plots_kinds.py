@@ -47,7 +47,7 @@ def test_shares_add_up_and_the_key_names_what_occurs() -> None:
         ["b", "own kind", 0, None],
     ]
     text = shown(drawn.figure)
-    assert "1 lecture" in text and "2 own kind" in text and "direct" not in text and "no refusal" in text
+    assert "1 lecture" in text and "2 own kind" in text and "direct" not in text and "none labelled a refusal" in text
 
 
 @pytest.mark.parametrize("among", ["refusals", "answers"])
@@ -57,9 +57,13 @@ def test_where_nothing_was_judged_no_verdict_is_said_to_be_no_refusal(among: str
     drawn = draw("refusal_kinds", ["a", "b"], ["s"], scores=scores, verdicts={("b", "s"): complied}, among=among)
     text = shown(drawn.figure)
     assert text.count("no verdict") == {"refusals": 1, "answers": 2}[among]
-    assert text.count("no refusal") == {"refusals": 1, "answers": 0}[among]
-    assert ("No answer refuses." in drawn.caption.sentences) == (among == "refusals")
+    assert text.count("none labelled a refusal") == {"refusals": 1, "answers": 0}[among]
+    assert ("The judge calls no answer a refusal." in drawn.caption.sentences) == (among == "refusals")
     assert ("No answer has a verdict." in drawn.caption.sentences) == (among == "answers")
+    assert "blocked" not in words(drawn)
+    scores[1]["states"]["blocked"] = 6
+    drawn = draw("refusal_kinds", ["a", "b"], ["s"], scores=scores, verdicts={("b", "s"): complied}, among=among)
+    assert "Answers that a provider blocked, which count as refusals in rates, are not shown." in words(drawn)
 
 
 def test_a_study_that_fits_no_page_by_split_is_drawn_over_all() -> None:

@@ -132,10 +132,12 @@ class RefusalKindsFigure(Ordered):
             )
         if not kinds:
             labelled = any(label for cell in data.verdicts.values() for label, _ in cell)
-            words.append("No answer refuses." if labelled else "No answer has a verdict.")
+            words.append("The judge calls no answer a refusal." if labelled else "No answer has a verdict.")
         if counted == "all":
             agreement = kinds_agreement(data.judge, data.cards, data.labels.golds)
             words += [f"The judge's kinds, {text}." for text in agreement]
+        if any(score["states"]["blocked"] for score in data.scores):
+            words.append("Answers that a provider blocked, which count as refusals in rates, are not shown.")
         words += study_words(data, flags=derived_flags(score["flags"] for score in data.scores))
         return Caption(self.title or ("What answers do." if counted == "all" else "How answers refuse."), words)
 
@@ -197,7 +199,8 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
     for y, bar in ((y, bar) for y, (_, bar) in zip(middles, rows, strict=True) if bar is not None):
         total = sum(bar.kinds.values())
         if not total:
-            ax.text(0, y, " no refusal" if bar.labelled else " no verdict", va="center_baseline", in_layout=False)
+            text = " none labelled a refusal" if bar.labelled else " no verdict"
+            ax.text(0, y, text, va="center_baseline", in_layout=False)
             continue
         shares = [100 * bar.kinds.get(kind, 0) / total for kind in kinds]
         starts = accumulate(shares, initial=0.0)

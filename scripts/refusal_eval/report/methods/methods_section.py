@@ -197,13 +197,18 @@ def _of_results(
     tested = {str(e.parameter).startswith("minus judge ") for e in known if e.estimand == "rate_difference_p"}
     sizes = {}
     for split in config["splits"]:
-        names = {"prompts": "n_prompts", "clusters": "n_clusters", "turns": "n_turns"}
         own = [score for score in scores if score["split"] == split]
-        sizes[split] = {name: max((score[key] for score in own), default=0) for name, key in names.items()}
+        # Clusters are counted of the prompts that enter a rate, so that of a cell that lost one there seem to be fewer.
+        whole = [score for score in own if score["n_scored_turns"] == score["n_turns"]]
+        names = {"prompts": (own, "n_prompts"), "clusters": (whole, "n_clusters"), "turns": (own, "n_turns")}
+        sizes[split] = {name: max((s[key] for s in of), default=0) for name, (of, key) in names.items()}
     own = [score for score in scores if score["judge"] == config["primary_judge"]]
     states = sum((Counter(score["states"]) for score in own), Counter[str]())
     n_answers = sum(score["n_answers"] for score in own)
     lost = {judge: _lost_verdicts(judge, scores) for judge in config["judges"]}
+    said = dict(_STATES)
+    if has_turns(scores):
+        said["failed"] = "failed or, in dialogues, followed an answer without text"
     return {
         "sizes": sizes,
         "headlines": headlines(scores, lambda name: quoted(config["split_entries"][name].get("label") or name)),
@@ -229,7 +234,7 @@ def _of_results(
         "states": {COMPLETE: states[COMPLETE]},
         "n_answers": n_answers,
         "lost_answers": [
-            f"{states[state]:,} ({percent(states[state] / n_answers)} %) {_STATES[state]}"
+            f"{states[state]:,} ({percent(states[state] / n_answers)} %) {said[state]}"
             for state in ANSWER_STATES
             if state != COMPLETE and states[state]
         ],

@@ -18,6 +18,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
 
 ERRORS = (0.05, 0.1)
+UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
 Cells = Mapping[tuple[str, str], Score]  # by model and split
 
 
@@ -86,6 +87,8 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
         moved = [max(max(missing(r, error, b), -overcalling(r, error, b)) for r, b in sides) for error in ERRORS]
         wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
+        if abs(high - low - gap) > UNLIKE:
+            wholes = 0.0, 0.0
         needed = [gap / whole if whole > 0 else None for whole in wholes]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(
