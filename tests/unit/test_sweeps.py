@@ -138,6 +138,13 @@ def test_models_that_differ_in_scale_only_are_a_curve_with_the_model_without_at_
     assert curves({"plain": model()}, {}) == {}
 
 
+@pytest.mark.parametrize("names", [["plain", "zero", "up"], ["up", "zero", "plain"]])
+def test_a_steered_model_of_scale_0_is_a_point_beside_the_plain_one(names: list[str]) -> None:
+    models = {"plain": model(), "zero": steered(0), "up": steered(1)}
+    (curve,) = curves({name: models[name] for name in names}, {}).values()
+    assert curve == {"plain": 0, "zero": 0, "up": 1} and list(curve)[-1] == "up"
+
+
 def test_a_curves_label_is_what_it_differs_in() -> None:
     models = {"plain": model(), "a": steered(1), "b": steered(1, "chance"), "c": steered(1, layers=[3, 4, 5])}
     assert list(curves(models, {})) == ["refusal, layers 3", "chance, layers 3", "refusal, layers 3\u20135"]

@@ -79,15 +79,15 @@ def _layers_text(layers: Sequence[int] | BestLayers, to: str = "\u2013", between
 def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the scales, ascending, of models that differ in nothing else, by model and by the curve that they are.
 
-    The model without an intervention has scale 0 in each of its curves. A curve's label says what it differs in from
-    the others: what is steered, the direction, the mode, its layers.
+    The model without an intervention has scale 0 in each of its curves, as a model with this scale has. A curve's label
+    says what it differs in from the others: what is steered, the direction, the mode, its layers.
 
     Args:
         models: in order.
         directions: entries of the directions that their interventions name.
     """
     plain: dict[str, str] = {}
-    groups: dict[str, dict[float, str]] = {}
+    groups: dict[str, dict[str, float]] = {}
     parts: dict[str, list[str]] = {}
     steered = [(name, model) for name, model in models.items() if model.intervention is not None]
     for name, model in models.items():
@@ -97,18 +97,18 @@ def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[s
         asked = model.intervention
         assert asked is not None
         key = _rest(model) + repr(asked.key(without=("scale",)))
-        groups.setdefault(key, {}).setdefault(1.0 if asked.scale is None else asked.scale, name)
+        groups.setdefault(key, {})[name] = 1.0 if asked.scale is None else asked.scale
         base = plain.get(_rest(model))
         parts.setdefault(key, [(models[base].label or base) if base else model.engine, *_words(asked, directions)])
         if base is not None:
-            groups[key].setdefault(0.0, base)
+            groups[key][base] = 0.0
     differing = [place for place, column in enumerate(zip(*parts.values(), strict=True)) if len(set(column)) > 1]
     found: dict[str, dict[str, float]] = {}
     for key, points in groups.items():
         label = ", ".join(parts[key][place] for place in differing or [1])
         if label in found:
-            label = f"{label} ({next(iter(points.values()))})"
-        found[label] = {name: scale for scale, name in sorted(points.items())}
+            label = f"{label} ({next(iter(points))})"
+        found[label] = dict(sorted(points.items(), key=lambda point: point[1]))
     return found
 
 
