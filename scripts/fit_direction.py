@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
 from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, control_of, fit, made_from
 from refusal_eval.activations.model_facts import checked_layers
-from refusal_eval.activations.sides import SIDES, SidePrompts, left_out, read_prompts, refuse_shared, side_prompts
+from refusal_eval.activations.sides import SIDES, SidePrompts, both_sides
 from refusal_eval.activations.tensor_files import read_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
@@ -40,18 +40,9 @@ def main(
     layers = checked_layers(entry["layers"], said["model_layers"], entry["model"])
     ridge, control = entry["ridge"], entry["method"] == "random"
     method = Method(entry["of"] if control else entry["method"], ridge["value"], ridge["relative"])
-    weighted = method.name in WEIGHTED
-    prompts = read_prompts(files, entry["sources"])
-    sides: dict[str, SidePrompts] = {}
-    for side in SIDES:
-        scores = confidence_by_prompt(files[side]["scores"]) if "scores" in files[side] else None
-        sides[side] = side_prompts(
-            side, entry[side], prompts[side], states[side], layers, scores, weighted, left_out(files[side])
-        )
-        if lacking := len(prompts[side]) - len(set(states[side].metadata["prompts"])):
-            LOG.warning("%d prompts of split %s have no activations", lacking, entry[side]["split"])
-    positive, negative = (sides[side] for side in SIDES)
-    refuse_shared(positive, negative)
+    scores = {side: confidence_by_prompt(files[side]["scores"]) for side in SIDES if "scores" in files[side]}
+    positive, negative = both_sides(entry, files, states, layers, scores, method.name in WEIGHTED)
+    sides = dict(zip(SIDES, (positive, negative), strict=True))
     how = {"method": method.name, "layers": layers, "hold_out": entry["hold_out"], "seed": entry["seed"]}
     how |= {"ridge": ridge} if method.name in RIDGE else {}
     made = made_from({side: sides[side].facts for side in SIDES}, **how)

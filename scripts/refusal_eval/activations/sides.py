@@ -152,36 +152,31 @@ def both_sides(
     states: Mapping[str, StateFile],
     layers: Sequence[int],
     scores: Mapping[str, Mapping[str, float]],
+    weighted: bool = False,
 ) -> tuple[SidePrompts, SidePrompts]:
-    """Return the prompts of the positive and of the negative side of one model, without weights.
+    """Return the prompts of the positive and of the negative side of one model.
 
     Args:
-        entry: a separation, with the `sources` of its sides.
+        entry: a direction or a separation, with the `sources` of its sides.
         files: of each side the paths of its files.
         states: the activations of each side's split.
         layers: the layers that are wanted.
         scores: c(x) by prompt id of each side that names a judge.
+        weighted: whether prompts are weighted by |c(x)|.
 
     Raises:
         UserError: if a side has too few prompts, or both have some in common, or a layer is not finite.
     """
-    prompts = read_prompts(files, entry["sources"])
-    positive, negative = (
-        side_prompts(
-            side,
-            entry[side],
-            prompts[side],
-            states[side],
-            layers,
-            scores.get(side),
-            weighted=False,
-            left_out=left_out(files[side]),
-        )
-        for side in SIDES
-    )
+    prompts, sides = read_prompts(files, entry["sources"]), []
+    for side in SIDES:
+        own, away = (prompts[side], states[side], layers, scores.get(side)), left_out(files[side])
+        sides.append(side_prompts(side, entry[side], *own, weighted, away))
+        if lacking := len(prompts[side]) - len(set(states[side].metadata["prompts"])):
+            LOG.warning("%d prompts of split %s have no activations", lacking, entry[side]["split"])
+    positive, negative = sides
     refuse_shared(positive, negative)
     for place, layer in enumerate(layers):
-        refuse_not_finite(layer, *(side.group.states[:, place] for side in (positive, negative)))
+        refuse_not_finite(layer, *(side.group.states[:, place] for side in sides))
     return positive, negative
 
 
