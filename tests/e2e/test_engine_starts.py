@@ -1,7 +1,5 @@
 """How often an engine starts: one study of 2 models, 2 splits and 2 judges on a second engine, in every batch mode."""
 
-import json
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from faults import Place, executed_at_server, receipts
-from project import ROOT, Project, copy_of
+from project import ROOT, Project
 from real import catalogue, real_project
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(2 * 60 * 60)]
@@ -150,37 +148,3 @@ def test_batch_cell_starts_an_engine_for_each_cell(compiled: Path, tmp_path: Pat
     complete(project, compiled)
     assert starts(project) == {"generate": 2, "judge": 2}
     assert sorted(map(executed_at_server, receipts(project).values())) == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize("changes", [{"batch": "model"}, {"batch": "cell"}, {"shards": 2}], ids=json.dumps)
-def test_switching_the_mode_of_a_finished_study_runs_no_cell_again(
-    changes: dict[str, Any], by_engine: Project, tmp_path: Path
-) -> None:
-    project = copy_of(by_engine, tmp_path / "project")
-    before, written = numbers(project), times(project)
-    project.study(**changes)
-    cells = {"requests", "generate", "answers", "judge_requests", "judge", "llm_verdicts", "score"}
-    assert cells.isdisjoint(project.planned())
-    project.snakemake(*TO_SCORES)
-    assert numbers(project) == before and times(project) == written
-    assert starts(project) == starts(by_engine)
-    project.study(batch="engine", shards=1)
-    assert cells.isdisjoint(project.planned()), "and back again"
-
-
-def times(project: Project) -> dict[str, int]:
-    """Return when each of the files with a number was written."""
-    return {path: (project.results / path).stat().st_mtime_ns for path in numbers(project)}
-
-
-@pytest.mark.parametrize("changes", [{}, {"batch": "cell"}, {"shards": 2}], ids=json.dumps)
-def test_a_complete_store_starts_no_engine(changes: dict[str, Any], by_engine: Project, tmp_path: Path) -> None:
-    project = few_words(tmp_path / "project", **changes)
-    shutil.copytree(by_engine.store, project.store)
-    began = time.monotonic()
-    project.snakemake(*TO_SCORES)
-    print(f"{changes}: complete store, {len(receipts(project))} execute jobs, {time.monotonic() - began:.0f} s")
-    assert receipts(project)
-    assert all("engine" not in receipt and receipt["executed"] == 0 for receipt in receipts(project).values())
-    assert starts(project) == {"generate": 0, "judge": 0}
-    assert numbers(project) == numbers(by_engine)

@@ -382,7 +382,3 @@ def test_a_study_of_a_model_and_its_steered_self(tmp_path: Path) -> None:
     ]
     assert sum(one != other for one, other in zip(*texts, strict=True)) > len(texts[0]) / 2
     assert project.planned() == {}
-
-    project.study(splits=["safe", "decline"])
-    error = project.snakemake("--until", "requests", check=False)
-    assert "`refusal` is made from all of split `decline`, which this study evaluates" in error.stdout + error.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapter_folders import SMOLLM2, random_adapter
+from adapter_folders import random_adapter
 from project import Project, change_yaml
 from real import SHORT, real_project
 
@@ -75,15 +75,3 @@ def test_the_models_own_answers_are_those_of_an_engine_without_lora(together: Pr
     (path,) = (alone.results / "receipts" / "generate").rglob("*.json")
     assert "--enable-lora" not in read_json(path)["engine"]["serving"]["arguments"]
     assert responses(alone, "plain") == responses(together, "plain")
-
-
-def test_an_adapter_of_another_model_is_refused_before_an_engine_starts(tmp_path: Path) -> None:
-    for name, shape, reported in (
-        ("deeper", {**SMOLLM2, "layers": 32}, "has no layers.30.self_attn.q_proj"),
-        ("narrower", {**SMOLLM2, "width": 320}, "has 576 x 576 weights, but the adapter is for 576 x 320"),
-    ):
-        project = project_of(tmp_path / name, ["plain", "first"])
-        random_adapter(project.folder / "first", shape=shape)
-        run = project.snakemake("--until", "check_adapter", check=False)
-        assert run.returncode != 0
-        assert reported in run.stdout + run.stderr

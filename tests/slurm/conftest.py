@@ -1,4 +1,4 @@
-"""A Slurm cluster for the tests of this folder, and the table of what was seen."""
+"""A Slurm cluster for the tests of this folder."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from project import copy_of
 from slurm.cluster import Cluster, ClusterError, install, why_not
 from slurm.disturbed import SLOW, with_engine_of_its_own
 from slurm.stand_in_engine import settle
-from slurm.study import Seen, Study, make_study
+from slurm.study import Study, make_study
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,17 +43,6 @@ def usable(cluster: Cluster) -> Iterator[Cluster]:
     """Return the cluster, and leave it without jobs and with its node in service."""
     yield cluster
     cluster.end_jobs()
-
-
-@pytest.fixture(scope="session")
-def seen(request: pytest.FixtureRequest) -> Iterator[list[Seen]]:
-    """Collect what was seen; print it as a table at the end."""
-    rows: list[Seen] = []
-    yield rows
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    head = f"{'on Slurm':58} | {'stored before':>13} | {'rerun did':>9} | said"
-    with capture.global_and_fixture_disabled():
-        print("", head, "-" * len(head), *rows, sep="\n")
 
 
 @pytest.fixture(scope="session")

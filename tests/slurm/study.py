@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,6 @@ FEW_SECONDS = ("--slurm-init-seconds-before-status-checks", "3", "--latency-wait
 WITHOUT_ACCOUNTS = ("--slurm-status-command", "squeue", "--slurm-no-account")
 ENGINE = "tiny"
 GPUS = 2
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One line of the matrix."""
-
-    what: str
-    stored: str
-    executed: str
-    said: str
-
-    def __str__(self) -> str:
-        return f"{self.what:58} | {self.stored:>13} | {self.executed:>9} | {self.said}"
 
 
 class Study:

@@ -10,7 +10,7 @@ from e2e.faults import contents, receipts, stored, wait_for
 from e2e.real import SHORT, real_project
 from project import Project, copy_of
 from slurm.cluster import Cluster
-from slurm.study import PATIENCE, Seen, Study, the_job
+from slurm.study import PATIENCE, Study, the_job
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 # Not scores' and tables' logs, not receipts: those tell of their own run.
@@ -62,9 +62,7 @@ def test_from_its_store_the_same_bytes_come_out_here(finished: Study, prepared: 
         assert expected and contents(local.results / kind, pattern) == expected, kind
 
 
-def test_scancel_of_the_real_engine(
-    prepared: Path, finished: Study, usable: Cluster, tmp_path: Path, seen: list[Seen]
-) -> None:
+def test_scancel_of_the_real_engine(prepared: Path, finished: Study, usable: Cluster, tmp_path: Path) -> None:
     """Nothing of the engine lives on, and the answers of a cancelled and a plain run are the same."""
     study = Study(copy_of(Project(prepared), tmp_path / "project"), usable)
     run = study.start()
@@ -80,7 +78,6 @@ def test_scancel_of_the_real_engine(
     (receipt,) = receipts(study.project).values()
     assert receipt["executed"] == 8 - len(before)
     assert contents(study.project.results / "answers") == contents(finished.project.results / "answers")
-    seen.append(Seen("real engine: scancel", f"{len(before)} of 8", str(receipt["executed"]), "CANCELLED"))
 
 
 def submitted_numbers(study: Study) -> list[str]:

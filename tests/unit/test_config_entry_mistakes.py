@@ -1,7 +1,7 @@
 """Mistakes in one entry of the catalogue are reported where they stand, with what would be right."""
 
 import pytest
-from config_project import BASE, CATALOGUE, COMMIT, STUDY, changed, with_entry
+from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
 
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.study.study_folder import refuse_other_study
@@ -46,15 +46,6 @@ def test_words_that_yaml_does_not_read_as_text(project):
         "study.yaml:1: study: must be text, not 2024: put it in quotes",
         "study.yaml:5: judges[0]: must be text, not false: put it in quotes",
         "study.yaml:6: description: must be text, not the day 2024-05-04: put it in quotes",
-    ]
-
-
-def test_an_unknown_kind_does_not_hide_other_mistakes(project):
-    source = {"kind": "hubb", "repo": "x", "revision": COMMIT, "split": "test"}
-    found = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | {"source": source})
-    assert [line.split(": ", 2)[2] for line in found] == [
-        "unknown kind 'hubb'; did you mean `hub`? (allowed: bundled, file, hub, url, wheel)",
-        "'x' is not a repository on the hub, `owner/name`",
     ]
 
 
@@ -244,25 +235,6 @@ def test_a_base_model_cannot_be_asked_several_turns(project):
     assert found.endswith(
         "models.plain.template: `none` takes one user message, but split `talk-rows` asks several turns; leave it out"
     )
-
-
-def test_a_mistake_in_data_set_defaults_is_reported_once_and_where_it_stands(project):
-    path = ("datasets", "family", "defaults", "expectation")
-    file = project.write(BASE, changed(CATALOGUE, path, "refuses"))
-    line = file.read_text().splitlines().index("      expectation: refuses") + 1
-    assert project.mistakes() == [
-        f"{BASE}:{line}: datasets.family.defaults.expectation: 'refuses' is not allowed; did you mean `refuse`? "
-        "(allowed: comply, refuse, varies)"
-    ]
-
-
-def test_an_inherited_mistake_is_reported_once_and_where_it_stands(project):
-    project.write("own.yaml", "models:\n  child: {like: parent}\n  parent:\n    like: plain\n    tempel: none\n")
-    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
-        "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
-        "(allowed: date, engine, intervention, label, like, lora, prefill, reasoning, recorded, sampling, "
-        "sweep, system_prompt, ... (15 in all))"
-    ]
 
 
 # ---------------------------------------------------------------- classifiers

@@ -25,26 +25,6 @@ def refused(project: Project, *arguments: str) -> str:
     return reported
 
 
-def refused_before_anything_runs(project: Project) -> str:
-    reported = refused(project)
-    assert not project.results.exists()
-    return reported
-
-
-def test_all_mistakes_of_a_study_are_reported_at_once_with_the_nearest_names(fresh: Project) -> None:
-    fresh.study(models=["plian"], splits=["one", "tow"], judges=["word"], sample=3, samples="many")
-    reported = refused_before_anything_runs(fresh)
-    for hint in (
-        "did you mean `plain`",
-        "did you mean `two`",
-        "did you mean `words`",
-        "did you mean `samples`",
-        "study.yaml:",
-    ):
-        assert hint in reported
-    assert "mistakes in the configuration (nothing was run)" in reported
-
-
 def test_two_study_files_at_once_are_not_merged(fresh: Project) -> None:
     run = fresh.snakemake("-n", "--configfile", "study.yaml", "catalogue.yaml", check=False)
     assert run.returncode != 0 and "is complete and is never merged" in run.stdout + run.stderr

@@ -385,12 +385,16 @@ def test_what_is_recomputed_from_the_store_is_byte_identical(finished: Project) 
     assert content() == before
 
 
-def test_a_second_study_that_asks_the_same_executes_nothing(finished: Project) -> None:
-    finished.study(study="second")
+@pytest.mark.parametrize(
+    ("batching", "loads"),
+    [({}, 2), *(pytest.param(*case, marks=pytest.mark.full) for case in (({"batch": "cell"}, 9), ({"shards": 2}, 4)))],
+)
+def test_a_second_study_that_asks_the_same_executes_nothing(finished: Project, batching: dict, loads: int) -> None:
+    finished.study(study="second", **batching)
     run = finished.snakemake()
     second = finished.folder / "results" / "second"
     receipts = [json.loads(path.read_text()) for path in second.rglob("receipts/**/*.json")]
-    assert len(receipts) == 2 and all(receipt["executed"] == 0 for receipt in receipts)
+    assert len(receipts) == loads and all(receipt["executed"] == 0 for receipt in receipts)
     assert "starting the engine" not in run.stderr
     one, two = (finished.results / "tables" / "scores.csv"), second / "tables" / "scores.csv"
     assert one.read_bytes() == two.read_bytes()

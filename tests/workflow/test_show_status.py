@@ -78,4 +78,4 @@ def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path) -> N
     reported = project.snakemake("-n", check=False)
     for line in run.stderr.strip().splitlines():
         assert line.strip() in reported.stdout + reported.stderr
-    assert run.stderr.strip()
+    assert "did you mean `plain`" in run.stderr and not project.results.exists()
