@@ -155,11 +155,11 @@ def test_a_curves_label_is_what_it_differs_in() -> None:
     assert list(curves(offsets, {})) == ["offset none", "offset midpoint"]
 
 
-def test_one_place_of_a_curve_has_one_model_and_the_order_of_layers_says_nothing() -> None:
+def test_a_curve_has_all_models_of_a_place_and_the_order_of_layers_says_nothing() -> None:
     models = {"plain": model(), "none": steered(0), "a": steered(1, layers=[3, 4]), "b": steered(2, layers=[4, 3])}
-    assert curves(models, {}) == {"layers 3": {"none": 0}, "layers 3\u20134": {"plain": 0, "a": 1, "b": 2}}
+    assert curves(models, {}) == {"layers 3": {"none": 0, "plain": 0}, "layers 3\u20134": {"plain": 0, "a": 1, "b": 2}}
     again = {"a": steered(None, mode="ablate"), "b": steered(1, mode="ablate")}
-    assert curves(again, {}) == {"refusal": {"a": 1}}
+    assert curves(again, {}) == {"refusal": {"a": 1, "b": 1}}
 
 
 def test_curves_of_two_plain_models_say_which() -> None:
