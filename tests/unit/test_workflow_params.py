@@ -333,6 +333,12 @@ def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     assert rerun(config, *turned) == TABLES | WEIGHED | {"analyses.agreement", "analyses.comparisons"}
 
 
+def test_the_value_of_a_field_that_changes_a_model_is_a_param(config, monkeypatch):
+    monkeypatch.setattr(generation, "CHANGES", (*generation.CHANGES, "noise"))
+    config["model_entries"]["plain"]["noise"] = 0.5
+    assert generation.request_params(Study(config), "plain", "hub-rows")["noise"] == 0.5
+
+
 @pytest.mark.parametrize(("mode", "default"), [("cumulative", "all"), ("independent", "last")])
 def test_which_turns_of_a_dialogue_count_decides_its_scores_and_no_prompt(project, mode, default):
     config = project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})

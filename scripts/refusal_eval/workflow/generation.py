@@ -12,6 +12,7 @@ from refusal_eval.core.recorded_files import ANSWERS, BATTLES, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
+FROM_FILES = ("lora", "intervention")
 FURTHER = ("prefill", "frame")  # see `Renderer`; left out where they are not used
 
 
@@ -28,7 +29,7 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     if study.config["protocol"] == "compat":
         params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
     # What an adapter or an intervention is comes from its file; that one was taken away is seen nowhere else.
-    params |= {name: True for name in CHANGES if entry.get(name)}
+    params |= {name: name in FROM_FILES or entry[name] for name in CHANGES if entry.get(name) is not None}
     if (entry.get("intervention") or {}).get("allow_overlap"):
         params["allow_overlap"] = True
     if study.config["split_entries"][split].get("dialogue"):
