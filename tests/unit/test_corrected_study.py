@@ -199,6 +199,10 @@ def test_a_corrected_difference_is_first_minus_second_in_alphabetical_order_what
     study = STUDY | {"models": ["n", "m"], "splits": SPLITS[:1]}
     (found,) = study_corrected(units, study, {}, labels)["differences"]
     assert (found["model"], found["other"], found["value"]) == ("m", "n", pytest.approx(1 / 3))
+    assert found["flags"] == []
+    few = labels | {("j", "n", "one"): Labelled(*(dict(list(part.items())[:25]) for part in labels["j", "n", "one"][:2]))}
+    (found,) = study_corrected(units, study, {}, few)["differences"]
+    assert found["flags"] == ["few_clusters"], "one of both rates rests on 25 clusters with labels"
 
 
 def of_few(prompts: dict[str, int], labelled: dict[str, int], gold_models: int = 2) -> dict[str, Any]:

@@ -65,11 +65,12 @@ def class_estimates(
     def made(estimand: str, number: Number | None, rows: Names, parameter: str | None, **more: Any) -> Estimate:
         clusters = battles.clusters[PROMPTS][rows]
         about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(np.unique(clusters.astype(str)))}
-        flags = few_flags(effective_of(clusters))
-        return estimated(estimand, number, level, parameter=parameter, flags=flags, **about, **more, **known)
+        about |= {"flags": few_flags(effective_of(clusters))} | more
+        return estimated(estimand, number, level, parameter=parameter, **about, **known)
 
     def rate(estimand: str, values: Floats, rows: Names, parameter: str, **more: Any) -> Estimate:
-        return made(estimand, _rate(values, rows, battles, level), rows, parameter, **more)
+        few = few_of(values, battles.clusters[PROMPTS][rows].tolist())
+        return made(estimand, _rate(values, rows, battles, level), rows, parameter, flags=few, **more)
 
     every, people = np.repeat(np.arange(len(battles)), 2), battles.points[PEOPLE]
     asked = ~np.isnan(battles.points[LLM][:, 0])

@@ -268,7 +268,8 @@ def _differences(
         assert found is not None  # both have a rate
         about = {"model": model, "other": other, "n_labels": sum(answers[m][1].count() for m in (model, other))}
         about["n_prompts"] = min(len(answers[m][0].rates) for m in (model, other))
-        yield {**names, **about, **vars(found), "flags": list(derived_flags([flags[model], flags[other]]))}
+        own = {FEW_CLUSTERS} & {*flags[model], *flags[other]}  # with labels
+        yield {**names, **about, **vars(found), "flags": list(derived_flags([flags[model], flags[other]], own))}
 
 
 def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
