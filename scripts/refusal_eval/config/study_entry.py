@@ -94,7 +94,7 @@ class Study(Entry):
         None,
         ge=1,
         description="Requests at the engine at one time. Default: twice the engine's batch (its `max-num-seqs`, on "
-        "each of `data_parallel` replicas), at least 1024, so that the engine never waits.",
+        "each of `data_parallel` replicas), at least 1024, so that the engine never waits. A strict CPU engine has one.",
     )
     time_limit: Number | None = Field(
         None,
@@ -106,7 +106,8 @@ class Study(Entry):
         0.05,
         ge=0,
         le=1,
-        description="Above this share of a load's requests, failed or rejected, the load ends at once. At or below it, "
+        description="Above this share of a load's requests (with those in the store, rounded up), failed or rejected, "
+        "the load ends at once. At or below it, "
         "rejected ones become answers in state `failed`; one that failed otherwise still fails the load at its end, "
         "and the next run asks it again.",
     )
