@@ -2,13 +2,14 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 from comparison_rows import write_scores
 from table_rows import cards
 
 from refusal_eval.__main__ import main
-from refusal_eval.core.files import write_json, write_jsonl
+from refusal_eval.core.files import sha256_of_file, write_json, write_jsonl
 from refusal_eval.tools.compare.manifest_differences import files_that_differ, settings_that_differ
 
 
@@ -124,6 +125,22 @@ def test_scores_of_what_the_study_no_longer_has_are_left_alone(tmp_path, capsys)
     write_json(made[1] / "manifest.json", content)
     assert main(["compare", *map(str, made)]) == 1
     assert "has no scores of the models, splits and judges of its study" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["answers/plain/harm.jsonl", "verdicts/words/plain/harm.jsonl"])
+def test_a_study_whose_rerun_was_stopped_is_not_taken_for_a_finished_one(tmp_path, capsys, name):
+    cells = {(model, "harm"): prompts("cc", "cr", "rr", "cc") for model in ("plain", "stern")}
+    one, two = (study(tmp_path, own, cells, files={name: sha256_of_file(__file__)}) for own in ("one", "two"))
+    assert main(["compare", str(one), str(two)]) == 0  # what was published has no answers
+    (two / name).parent.mkdir(parents=True)
+    shutil.copy(__file__, two / name)
+    assert main(["compare", str(one), str(two)]) == 0
+    write_jsonl(two / name, [{"made": "by the rerun"}])
+    capsys.readouterr()
+    pilot = ["power", "--pilot", str(two), "--models", "plain", "stern"]
+    for command in (["compare", str(one), str(two)], ["compare", str(two), str(one)], pilot):
+        assert main(command) == 1
+        assert f"{two / name} is not the one that {two / 'manifest.json'} tells of" in capsys.readouterr().err
 
 
 def test_equal_studies_differ_nowhere(two, capsys):

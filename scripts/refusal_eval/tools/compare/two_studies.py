@@ -1,7 +1,7 @@
 """Two finished studies side by side: how their rates differ, and on which prompts their decisions changed most."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.stats.comparisons.corrections import holm
 from refusal_eval.stats.comparisons.paired import paired_differences, panel_of
@@ -56,7 +56,7 @@ def finished_study(folder: str | Path) -> FinishedStudy:
     """Return what a results folder holds.
 
     Raises:
-        UserError: if it is no folder with scores.
+        UserError: if it is no folder with scores, or if a run of its study began and did not end.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -76,7 +76,24 @@ def finished_study(folder: str | Path) -> FinishedStudy:
     ]
     if not own:
         raise UserError(f"{path} has no scores of the models, splits and judges of its study; run the study again")
+    _refuse_half_rerun(path, manifest.get("files") or {}, own)
     return FinishedStudy(path, manifest, {cell: read_facts(cells[cell]) for cell in own})
+
+
+def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection[Cell]) -> None:
+    """Raise `UserError` if answers or verdicts of these cells are not those that the manifest knows by their hashes.
+
+    A run that was stopped leaves scores of two versions of a study; the manifest is written at its end.
+    """
+    names = {f"answers/{model}/{split}.jsonl" for _, model, split in cells}
+    names |= {f"verdicts/{'/'.join(cell)}.jsonl" for cell in cells}
+    for name in sorted(names & known.keys()):
+        path = folder / name
+        if path.is_file() and sha256_of_file(path) != known[name]:
+            raise UserError(
+                f"{path} is not the one that {folder / 'manifest.json'} tells of: the study was run again, but not to "
+                "its end; run it to its end first"
+            )
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
