@@ -4,9 +4,11 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import pytest
 from config_project import validated
 
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
+from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.rater_files import read_sheet
 
 MODELS, SPLITS, JUDGES = ("secret-model-a", "secret-model-b"), ("safe", "bad"), ("strict-judge", "lax-judge")
@@ -53,6 +55,14 @@ def write_cell(
     write_jsonl(results / "answers" / model / "safe.jsonl", answers)
     write_jsonl(results / "verdicts" / JUDGES[0] / model / "safe.jsonl", verdicts or [])
     return config
+
+
+def take(monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]) -> set[Path]:
+    """Let the commands read this study, whatever file they are given; return its files that count as current."""
+    current = set(Path(config["results_dir"], config["study"]).rglob("*.jsonl"))
+    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
+    monkeypatch.setattr(audit_command, "current_files", lambda *_: current)
+    return current
 
 
 def true_label(text: str) -> str:

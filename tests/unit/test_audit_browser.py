@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from audit_rows import NASTY, json_rows, true_label, write_study
+from audit_rows import NASTY, json_rows, take, true_label, write_study
 from browser import Browser
 
 from refusal_eval.__main__ import main
-from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
 from refusal_eval.tools.audit.rater_files import page
@@ -33,8 +32,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 @pytest.fixture
 def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An audit of 20 texts for two raters; return its folder."""
-    config = write_study(tmp_path)
-    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
+    take(monkeypatch, write_study(tmp_path))
     assert main(["audit", "draw", "s.yaml", "--size", "20", "--share", "0.5", "--least", "2"]) == 0
     return tmp_path / "results" / "tiny-study" / "audit"
 

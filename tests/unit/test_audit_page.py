@@ -7,10 +7,9 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from audit_rows import JUDGES, MODELS, NASTY, write_study
+from audit_rows import JUDGES, MODELS, NASTY, take, write_study
 
 from refusal_eval.__main__ import main
-from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.rater_files import LANGUAGES, embedded, page, read_first, words_in
 
 
@@ -102,8 +101,7 @@ def test_a_raters_files_are_in_the_audits_language(language):
 
 
 def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path, monkeypatch):
-    config = write_study(tmp_path)
-    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
+    take(monkeypatch, write_study(tmp_path))
     draw = ["audit", "draw", "study.yaml", "--size", "60", "--folder", str(tmp_path / "audit")]
     assert main([*draw, "--language", "xx"]) != 0
     assert main([*draw, "--language", "es"]) == 0

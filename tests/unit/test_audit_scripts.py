@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from audit_rows import REFUSAL, exported, fill, json_rows, true_label, write_study
+from audit_rows import REFUSAL, exported, fill, json_rows, take, true_label, write_study
 
 from refusal_eval.__main__ import main
 from refusal_eval.config.entries import Gold
@@ -15,7 +15,6 @@ from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.corrected.peoples_labels import texts_of
-from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
 
 
@@ -26,9 +25,14 @@ def config(tmp_path):
 
 
 @pytest.fixture
-def study(config, tmp_path, monkeypatch):
+def current(config, monkeypatch):
+    """Its files, which its next run would not make again."""
+    return take(monkeypatch, config)
+
+
+@pytest.fixture
+def study(current, tmp_path):
     """The audit folder of a finished study."""
-    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
     return tmp_path / "results" / "tiny-study" / "audit"
 
 
@@ -64,6 +68,16 @@ def test_the_same_arguments_give_the_same_bytes_and_filled_sheets_are_never_writ
     assert make("--seed", "1") == 1
     assert "holds another audit" in capsys.readouterr().err
     assert content(study) == filled
+
+
+@pytest.mark.parametrize("outdated", ["answers/secret-model-a/bad", "verdicts/lax-judge/secret-model-a/bad"])
+def test_nobody_is_given_answers_that_the_next_run_would_make_again(study, current, outdated, capsys):
+    path = study.parent / f"{outdated}.jsonl"
+    current.remove(path)
+    assert make() == 1
+    assert f"{path} is not of the study as it is now: run the study again first" in capsys.readouterr().err
+    assert not study.exists()
+    assert make("--splits", "safe") == 0
 
 
 def labelled(study: Path, second=lambda row: true_label(row["answer"])) -> list[Path]:

@@ -40,3 +40,12 @@ def summary(study_file: Path, root: Path, config: Mapping[str, object] | None = 
     head = next((number for number, line in enumerate(lines) if line.startswith("output_file\t")), len(lines))
     rows = csv.DictReader(lines[head:], delimiter="\t")
     return [Made(row["output_file"], row["rule"], row["plan"] == "no update") for row in rows]
+
+
+def current_files(study_file: Path, root: Path) -> set[Path]:
+    """Return the files of a study that its next run would not make again.
+
+    Raises:
+        UserError: if the study cannot be planned.
+    """
+    return {Path(made.path) for made in summary(study_file, root) if made.current}

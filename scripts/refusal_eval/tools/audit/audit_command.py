@@ -19,7 +19,8 @@ from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import LANGUAGES, PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
-from refusal_eval.tools.study_file import StudyFile, load_config
+from refusal_eval.tools.snakemake_summary import current_files
+from refusal_eval.tools.study_file import ROOT, StudyFile, load_config
 from refusal_eval.tools.text_templates import rendered
 
 DISPUTED = "disputed.csv"
@@ -59,11 +60,12 @@ def draw_audit(
     """
     if language not in LANGUAGES:
         raise UserError(f"`--language {language}`: there are instructions in {', '.join(LANGUAGES)}")
-    config, _ = load_config(study)
+    config, file = load_config(study)
     names, factors = raters_of(raters), factors_of(strata or ())
     of_models = chosen(models, config["models"], "model")
     of_splits = chosen(splits, config["splits"], "split")
     texts = audit_sample.study_texts(config, of_models, of_splits)
+    audit_sample.refuse_outdated(config, of_models, of_splits, current_files(file, ROOT))
     drawn = audit_sample.draw(texts, size, seed, factors, least)
     orders = audit_sample.assigned([text.id for text in drawn], names, share, seed)
     arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}

@@ -100,6 +100,17 @@ def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) ->
     return [replace(text, cluster=names[text.members[0].split][text.cluster]) for text in texts.values()]
 
 
+def refuse_outdated(config: Config, models: Iterable[str], splits: Iterable[str], current: Collection[Path]) -> None:
+    """Raise `UserError` if answers or verdicts of these cells are not among the study's `current` files."""
+    for model, split in product(models, list(splits)):
+        for place in (("answers",), *(("verdicts", judge) for judge in config["judges"])):
+            if (path := _path_of(config, *place, model, split)) not in current:
+                raise UserError(
+                    f"{path} is not of the study as it is now: run the study again first, or people would label "
+                    "answers that the study does not keep"
+                )
+
+
 def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, Any]]:
     """Yield each answer of a cell that enters a rate and that somebody can read, with `messages`, `cluster` and `id`.
 
@@ -121,10 +132,14 @@ def rows_of(config: Config, *place: str) -> list[Any]:
     Raises:
         UserError: if it is not there.
     """
-    path = Path(Paths(config).results, f"{'/'.join(place)}.jsonl")
+    path = _path_of(config, *place)
     if not path.is_file():
         raise UserError(f"there is no {path}: run the study first (`refusal-eval status` shows what is missing)")
     return list(read_jsonl(path))
+
+
+def _path_of(config: Config, *place: str) -> Path:
+    return Path(Paths(config).results, f"{'/'.join(place)}.jsonl")
 
 
 def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Collection[str]]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.tools.snakemake_summary import summary
+from refusal_eval.tools.snakemake_summary import current_files
 from refusal_eval.tools.study_file import DEMO, ROOT, StudyFile, load_config
 
 DIFFERENT = 3
@@ -136,6 +136,5 @@ def command(
         return
     config, file = load_config(study)
     folder = output or own_folder(config)
-    current = {Path(made.path) for made in summary(file, ROOT) if made.current}
-    count = export(config, judge or config["primary_judge"], folder, current)
+    count = export(config, judge or config["primary_judge"], folder, current_files(file, ROOT))
     typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")
