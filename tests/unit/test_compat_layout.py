@@ -79,6 +79,20 @@ def test_an_export_replaces_nothing_outside_the_folder_of_its_study(project):
     assert theirs.read_text() == "[]"
 
 
+@pytest.mark.parametrize("dropped", ["dropped/{split}", "{model}/dropped"])
+def test_an_export_stands_beside_none_of_what_the_study_no_longer_has(project, dropped):
+    config = project.load()
+    own = export_command.own_folder(config)
+    names = {"model": config["models"][0], "split": config["splits"][0]}
+    for cell in (dropped.format(**names), "{model}/{split}".format(**names)):
+        project.write(own / cell / "answers.json", "[]")
+    with pytest.raises(UserError, match=rf"export/{dropped.format(**names)} is from an earlier export, .*: delete it"):
+        export(config, config["judges"][0], own, ())
+    (own / dropped.format(**names) / "answers.json").unlink()
+    with pytest.raises(UserError, match="run it"):
+        export(config, config["judges"][0], own, ())
+
+
 def test_nothing_is_exported_of_a_study_that_has_changed_since_it_ran(project):
     config = project.load()
     model, split, judge = config["models"][0], config["splits"][0], config["judges"][0]

@@ -146,6 +146,9 @@ def test_a_finished_study_is_done_in_a_line_for_each_model_unless_its_report_is_
     study.report = ReportStatus(files=9, missing=2, old=3)
     assert study.status().state == "incomplete"
     assert "7 of 9 files are there, 3 of them are outdated" in study.text()
+    study.report = ReportStatus(files=9, missing=0, old=0, left=["figures/main.pdf", "tables/old.csv"])
+    assert study.status().state == "done"
+    assert "may hold old numbers: figures/main.pdf, tables/old.csv" in " ".join(study.text().split())
     study.report = ReportStatus(0, 0, 0, "the study cannot be planned: its records are elsewhere")
     assert study.status().state == "incomplete" and "plain: 2 of 2 splits done" in study.text()
     assert "the study cannot be planned: its records are elsewhere" in study.text()

@@ -21,6 +21,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow import data_stage, execution_stage, generation, tables_stage, weights_stage
 from refusal_eval.workflow.analyses_stage import sources_of_numbers
 from refusal_eval.workflow.generation import template_file
+from refusal_eval.workflow.left_over import left_over
 from refusal_eval.workflow.made_on_the_way import made_on_the_way
 from refusal_eval.workflow.rule_files import any_of
 
@@ -49,6 +50,16 @@ def test_a_receipt_is_of_one_shard_whatever_cells_its_batch_has(project):
 
     assert names(shards=2) == names(shards=2, splits=WHOLE_STUDY["splits"][1:]) == ["0-of-2.json", "1-of-2.json"]
     assert not set(names(shards=3)) & set(names(shards=2))
+
+
+def test_tables_and_figures_that_a_study_no_longer_makes_are_known(project):
+    made = ["tables/rates.csv", "figures/rates.pdf", "figures/judge_cards/words/people.svg", "estimates/rates.json"]
+    old = ["figures/judge_cards/dropped/people.svg", "figures/main.pdf", "tables/comparisons.tex"]
+    for name in (*made, *old, "figures/.DS_Store", "audit/design.json"):
+        project.write(f"results/s/{name}", "")
+    results = f"{project.folder}/results/s"
+    assert left_over(results, [f"{results}/{name}" for name in made]) == old
+    assert left_over(f"{results}/none", made) == []
 
 
 def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project):

@@ -56,6 +56,10 @@ def export(config: Mapping[str, Any], judge: str, output: Path, current: Collect
         # Elsewhere it may be what the published library wrote, or what the study itself reads.
         if (there := output / model / split / ANSWERS).exists():
             raise UserError(f"{there} is there already; choose another --output or move it away")
+    for there in sorted(output.glob(f"*/*/{ANSWERS}")) if output == own_folder(config) else ():
+        if there.parts[-3:-1] not in cells:
+            old = f"{there.parent} is from an earlier export, and the study no longer has that model or split"
+            raise UserError(f"{old}: delete it or move it away")
     for model, split in cells:
         cell = f"{model}/{split}.jsonl"
         places = (f"prompts/{split}.jsonl", f"answers/{cell}", f"verdicts/{judge}/{cell}", f"published/answers/{cell}")

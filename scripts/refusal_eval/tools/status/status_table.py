@@ -12,6 +12,7 @@ from refusal_eval.tools.page_lines import WIDTH, filled, grouped, many, table
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
 from refusal_eval.tools.status.study_status import INCOMPLETE, StudyStatus
+from refusal_eval.workflow.left_over import about_left_over
 
 COUNTS = ["asked", "in store", "missing"]
 STATES = (*ANSWER_STATES, *VERDICT_STATES)
@@ -44,6 +45,7 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             or f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
         )
         lines += ["", there + (f", {report.old} of them are outdated" if report.old else "")]
+        lines += filled([about_left_over(status.results, report.left)] if report.left else [], "")
     if groups:
         lines += ["", "What failed, runs, stopped or was rejected:"]
         shown = groups if every else groups[:SHOWN_TROUBLES]

@@ -12,6 +12,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures
+from refusal_eval.workflow.left_over import left_over
 
 INCOMPLETE = "incomplete"
 # What lies here is reported by cell, or comes before the cells; the rest of a study's results is the report.
@@ -23,12 +24,13 @@ OF_CELLS = (
 
 @dataclass(frozen=True)
 class ReportStatus:
-    """Tables, figures and manifest: how many files there are to be, and how many are missing or outdated."""
+    """Tables, figures and manifest: how many files there are to be, how many are missing or outdated, what is left."""
 
     files: int
     missing: int
     old: int
     unknown: str | None = None  # why it is not known, where the study cannot be planned
+    left: Sequence[str] = ()  # tables and figures that the study no longer makes
 
 
 @dataclass(frozen=True)
@@ -101,4 +103,5 @@ def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> Re
     made = [file for file in planned if Path(file.path).is_relative_to(results)]
     report = [file for file in made if Path(file.path).relative_to(results).parts[0] not in OF_CELLS]
     missing = sum(not Path(file.path).exists() for file in report)
-    return ReportStatus(len(report), missing, sum(not file.current for file in report) - missing)
+    left = left_over(str(results), (file.path for file in made))
+    return ReportStatus(len(report), missing, sum(not file.current for file in report) - missing, left=left)
