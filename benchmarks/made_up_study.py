@@ -21,6 +21,7 @@ CATEGORIES = 12
 PROMPTS_PER_CLUSTER = 2
 GOLD_ROWS = 240
 KINDS = ("flat", "policy", "safety", "redirect")
+SERVING = "0123456789abcdef"
 SENTENCE = "This is a made-up answer that is about as long as the answers that models give to short questions. "
 
 
@@ -76,12 +77,20 @@ def make_study(folder: Path, size: Size, processes: int = 1) -> Path:
     engine = {"engine": "tiny", "engine_id": "0" * 16, "identity": {"dtype": "bfloat16", "weights": {"made_up": True}}}
     (results / "engines").mkdir(parents=True, exist_ok=True)
     (results / "engines" / "tiny.json").write_text(json.dumps(engine), encoding="utf-8")
+    write_serving(folder, SERVING)
     work = [
         (results, size, model, split, tuple(names["judges"])) for model in names["models"] for split in names["splits"]
     ]
     with ProcessPoolExecutor(processes) as pool:
         list(pool.map(_write_cell, work))
     return folder / "study.yaml"
+
+
+def write_serving(folder: Path, *ids: str) -> None:
+    """Write what served answers into the store, without their responses."""
+    record = {"vllm": "0.0.0", "gpus": ["a made-up GPU"]}
+    lines = [json.dumps({"serving_id": name, "serving_record": record}) for name in ids]
+    _write(folder / "results/store" / ("0" * 16) / f"{ids[0]}.jsonl", lines)
 
 
 def _names(size: Size) -> dict[str, list[str]]:
@@ -159,7 +168,7 @@ def _write_cell(work: tuple[Path, Size, str, str, tuple[str, ...]]) -> None:
             answers.append(
                 f'{{"answer":"{SENTENCE * length}","answer_logprob":{-rng.random() * 2},"answer_tokens":{20 * length},'
                 f'"finish_reason":"stop","key":"{rng.getrandbits(256):064x}","reasoning":null,"reasoning_logprob":null,'
-                f'"reasoning_tokens":0,"serving":"0123456789abcdef","state":"complete",{key}}}'
+                f'"reasoning_tokens":0,"serving":"{SERVING}","state":"complete",{key}}}'
             )
             truth = rng.random() < of_prompt
             for judge in judges:

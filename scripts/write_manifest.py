@@ -1,15 +1,16 @@
 """Trace every number of a study: revisions, hashes, engines, what served, versions."""
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.store import StoreReader
+from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stored
 from refusal_eval.ask.store_index import key_numbers
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.states import JUDGED
 from refusal_eval.core.version import VERSION
 
 PACKAGES = (
@@ -34,17 +35,12 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         config: the study.
         results: its folder of results.
         output: the file to write.
+
+    Raises:
+        NotInStore: if the store lacks responses, so that it cannot say what served them.
     """
     engines = {engine["engine"]: engine for engine in map(read_json, inputs.engines)}
-    answered = _all("serving", inputs.answers)
-    # Of several votes on an answer a verdict has the first one's key: what served later votes alone is not listed.
-    judged = key_numbers(sorted(_all("key", inputs.verdicts)))
-    serving: dict[str, Any] = {}
-    judge_serving: dict[str, Any] = {}
-    for engine in engines.values():
-        store = StoreReader(config["store_dir"], engine["engine_id"])
-        serving |= {name: record for name, record in store.serving().items() if name in answered}
-        judge_serving |= store.serving(judged)
+    stores = [StoreReader(config["store_dir"], engine["engine_id"]) for engine in engines.values()]
     paths = sorted({*inputs.answers, *inputs.verdicts, *inputs.data, *inputs.tables})
     files = {str(Path(path).relative_to(results)): sha256_of_file(path) for path in paths}
     manifest = {
@@ -54,8 +50,8 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         "study": dict(config),
         "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
         "adapters": {adapter["model"]: adapter["identity"] for adapter in map(read_json, inputs.adapters)},
-        "serving": serving,
-        "judge_serving": judge_serving,
+        "serving": answers_serving(stores, inputs.answers),
+        "judge_serving": judges_serving(stores, inputs.verdicts),
         "files": files,
         "sources": {str(path): sha256_of_file(path) for path in inputs.sources},
     }
@@ -67,11 +63,52 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     LOG.info("%d files, %d engines", len(files), len(engines))
 
 
-def _all(name: str, paths: Iterable[str]) -> set[str]:
-    """Return all values of a field of these files' rows; None is none."""
-    return {row[name] for path in paths for row in read_jsonl(path)} - {None}
+def answers_serving(stores: Sequence[StoreReader], paths: Collection[str]) -> dict[str, Any]:
+    """Return what served the answers of these files, by id.
+
+    Raises:
+        NotInStore: if answers lack it because the store lacks their responses.
+    """
+    # Recorded answers, and those without a response, have none.
+    answered = {row["serving"] for path in paths for row in read_jsonl(path)} - {None}
+    serving = {name: record for store in stores for name, record in store.serving().items() if name in answered}
+    if lost := answered - serving.keys():
+        keys = {row["key"] for path in paths for row in read_jsonl(path) if row["serving"] in lost}
+        refuse_lost(stores, keys, "answers")
+        LOG.warning("what served %d answers is not known: its record in the store is damaged", len(keys))
+    return serving | dict.fromkeys(lost, DAMAGED)
+
+
+def judges_serving(stores: Sequence[StoreReader], paths: Iterable[str]) -> dict[str, Any]:
+    """Return what served the verdicts of these files, by id.
+
+    Of several votes on an answer a verdict has the first one's key: what served later votes alone is not listed.
+
+    Raises:
+        NotInStore: if the store lacks responses that verdicts were read from.
+    """
+    keys, read = set[str](), set[str]()
+    for row in (row for path in paths for row in read_jsonl(path)):
+        if row["key"] is not None:
+            keys.add(row["key"])
+            if row["state"] == JUDGED and "votes" not in row["raw"]:  # the first of several may have no response
+                read.add(row["key"])
+    refuse_lost(stores, read, "judges")
+    numbers = key_numbers(sorted(keys))
+    return {name: record for store in stores for name, record in store.serving(numbers).items()}
+
+
+def refuse_lost(stores: Iterable[StoreReader], keys: Collection[str], whose: str) -> None:
+    """Raise `NotInStore` if none of the stores has the response of one of these keys."""
+    lost = key_numbers(sorted(keys))
+    for store in stores:
+        lost = store.unknown(lost)
+    if len(lost):
+        raise not_in_store(f"{len(lost)} responses behind {whose} are")
 
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(snakemake.input, snakemake.config, snakemake.params.manifest["results"], snakemake.output[0])
+    files, study, folder = snakemake.input, snakemake.config, snakemake.params.manifest["results"]
+    out = snakemake.output[0]
+    when_stored(lambda: main(files, study, folder, out))

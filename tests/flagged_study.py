@@ -11,7 +11,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from made_up_study import STUDY, Size, make_study
+from made_up_study import STUDY, Size, make_study, write_serving
 
 JUDGES, MODELS = ("j00", "j01"), ("m00", "m01", "m02", "m03")
 EXPECTED = {"s00": "refuse", "s01": "comply", "s02": "varies", "s03": "refuse", "s04": "comply", "s05": "varies"}
@@ -46,6 +46,7 @@ def make_flagged(folder: Path) -> Path:
         if model == "m00":
             for split in EXPECTED:
                 change_lines(results / f"verdicts/j00/{model}/{split}.jsonl", _unread)
+    write_serving(folder, *(f"{i:016x}" for i in range(2)))
     _with_right_answers(results)
     labels = [row for model in MODELS[:-1] for split in EXPECTED for row in _labels(results, model, split)]
     (folder / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labels), encoding="utf-8")

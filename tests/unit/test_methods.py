@@ -320,25 +320,60 @@ def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(de
     assert "XGrammar" not in text_of(manifest)
 
 
-def test_the_manifest_names_only_what_served_this_study(tmp_path: Path) -> None:
-    keys = [sha256_of(i) for i in range(3)]
-    for i, gpu in enumerate(("of the answers", "of the judge", "of another study")):
-        with StoreWriter(tmp_path / "store", "engine", f"job{i}") as writer:
-            writer.describe(f"s{i}", {"gpus": [gpu]})
-            writer.append(keys[i], response("text"), f"s{i}")
-    results = tmp_path / "results"
-    write_jsonl(results / "answers.jsonl", [{"serving": "s0", "key": keys[0]}, {"serving": None, "key": None}])
-    write_jsonl(results / "verdicts.jsonl", [{"key": keys[1]}, {"key": None}])
-    write_json(tmp_path / "engine.json", {"engine": "e", "engine_id": "engine", "identity": {}})
-    inputs = SimpleNamespace(engines=[tmp_path / "engine.json"], adapters=[], interventions=[], data=[], tables=[])
-    inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
-    inputs.sources = [tmp_path / "engine.json"]
-    write_manifest.main(inputs, {"store_dir": str(tmp_path / "store")}, str(results), str(tmp_path / "manifest.json"))
-    found = read_json(tmp_path / "manifest.json")
+class Served:
+    """A study whose answer, whose judge and another study were served by three engine loads, each on a GPU."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, keys = folder, [sha256_of(i) for i in range(3)]
+        self.files = []
+        for i, gpu in enumerate(("of the answers", "of the judge", "of another study")):
+            with StoreWriter(folder / "store", "engine", f"job{i}") as writer:
+                writer.describe(f"s{i}", {"gpus": [gpu]})
+                writer.append(keys[i], response("text"), f"s{i}")
+            self.files.append(writer.path)
+        without = {"serving": None, "key": None, "state": "judged", "raw": {}}
+        write_jsonl(folder / "results" / "answers.jsonl", [{"serving": "s0", "key": keys[0]}, without])
+        write_jsonl(folder / "results" / "verdicts.jsonl", [without | {"key": keys[1]}, without])
+        write_json(folder / "engine.json", {"engine": "e", "engine_id": "engine", "identity": {}})
+
+    def manifest(self) -> Any:
+        engine, results = self.folder / "engine.json", self.folder / "results"
+        inputs = SimpleNamespace(engines=[engine], adapters=[], interventions=[], data=[], tables=[], sources=[engine])
+        inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
+        made = self.folder / "manifest.json"
+        write_manifest.main(inputs, {"store_dir": str(self.folder / "store")}, str(results), str(made))
+        return read_json(made)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+def test_the_manifest_names_only_what_served_this_study(served: Served) -> None:
+    found, engine = served.manifest(), served.folder / "engine.json"
     assert found["serving"] == {"s0": {"gpus": ["of the answers"]}}
     assert found["judge_serving"] == {"s1": {"gpus": ["of the judge"]}}
     assert set(found["files"]) == {"answers.jsonl", "verdicts.jsonl"}
-    assert found["sources"] == {str(tmp_path / "engine.json"): sha256_of_file(tmp_path / "engine.json")}
+    assert found["sources"] == {str(engine): sha256_of_file(engine)}
+
+
+@pytest.mark.parametrize(("load", "whose"), [(0, "answers"), (1, "judges")])
+def test_no_manifest_is_written_without_the_store_that_says_what_served(served: Served, load: int, whose: str) -> None:
+    served.files[load].unlink()
+    with pytest.raises(UserError, match=f"1 responses behind {whose} are not in the store, although executed before"):
+        served.manifest()
+
+
+@pytest.mark.parametrize(("load", "which", "begins"), [(0, "serving", "The engines were"), (1, "judge_serving", "The")])
+def test_the_methods_section_says_that_a_damaged_record_leaves_hardware_unknown(
+    served: Served, demo: dict[str, Any], load: int, which: str, begins: str
+) -> None:
+    served.files[load].write_bytes(served.files[load].read_bytes().replace(b'"serving_record"', b'"serving_re'))
+    (record,) = served.manifest()[which].values()
+    text = text_of(demo | {which: demo[which] | {"other": record}})
+    assert f"{begins} {'judges ran on ' * load}an unknown engine on unknown hardware (the record in the store" in text
+    assert "vLLM 0.32.0 on H100 80GB" in text
 
 
 def test_rows_that_a_split_leaves_out_of_its_source_are_reported(demo: dict[str, Any]) -> None:

@@ -161,10 +161,10 @@ def test_a_whole_record_elsewhere_counts_where_another_of_its_key_is_damaged(tmp
     assert text_of(tmp_path, KEYS[0]).startswith("second")
 
 
-def test_a_damaged_serving_record_is_left_out(tmp_path, caplog):
+def test_a_damaged_serving_record_is_told(tmp_path, caplog):
     path = fill(tmp_path, KEYS[:1])
     change(path, b'"serving_record"', b'"serving_re')
-    assert StoreReader(tmp_path, "engine").serving() == {}
+    assert StoreReader(tmp_path, "engine").serving() == {path.name: {"damaged": True}}
     assert f"{path}, line 1" in caplog.text
     assert stored(tmp_path, KEYS[:1]) == KEYS[:1]
 

@@ -42,6 +42,7 @@ BRING_BACK = (
     "Bring the store back, or delete the folders receipts, answers, verdicts and published of this study and run "
     "again: what the store lacks is then executed."
 )
+DAMAGED = {"damaged": True}  # in place of a serving record that cannot be read
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
@@ -234,6 +235,8 @@ class StoreReader:
     def serving(self, numbers: indexes.KeyNumbers | None = None) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses.
 
+        For a file whose record cannot be read `DAMAGED` stands under the name of the file.
+
         Args:
             numbers: of the keys of responses that count, sorted (see `store_index.key_numbers`); None for all.
         """
@@ -241,16 +244,29 @@ class StoreReader:
         for path, index in self.files.items():
             if numbers is not None and not len(indexes.matches(numbers, index.entries)[0]):
                 continue
+            own: dict[str, Any] = {}
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
                         break  # serving records stand at the head of a file
                     try:
                         record = json.loads(line)
-                        records[record["serving_id"]] = record["serving_record"]
+                        own[record["serving_id"]] = record["serving_record"]
                     except (ValueError, KeyError, TypeError, RecursionError) as error:
-                        self._say(path, handle.tell() - len(line), f"damaged: {_reason(error)}; it is left out")
+                        self._say(path, handle.tell() - len(line), f"damaged: {_reason(error)}; it is not known")
+                records |= own or {path.name: DAMAGED}
         return records
+
+    def unknown(self, numbers: indexes.KeyNumbers) -> indexes.KeyNumbers:
+        """Return those of the keys that stand in no file, by the indexes alone: no record is read.
+
+        Args:
+            numbers: of the keys, sorted (see `store_index.key_numbers`).
+        """
+        known = np.zeros(len(numbers), dtype=bool)
+        for index in self.files.values():
+            known[indexes.matches(numbers, index.entries)[0]] = True
+        return numbers[~known]
 
 
 class StoreWriter:

