@@ -403,6 +403,7 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, report
         writer.append(key, response("an answer"), "s1")
 
     def while_a_job_ends(config):
+        monkeypatch.setattr(store_studies, "read_asks", read_asks)
         asks = read_asks(config)
         for key in KEYS[60:65]:
             writer.append(key, response("a later turn"), "s1")
@@ -413,6 +414,27 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, report
     monkeypatch.setattr(store_studies, "read_asks", while_a_job_ends)
     reported("--prune", "--yes")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 18 + 10
+
+
+@pytest.mark.parametrize("which", ["the same", "another"])
+def test_nothing_is_removed_if_a_study_asks_for_more_while_the_command_runs(project, reported, monkeypatch, which):
+    second_study(project)
+    store(project.store, KEYS)
+    before = content(project.store)
+
+    def while_a_study_begins(file, root):
+        if which == "the same":
+            render(files_of(project)[0], KEYS[60:65])
+        else:
+            record = {"file": str(project.folder / "second.yaml"), "study": "second"}
+            write_json(project.folder / "results" / "second" / "study.json", record)
+        return 0
+
+    (project.folder / "results" / "second").rename(project.folder / "not yet")
+    monkeypatch.setattr(store_studies, "planned_rendering", while_a_study_begins)
+    code, text = reported("--prune", "--yes")
+    assert code == 1 and "a study changed or began to run meanwhile" in " ".join(text.split())
+    assert content(project.store) == before
 
 
 @pytest.mark.parametrize(

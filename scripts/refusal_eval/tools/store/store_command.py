@@ -63,11 +63,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         say(f"There is no store at {store} yet: nothing was generated.")
         return True
     indexes = store_indexes(Path(store))  # first: see there
-    asks = {
-        study.path: store_studies.read_asks(study.config)
-        for study in studies
-        if study.config and store_studies.same_folder(study.store, store)
-    }
+    asks = asks_of(studies, store)
     asked: dict[str, set[str]] = defaultdict(set)
     for one in asks.values():
         for engine_id, keys in one.keys.items():
@@ -93,7 +89,27 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         return True
     if gaps := gaps or out_of_date(asks):
         raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
+    if yes and changed_meanwhile(studies, waiting, store, asks):
+        raise UserError("a study changed or began to run meanwhile, and nothing is removed; run this command again")
     return prune_store([file for file in usage if file["unasked"] and file["engine"] not in unknown], asked, yes)
+
+
+def asks_of(studies: Sequence[StudyFile], store: str) -> dict[str, Asks]:
+    """Return what each of these studies asks for that is valid and has this store, by its file."""
+    return {
+        study.path: store_studies.read_asks(study.config)
+        for study in studies
+        if study.config and store_studies.same_folder(study.store, store)
+    }
+
+
+def changed_meanwhile(
+    studies: Sequence[StudyFile], waiting: Sequence[StudyFile], store: str, asks: Mapping[str, Asks]
+) -> bool:
+    """Tell whether studies have changed since they were read, or others have come: all that was known is asked for."""
+    seen = [*studies, *waiting]
+    again = [store_studies.read_study(study.path, ROOT) for study in seen]
+    return again != seen or asks_of(studies, store) != asks or any(unseen_studies(seen, store))
 
 
 def common_store(studies: Sequence[StudyFile]) -> str:
