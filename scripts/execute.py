@@ -6,13 +6,14 @@ import math
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.pending import Pending, pending_requests, shard_keys
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store import GATE, StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
 from refusal_eval.core.logs import LOG, start_log
@@ -41,12 +42,11 @@ async def run_engine(
     plan: LoadPlan,
     most_failed: int,
     look_again: Callable[[], None],
-    gates: Path,
 ) -> tuple["Outcome", dict[str, Any]]:
     """Start the engine, execute, stop it; return the outcome and what the receipt tells of the engine.
 
-    `look_again` is called once the engine is ready (see `only_job`). What passed its gate is added to the file `gates`,
-    also of a load that is stopped: the next one may have nothing left that passes.
+    `look_again` is called once the engine is ready (see `only_job`). What passed its gate is kept in the store, also of
+    a load that is stopped: the next one may have nothing left that passes.
     """
     # Here, because a job that finds everything in the store should end at once.
     from refusal_eval.engines.execution import Execution
@@ -59,8 +59,9 @@ async def run_engine(
             await asyncio.to_thread(unchanged)  # while the engine loaded
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
+        writer = StoreWriter(plan.store_dir, store.folder.name, job)
         try:
-            with StoreWriter(plan.store_dir, store.folder.name, job) as writer:
+            with writer:
                 writer.describe(serving_id, serving)
                 seeded = plan.determinism != "free"
                 look = reasoning_check(plan)
@@ -70,11 +71,11 @@ async def run_engine(
                 outcome = await work.run(pending)
         finally:
             counters = await last_counters(engine)
-            gate = keep_gate_counts(gates, plan.interventions, await last_gate_counts(engine))
+            keep_gate_counts(writer.path, plan.interventions, await last_gate_counts(engine))
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
     of_engine = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
-    return outcome, of_engine | ({"gate": gate} if gate else {})
+    return outcome, of_engine | what_passed({*store.read_from, writer.path}, plan.interventions)
 
 
 def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
@@ -155,7 +156,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
         pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
-    gates = log.with_suffix(".gate.json")
+    said = log.with_suffix(".gate.json")
     if pending:
         plan.refuse_too_few(gpus)
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
@@ -167,41 +168,68 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
             if pending:
                 StoreWriter(plan.store_dir, store.folder.name, job).close()  # or this is known after the engine's start
-                load = run_engine(pending, store, server_log, job, plan, most, look_again, gates)
+                load = run_engine(pending, store, server_log, job, plan, most, look_again)
                 outcome, engine = asyncio.run(load)
                 refuse_incomplete(outcome)
-                for intervention in plan.interventions:
-                    refuse_nothing_passed(intervention, engine.get("gate", {}))
+                check_gate(engine, plan.interventions, said)
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
-    if not pending and (kept := kept_gate_counts(gates, plan.interventions)):
-        for intervention in plan.interventions if attempt > 1 else ():
-            refuse_nothing_passed(intervention, kept)
-        report["engine"] = {"gate": kept}
+    if files and not pending and (gate := what_passed(store.read_from, plan.interventions)):
+        if attempt > 1 or not was_said(said, plan.interventions):
+            check_gate(gate, plan.interventions, said)
+        report["engine"] = gate
     report["seconds"] = round(time.monotonic() - started, 1)
     write_json(receipt, report)
 
 
 def keep_gate_counts(
-    file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Add what a load said of its gate to what is kept for later jobs of the shard, which may load nothing; return it.
+    store_file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]
+) -> None:
+    """Keep what a load said of its gate beside its responses: other studies that take them need to know."""
+    if counts and store_file.is_file():  # without responses it is removed
+        write_json(store_file.with_suffix(GATE), {"interventions": hashes(interventions), "gate": counts})
 
-    A load that only finishes what another began may see a few tokens, of which none has to pass.
+
+def what_passed(store_files: Iterable[Path], interventions: Sequence[CompiledIntervention]) -> dict[str, Any]:
+    """Return what a receipt says of the gate: the counts of the loads that wrote these store files, summed.
+
+    A load that only finishes what another began may see a few tokens, of which none has to pass. Of a gate that none of
+    the loads told of, the receipt says `null`, and the log warns.
     """
-    kept = kept_gate_counts(file, interventions)
-    if not counts:
-        return kept
-    if kept:
-        passed = {layer: count + kept["passed"].get(layer, 0) for layer, count in counts["passed"].items()}
-        counts = with_share({**counts, "tokens": counts["tokens"] + kept["tokens"], "passed": passed})
-    write_json(file, {"interventions": [one.sha256 for one in interventions], "gate": counts})
-    return counts
+    kept = [read_json(file) for path in sorted(store_files) if (file := path.with_suffix(GATE)).is_file()]
+    counts = [one["gate"] for one in kept if one["interventions"] == hashes(interventions)]
+    if counts:
+        passed = Counter[str]()
+        for one in counts:
+            passed.update(one["passed"])
+        return {"gate": with_share({"tokens": sum(one["tokens"] for one in counts), "passed": dict(passed)})}
+    gated = [one.model for one in interventions if one.gate is not None]
+    for model in gated:
+        LOG.warning(
+            "how many tokens passed the gate of `%s` is not known: the store holds no counts of the loads that gave "
+            "these answers, so they may be those of the model without the intervention",
+            model,
+        )
+    return {"gate": None} if gated else {}
 
 
-def kept_gate_counts(file: Path, interventions: Sequence[CompiledIntervention]) -> Mapping[str, Any]:
-    """Return what the shard's loads with these interventions said of the gate; nothing where that is not known."""
-    kept = read_json(file) if file.is_file() else {}
-    return kept["gate"] if kept and kept["interventions"] == [one.sha256 for one in interventions] else {}
+def check_gate(engine: Mapping[str, Any], interventions: Sequence[CompiledIntervention], said: Path) -> None:
+    """Raise `UserError` if no token passed the gate, and note in `said` that this study's user has read so."""
+    try:
+        for intervention in interventions:
+            refuse_nothing_passed(intervention, engine.get("gate") or {})
+    except UserError:
+        write_json(said, hashes(interventions))
+        raise
+
+
+def was_said(said: Path, interventions: Sequence[CompiledIntervention]) -> bool:
+    """Tell whether an earlier job of the study's shard has said that no token passes: to run again is to accept it."""
+    return said.is_file() and read_json(said) == hashes(interventions)
+
+
+def hashes(interventions: Sequence[CompiledIntervention]) -> list[str]:
+    """Return what identifies these interventions."""
+    return [one.sha256 for one in interventions]
 
 
 def most_failures(share: float, requests: int) -> int:

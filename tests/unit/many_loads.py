@@ -155,7 +155,7 @@ async def load(folder: Path, number: int, rng: random.Random) -> None:
     plan = LoadPlan(ENGINE, "engine", "folder", "folder", "python", "cpu", "seeded", at_once, 0.0, str(store_dir))
     try:
         outcome, _ = await script.run_engine(
-            items, StoreReader(store_dir, "engine"), folder / "log", "job", plan, 0, lambda: None, folder / "gate.json"
+            items, StoreReader(store_dir, "engine"), folder / "log", "job", plan, 0, lambda: None
         )
         missing = StoreReader(store_dir, "engine").missing([str(item.request.key) for item in items])
         if outcome.executed != count or missing:

@@ -538,8 +538,8 @@ def test_a_load_in_which_no_token_passed_the_gate_is_refused() -> None:
     with pytest.raises(UserError) as reported:
         refuse_nothing_passed(GATED, {"tokens": 10, "passed": {"2": 0, "3": 0}})
     assert str(reported.value) == (
-        "no token passed the gate of 0.85 of `m` in this load, nor in earlier loads of its shard, so its answers are "
-        "those of the model without the intervention: lower `gate`, or run again to take them as they are"
+        "no token passed the gate of 0.85 of `m` in the loads that gave these answers, so they are those of the model "
+        "without the intervention: lower `gate`, or run again to take them as they are"
     )
     for counts in ({}, {"tokens": 0, "passed": {"2": 0}}, {"tokens": 10, "passed": {"2": 0, "3": 1}}):
         refuse_nothing_passed(GATED, counts)

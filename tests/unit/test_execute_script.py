@@ -370,7 +370,8 @@ def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path
     monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
     run_batch(tmp_path, RIGHT)
     assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}
-    run_batch(tmp_path)  # a load that finds everything in the store
+    assert sorted(path.name for path in tmp_path.glob("log*")) == []
+    run_batch(tmp_path)  # a load that finds everything in the store, of another study too
     assert read_json("receipts/0.json")["engine"]["gate"]["share"] == 0.05
 
 
@@ -391,6 +392,33 @@ def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(ce
     assert read_json("receipts/0.json")["engine"]["gate"]["passed"] == {"3": 0}
 
 
+def test_another_study_is_warned_as_well_that_no_token_passed_the_gate(cell, tmp_path, monkeypatch):
+    async def reported(self):
+        return {"tokens": 40, "passed": {"3": 0}}
+
+    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
+    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
+    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
+    with pytest.raises(UserError, match="no token passed the gate"):
+        run_batch(tmp_path, RIGHT, steered=[gated])
+    (tmp_path / "log.gate.json").unlink()  # what another study has not, nor this one without its logs
+    with pytest.raises(UserError, match="no token passed the gate"):
+        run_batch(tmp_path, RIGHT, steered=[gated])
+    assert not (tmp_path / "receipts" / "0.json").exists()
+    run_batch(tmp_path, RIGHT, steered=[gated])
+    assert read_json("receipts/0.json")["engine"]["gate"]["share"] == 0 and Engine.asked == SAMPLES
+
+
+def test_a_gate_of_which_the_store_says_nothing_is_not_known(cell, tmp_path, caplog):
+    collect(RIGHT, cell)  # puts all responses into the store
+    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
+    run_batch(tmp_path, RIGHT, steered=[replace(gated, mode="add", gate=None)])
+    assert "engine" not in read_json("receipts/0.json") and "gate" not in caplog.text
+    run_batch(tmp_path, RIGHT, steered=[gated])
+    assert read_json("receipts/0.json")["engine"] == {"gate": None}
+    assert "how many tokens passed the gate of `thinker` is not known" in caplog.text
+
+
 def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell, tmp_path, monkeypatch):
     """Only harmless prompts may be left for the next load, of which no token has to pass."""
     reports = iter([{"tokens": 40, "passed": {"3": 4}}, {"tokens": 5, "passed": {"3": 0}}, {}])
@@ -406,16 +434,23 @@ def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell
     run_batch(tmp_path, RIGHT, steered=[gated])
     summed = {"tokens": 45, "passed": {"3": 4}, "share": 4 / 45}
     assert read_json("receipts/0.json")["engine"]["gate"] == summed
-    shutil.rmtree(tmp_path / "store")
-    run_batch(tmp_path, RIGHT, steered=[gated])  # a load that does not tell its own
+    run_batch(tmp_path, RIGHT, steered=[gated])  # a load that finds everything in the store
     assert read_json("receipts/0.json")["engine"]["gate"] == summed
+    last = sorted((tmp_path / "store" / "id").glob("*.jsonl"))[-1]
+    for path in last.parent.glob(f"{last.stem}*"):
+        path.unlink()
+    run_batch(tmp_path, RIGHT, steered=[gated])  # a load that does not tell its own
+    assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4}, "share": 0.1}
 
 
-def test_a_load_that_finishes_what_another_began_adds_to_its_gates_counts(tmp_path):
+def test_what_passed_a_gate_is_summed_over_the_loads_that_gave_the_responses(tmp_path):
     gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
-    for tokens, passed in ((100, 30), (5, 0)):  # the few of the second load may all stay below the gate
-        counts = execute.with_share({"tokens": tokens, "passed": {"3": passed}})
-        found = execute.keep_gate_counts(tmp_path / "gate.json", [gated], counts)
-    assert found == {"tokens": 105, "passed": {"3": 30}, "share": 30 / 105}
-    other = execute.keep_gate_counts(tmp_path / "gate.json", [replace(gated, sha256="b" * 64)], counts)
-    assert other == counts
+    files = [tmp_path / f"{name}.jsonl" for name in ("first", "second", "of_others", "killed")]
+    for file, tokens, passed in zip(files, (100, 5, 1000), (30, 0, 9), strict=False):
+        file.touch()  # the few of the second load may all stay below the gate
+        execute.keep_gate_counts(file, [gated], {"tokens": tokens, "passed": {"3": passed}})
+    summed = {"tokens": 105, "passed": {"3": 30}, "share": 30 / 105}
+    assert execute.what_passed({files[0], files[1], files[3]}, [gated]) == {"gate": summed}
+    assert execute.what_passed(files, [replace(gated, sha256="b" * 64)]) == {"gate": None}
+    execute.keep_gate_counts(tmp_path / "removed.jsonl", [gated], summed)  # by a writer without responses
+    assert not (tmp_path / "removed.gate.json").exists()

@@ -12,7 +12,7 @@ from project import Project, change_yaml, make_project
 from store_files import response
 
 from refusal_eval.__main__ import main
-from refusal_eval.ask.store import NEWEST_READ, StoreReader, StoreWriter
+from refusal_eval.ask.store import GATE, NEWEST_READ, StoreReader, StoreWriter
 from refusal_eval.ask.store_index import index_path, load_index
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.errors import UserError
@@ -317,6 +317,8 @@ def test_links_are_not_followed(project, reported, tmp_path):
 def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, reported):
     untouched, mixed = store(project.store, KEYS[:10]), store(project.store, KEYS[5:30], job="mixed")
     useless, state = store(project.store, KEYS[30:40], engine=OTHER), untouched.stat()
+    for path in (mixed, useless):
+        write_json(path.with_suffix(GATE), {})
     kept = StoreReader(project.store, TINY).lookup(KEYS[:18])
     code, text = reported("--prune")
     assert code == 0 and "Nothing was removed yet: --yes does it" in text
@@ -325,12 +327,13 @@ def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, reported):
     assert code == 0 and "Removed 22 responses." in text
     assert StoreReader(project.store, TINY).lookup(KEYS) == kept
     assert StoreReader(project.store, TINY).serving() == {"s1": {"vllm": "x"}}
-    assert mixed.exists() and not useless.exists() and not index_path(useless).exists()
+    assert mixed.exists() and list(useless.parent.iterdir()) == []
     # Only what changed was written, with an index.
     assert (untouched.stat().st_ino, untouched.stat().st_mtime_ns) == (state.st_ino, state.st_mtime_ns)
     index = load_index(mixed)
     assert index.closed and len(index.entries) == 13 and index.covered == mixed.stat().st_size
     names = {path.name for file in (untouched, mixed) for path in (file, index_path(file))}
+    names.add(mixed.with_suffix(GATE).name)
     assert {path.name for path in mixed.parent.iterdir()} - {NEWEST_READ} == names
     assert "To be removed\n  nothing\n" in reported("--prune", "--yes")[1]
 

@@ -9,6 +9,7 @@ import pytest
 from direction_study import SIDES, direction_study
 from project import Project, change_yaml, copy_of
 
+from refusal_eval.ask.store import GATE
 from refusal_eval.core.files import read_json, write_json
 
 pytestmark = pytest.mark.full
@@ -134,9 +135,9 @@ def test_a_retry_does_not_take_the_answers_of_a_gate_that_no_token_passed_and_a_
     steered.answer_everything("requests")
     card = read_json(steered.results / "interventions" / "down.json")
     (receipt,) = (steered.results / "receipts" / "generate").rglob("down/0-of-1.json")
-    log = steered.results / "logs" / receipt.relative_to(steered.results / "receipts")
     counts = {"tokens": 9, "passed": {"1": 0, "2": 0}, "share": 0.0}
-    write_json(log.with_suffix(".gate.json"), {"interventions": [card["sha256"]], "gate": counts})
+    for file in steered.store.glob("*/*-requests-*.jsonl"):  # one of them holds the answers of `down`
+        write_json(file.with_suffix(GATE), {"interventions": [card["sha256"]], "gate": counts})
     load = str(receipt.relative_to(steered.folder))
     run = steered.snakemake(load, "--attempt", "2", check=False)  # as Snakemake starts a job for the second time
     assert run.returncode != 0 and "no token passed the gate of 0.5 of `down`" in run.stdout + run.stderr

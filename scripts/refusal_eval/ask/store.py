@@ -10,7 +10,8 @@ hosts see each other's files: a response that two of them write within their del
 
 A record that is damaged is not stored: it is neither found nor kept from being executed again.
 
-Beside each file stands a small index (see `store_index.py`), made again when missing.
+Beside each file stands a small index (see `store_index.py`), made again when missing; where its writer steered a model
+behind a gate, also the number of tokens that passed.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ BRING_BACK = (
     "again: what the store lacks is then executed."
 )
 DAMAGED = {"damaged": True}  # in place of a serving record that cannot be read
+GATE = ".gate.json"  # how the name of the file ends that says what passed the gate, instead of `.jsonl`
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
@@ -134,6 +136,7 @@ class StoreReader:
     def __init__(self, store_dir: str | Path, engine_id: str) -> None:
         self.folder = Path(store_dir, engine_id)
         self.files: dict[Path, indexes.FileIndex] = {}  # as they were when they were last looked at
+        self.read_from: set[Path] = set()  # the files that records were found in so far
         self._damaged: set[tuple[Path, int]] = set()  # where the log has said so
         self._noted = ""  # no note of a time up to this one is needed
         self._news = False
@@ -210,6 +213,7 @@ class StoreReader:
                 except (ValueError, RecursionError) as error:
                     self._say(path, offset, f"damaged: {_reason(error)}; it counts as not stored and is executed again")
                 else:
+                    self.read_from.add(path)
                     yield record
 
     def _say(self, path: Path, offset: int, what: str) -> None:

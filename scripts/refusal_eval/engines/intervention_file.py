@@ -166,11 +166,11 @@ def refuse_nothing_passed(intervention: CompiledIntervention, counts: Mapping[st
 
     Args:
         intervention: the load's.
-        counts: of the load and of earlier ones of its shard, see `gate_counts`.
+        counts: of the loads that gave the model's answers, see `gate_counts`.
     """
     if counts.get("tokens") and not any(counts["passed"].values()):
         raise UserError(
-            f"no token passed the gate of {intervention.gate:g} of `{intervention.model}` in this load, nor in "
-            "earlier loads of its shard, so its answers are those of the model without the intervention: lower `gate`, "
-            "or run again to take them as they are"
+            f"no token passed the gate of {intervention.gate:g} of `{intervention.model}` in the loads that gave these "
+            "answers, so they are those of the model without the intervention: lower `gate`, or run again to take them "
+            "as they are"
         )

@@ -14,7 +14,7 @@ import pandas as pd
 import psutil
 
 from refusal_eval.ask import store_index
-from refusal_eval.ask.store import writer_mark
+from refusal_eval.ask.store import GATE, writer_mark
 from refusal_eval.ask.store_index import KEY_START, LINE_START, FileIndex, index_path
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import utf8, written_whole
@@ -140,5 +140,6 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
         store_index.save_index(FileIndex(path, kept.entries(), end, end, closed=True))
     else:
         path.unlink()
-        index_path(path).unlink(missing_ok=True)
+        for beside in (index_path(path), path.with_suffix(GATE)):
+            beside.unlink(missing_ok=True)
     return removed
