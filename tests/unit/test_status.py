@@ -309,6 +309,20 @@ def test_rejected_requests_are_not_missing_and_their_receipt_is_named(study):
     assert "1 rejected" in study.text()
 
 
+def test_an_answer_that_was_rejected_once_and_paid_for_later_is_said_with_what_to_delete(study):
+    study.finish()
+    file = study.render(HUB, requests=5, too_long=1)
+    keys = list(file.keys())
+    rows = [{"key": key, "state": "failed", "turn": 0} for key in [*keys[3:], None]]
+    write_jsonl(f"{study.results}/answers/{HUB}.jsonl", [{"key": keys[0], "state": "complete", "turn": 0}, *rows])
+    assert study.cell().answered_since == 1 and "got a response" in study.text()  # of `finish` are four of them
+    study.execute(file)
+    assert (study.cell().answered_since, study.cell().state) == (2, "done")
+    text = study.text()
+    assert "2 answers in state failed, once rejected, got a response later. To take them, delete and run again:" in text
+    assert f"\n  {study.results}/answers/{HUB}.jsonl\n" in text
+
+
 def test_a_receipt_older_than_requests_is_of_an_earlier_load(study):
     file = study.render(HUB, requests=5)
     study.receipt("generate", PLAIN, *file.keys())

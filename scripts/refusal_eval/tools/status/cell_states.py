@@ -6,6 +6,7 @@ inside a text is written `\\"`: what looks like a key of a row is one.
 
 import functools
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -63,6 +64,7 @@ class CellStatus:
     too_long: int | None = None  # how many do not fit the engine (None: not known)
     current: bool = False  # whether its answers or verdicts are there and newer than what they are made from
     states: Mapping[str, int] = field(default_factory=dict)  # how many of its answers or verdicts are in each state
+    answered_since: int = 0  # how many of its failed answers have a response by now, as a later load asked again
     scored: bool | None = None  # whether its scores (for gold: the judge's card) are there and newer than the verdicts
     trouble: Job | None = None  # the job that it waits for, or that failed
 
@@ -208,6 +210,20 @@ class Cells:
             status.rendered = True
             status.requests, status.stored, status.missing = rows, rows - too_long - lost, 0
             status.too_long = too_long if status.step == ANSWERS else None
+            if status.step == ANSWERS and status.states.get(NO_RESPONSE):
+                status.answered_since = self._answered_since(str(status.cell))
+
+    def _answered_since(self, name: str) -> int:
+        """Return how many answers of a cell that the engine had rejected have a response by now."""
+        try:
+            engine_id = str(read_requests(self._output("requests", name)).header["engine_id"])
+        except (OSError, UserError):
+            return 0
+        lines = Path(self._output(ANSWERS, name)).read_bytes().splitlines()
+        rows = map(json.loads, (line for line in lines if NO_RESPONSE.encode() in line))
+        keys = [row["key"] for row in rows if row["state"] == NO_RESPONSE and row.get("key")]
+        lost = set(self._store(engine_id).missing(keys))
+        return sum(key not in lost for key in keys)
 
     def _output(self, rule: str, name: str) -> str:
         return jobs.output(self._study.paths, rule, name)

@@ -53,6 +53,7 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             lines += _trouble_lines(number, group)
         if len(groups) > len(shown):
             lines.append(f"  ... and {len(groups) - len(shown)} more (--all shows them)")
+    lines += _answered_since(status)
     return "\n".join([*lines, "", *filled(_totals(status.cells), ""), VERDICT[status.state]])
 
 
@@ -107,6 +108,17 @@ def _totals(every: Sequence[CellStatus]) -> Iterator[str]:
         sums = {words: sum(getattr(cell, column) or 0 for cell in cells) for column, words in columns.items()}
         rows_ = ", ".join(f"{count:,} {words}" for words, count in sums.items() if count)
         yield f"{step.capitalize()}: {', '.join(parts)}" + (f"; {rows_}" if rows_ else "")
+
+
+def _answered_since(status: StudyStatus) -> Iterator[str]:
+    """Yield which answers files would have more answers if they were made again; nothing makes them by itself."""
+    cells = [cell for cell in status.cells if cell.answered_since]
+    if cells:
+        count = many(sum(cell.answered_since for cell in cells), "answer")
+        what = f"{count} in state failed, once rejected, got a response later. To take them, delete and run again:"
+        yield from ("", *filled([what], ""))
+    for cell in cells:
+        yield f"  {status.results}/answers/{cell.cell}.jsonl"
 
 
 def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
