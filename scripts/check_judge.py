@@ -7,7 +7,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.store import StoreReader, not_in_store, when_stored
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
+from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import REFUSAL, place_of
 from refusal_eval.judges.judge_base import EngineJudge, RubricJudge, TemplatedJudge
@@ -78,11 +78,14 @@ def main(
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files, of_engine = snakemake.input, read_json(snakemake.input.engine)
-    stored = snakemake.config["store_dir"], of_engine["engine_id"]
-    begun = (
-        when_stored(lambda: first_tokens_of_refusals(files.answers, files.verdicts, StoreReader(*stored)))
-        if files.verdicts
-        else []
-    )
-    main(of_engine, snakemake.params.asked, snakemake.output[0], list(files.gold), begun)
+    files, asked = snakemake.input, snakemake.params.asked
+    hashes = [*asked["files_sha256"], *asked["rendering"]["template_sha256"]]
+    with as_planned([*files.rubric, *files.template], hashes):
+        of_engine = read_json(files.engine)
+        stored = snakemake.config["store_dir"], of_engine["engine_id"]
+        begun = (
+            when_stored(lambda: first_tokens_of_refusals(files.answers, files.verdicts, StoreReader(*stored)))
+            if files.verdicts
+            else []
+        )
+        main(of_engine, asked, snakemake.output[0], list(files.gold), begun)

@@ -11,7 +11,7 @@ from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.ask.turns import Chain, walk
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, place_of
 from refusal_eval.judges.cascade_judge import CascadeJudge
@@ -135,4 +135,5 @@ if snakemake := globals().get("snakemake"):
     asked, store_dir = snakemake.params.judge, snakemake.config["store_dir"]
     judge, cascade = JUDGES.entry(asked["entry"]), JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
     files, trust, out = snakemake.input, asked["trust_remote_code"], snakemake.output[0]
-    when_stored(lambda: main(files, store_dir, judge, trust, out, cascade))
+    with as_planned(judge.files() if "sha256" in asked else [], asked.get("sha256", [])):
+        when_stored(lambda: main(files, store_dir, judge, trust, out, cascade))

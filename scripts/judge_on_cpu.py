@@ -4,7 +4,7 @@ import time
 
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import JUDGE_FAILED
 from refusal_eval.judges.conversations import read_conversations
@@ -29,5 +29,6 @@ def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) 
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files, judge = snakemake.input, JUDGES.entry(snakemake.params.judge["entry"])
-    main(files.prompts, files.answers, judge, snakemake.output[0])
+    files, asked = snakemake.input, snakemake.params.judge
+    with as_planned(files.files, asked["sha256"]):
+        main(files.prompts, files.answers, JUDGES.entry(asked["entry"]), snakemake.output[0])

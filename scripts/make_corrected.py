@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from refusal_eval.core.files import read_json, read_jsonl, write_json
+from refusal_eval.core.files import as_planned, read_json, read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.stats.corrected.corrected_study import study_corrected
 from refusal_eval.stats.corrected.peoples_labels import (
@@ -91,4 +91,5 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     lists = ("scores", "gold", "gold_verdicts", "calibrations", "labels", "answers")
     paths = {name: snakemake.input[name] for name in lists} | {"duplicates": [snakemake.input.duplicates]}
-    main(paths, snakemake.params.study, snakemake.output[0])
+    with as_planned(paths["labels"], snakemake.params.study["labels_sha256"]):
+        main(paths, snakemake.params.study, snakemake.output[0])

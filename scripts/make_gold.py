@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.files import as_planned, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.rows import read_rows
@@ -17,10 +17,12 @@ def main(snakemake: Any) -> None:
     entry = snakemake.params.gold
     for what in snakemake.config["gold_entries"][snakemake.wildcards.gold]["unverified"]:
         log.warning("%s: not verified when its entry was written: %s", entry["name"], what)
-    rows = read_rows(snakemake.input.rows, entry["skip_lines"], entry["name"], entry.get("encoding"))
-    options = {name: entry[name] for name in OPTIONS if name in entry}
-    for path in snakemake.input.clusters:
-        options["clusters"] = read_clusters(read_rows(path), path)
+    files, options = snakemake.input, {name: entry[name] for name in OPTIONS if name in entry}
+    hashes = [entry[name] for name in ("sha256", "clusters") if name in entry]
+    with as_planned([files.rows, *files.clusters], hashes):
+        rows = read_rows(files.rows, entry["skip_lines"], entry["name"], entry.get("encoding"))
+        for path in files.clusters:
+            options["clusters"] = read_clusters(read_rows(path), path)
     gold, notes = make_gold(rows, entry["columns"], entry["labels"], entry["name"], **options)
     for note in notes:
         log.info("%s", note)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.files import as_planned, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
@@ -45,11 +45,14 @@ def main(
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     entry = snakemake.config["split_entries"][snakemake.wildcards.split]
-    main(
-        snakemake.input.rows,
-        snakemake.params.split,
-        (entry["dialogue"] or {}).get("scored"),
-        snakemake.output.prompts,
-        next(iter(snakemake.input.clusters), None),
-        entry["unverified"],
-    )
+    files, reading = snakemake.input, snakemake.params.split
+    hashes = [reading[name] for name in ("sha256", "clusters") if name in reading]
+    with as_planned([files.rows, *files.clusters], hashes):
+        main(
+            files.rows,
+            reading,
+            (entry["dialogue"] or {}).get("scored"),
+            snakemake.output.prompts,
+            next(iter(files.clusters), None),
+            entry["unverified"],
+        )

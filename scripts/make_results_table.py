@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.core.files import read_json, write_text, written_whole
+from refusal_eval.core.files import as_planned, read_json, write_text, written_whole
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.results.dictionary import dictionary, undescribed
 from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
@@ -63,8 +63,10 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], folder: s
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    main(
-        paths={noun: [str(path) for path in paths] for noun, paths in snakemake.input.items() if noun != "dictionary"},
-        study=snakemake.params.study,
-        folder=str(Path(snakemake.output[0]).parent),
-    )
+    files, study = snakemake.input, snakemake.params.study
+    with as_planned(files.people, study["people_sha256"]):
+        main(
+            paths={noun: [str(path) for path in paths] for noun, paths in files.items() if noun != "dictionary"},
+            study=study,
+            folder=str(Path(snakemake.output[0]).parent),
+        )

@@ -6,7 +6,7 @@ from typing import Any
 
 from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.recorded_folder import recorded_votes
-from refusal_eval.core.files import read_jsonl, write_json
+from refusal_eval.core.files import as_planned, read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
 
 
@@ -34,4 +34,5 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorde
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     paths = {name: snakemake.input[name] for name in ("prompts", "answers", "verdicts", "published")}
-    main(paths, snakemake.params.cell, snakemake.output[0], snakemake.input.recorded)
+    with as_planned(snakemake.input.recorded, snakemake.params.recorded):
+        main(paths, snakemake.params.cell, snakemake.output[0], snakemake.input.recorded)

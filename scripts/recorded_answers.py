@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mark
 from refusal_eval.compat.recorded_rows import Recorded, recorded_cell
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, state_counts
@@ -57,5 +57,6 @@ def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: boo
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files = snakemake.input.prompts, snakemake.input.recorded
-    main(*files, snakemake.params.reading, snakemake.output.answers, snakemake.output.published)
+    files, reading = snakemake.input, snakemake.params.reading
+    with as_planned([files.recorded], [reading.get("sha256")]):
+        main(files.prompts, files.recorded, reading, snakemake.output.answers, snakemake.output.published)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from refusal_eval.compat.recorded_rows import recorded_verdicts
-from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.judges.judge_base import write_verdicts
 
@@ -17,4 +17,5 @@ def main(prompts_path: str, answers_path: str, recorded_path: str, judged_path: 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files = snakemake.input
-    main(files.prompts, files.answers, files.recorded, files.judged, snakemake.output[0])
+    with as_planned([files.recorded, files.judged], snakemake.params.sha256):
+        main(files.prompts, files.answers, files.recorded, files.judged, snakemake.output[0])

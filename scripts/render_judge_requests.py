@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
 from refusal_eval.judges.cascade_judge import CascadeJudge
@@ -73,6 +73,8 @@ def main(
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files = snakemake.input
-    engine, checked = read_json(files.engine), read_json(files.judge)
-    main(files.prompts, files.answers, engine, checked, snakemake.params.asked, snakemake.output[0], files.first)
+    files, asked = snakemake.input, snakemake.params.asked
+    hashes = [*asked["files_sha256"], *asked["rendering"]["template_sha256"]]
+    with as_planned([*files.rubric, *files.template], hashes):
+        engine, checked = read_json(files.engine), read_json(files.judge)
+        main(files.prompts, files.answers, engine, checked, asked, snakemake.output[0], files.first)

@@ -8,7 +8,7 @@ from refusal_eval.ask.keys import Prompt, sample_seed
 from refusal_eval.ask.render import Messages, Renderer, renderer_of
 from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_requests
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
@@ -142,4 +142,6 @@ if snakemake := globals().get("snakemake"):
     adapter = next(map(read_json, snakemake.input.adapter), None)
     intervention = next(map(read_json, snakemake.input.intervention), None)
     engine = read_json(snakemake.input.engine)
-    main(snakemake.input.prompts, engine, snakemake.params.request, snakemake.output[0], adapter, intervention)
+    files, request = snakemake.input, snakemake.params.request
+    with as_planned(files.template, request["template_sha256"]):
+        main(files.prompts, engine, request, snakemake.output[0], adapter, intervention)

@@ -10,7 +10,7 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.judges.trained_judge import TrainedJudge
@@ -77,4 +77,5 @@ if snakemake := globals().get("snakemake"):
     files, made = snakemake.input, snakemake.output
     judge = JUDGES.entry(snakemake.params.judge["entry"])
     store_dir, written = snakemake.config["store_dir"], (made.model, made.verdicts)
-    when_stored(lambda: main(judge, files.gold, files.requests, files.receipts, store_dir, *written, files.others))
+    with as_planned(files.files, snakemake.params.judge["sha256"]):
+        when_stored(lambda: main(judge, files.gold, files.requests, files.receipts, store_dir, *written, files.others))

@@ -8,7 +8,7 @@ from typing import Any
 
 from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stored
 from refusal_eval.ask.store_index import key_numbers
-from refusal_eval.core.files import read_json, read_jsonl, sha256_of_file, write_json
+from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import JUDGED
 from refusal_eval.core.version import VERSION
@@ -109,6 +109,7 @@ def refuse_lost(stores: Iterable[StoreReader], keys: Collection[str], whose: str
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    files, study, folder = snakemake.input, snakemake.config, snakemake.params.manifest["results"]
-    out = snakemake.output[0]
-    when_stored(lambda: main(files, study, folder, out))
+    files, study, how, out = snakemake.input, snakemake.config, snakemake.params, snakemake.output[0]
+    own = [*files.sources, *filter(None, [study.get("lock")])]
+    with as_planned(own, [*how.sources_sha256, *how.lock_sha256]):
+        when_stored(lambda: main(files, study, how.manifest["results"], out))

@@ -7,7 +7,16 @@ import pytest
 
 from refusal_eval.core import files
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import BadFile, read_json, read_jsonl, write_json, write_jsonl, written_whole
+from refusal_eval.core.files import (
+    BadFile,
+    as_planned,
+    read_json,
+    read_jsonl,
+    sha256_of_file,
+    write_json,
+    write_jsonl,
+    written_whole,
+)
 
 DAMAGES = {
     "no JSON": b'{"a": 1',
@@ -80,3 +89,24 @@ def test_a_line_that_is_no_value_is_reported_by_its_number(tmp_path, line):
     path.write_text('{"a":1}\n' * 4 + line + "\n" + '{"a":1}\n')
     with pytest.raises(BadFile, match="line 5: not valid JSON"):
         list(read_jsonl(path))
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "gone"])
+def test_a_file_that_is_edited_after_a_run_was_planned_is_not_read_as_what_was_planned(tmp_path, when):
+    own, fetched = tmp_path / "own.md", tmp_path / "fetched"
+    own.write_text("planned")
+    planned = [sha256_of_file(own), None]
+    with as_planned([own, fetched], planned):
+        fetched.write_text("by the run itself")
+    if when != "meanwhile":
+        own.write_text("edited") if when == "before" else own.unlink()
+    computed = []
+
+    def compute():
+        with as_planned([own, fetched], planned):
+            computed.append(when)
+            own.write_text("edited")
+
+    with pytest.raises(UserError, match=r"own\.md has changed since this run was planned; run again"):
+        compute()
+    assert computed == ["meanwhile"] * (when == "meanwhile"), "nothing is computed in vain"

@@ -218,6 +218,18 @@ def test_a_template_file_that_writes_earlier_answers_in_another_way_makes_anothe
     assert "template_sha256" not in Cell(tmp_path / "other", template_sha256=[]).file.header["dialogue"]["rendering"]
 
 
+def test_later_turns_are_not_asked_by_a_template_file_that_was_edited_meanwhile(tmp_path: Path) -> None:
+    template = tmp_path / "own.jinja"
+    text = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    template.write_text(text)
+    cell = Cell(tmp_path / "cell", template=str(template), template_sha256=[sha256_of_file(template)])
+    template.write_text(text + "!")
+    with pytest.raises(UserError, match=r"own\.jinja has changed since this run was planned; run again"):
+        cell.pending()
+    template.write_text(text)
+    assert cell.pending()
+
+
 def test_the_store_is_asked_for_later_turns_too(cell: Cell) -> None:
     def missing() -> bool:
         return anything_missing([str(cell.requests)], str(cell.store_dir), cell.tokenizer, 0, 1, follow=following)

@@ -1,10 +1,13 @@
 """Which files the rules ask for: rows, weights, requests of a batch, receipts, and all that tables are made of."""
 
 import importlib
+import logging
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, changed
@@ -14,6 +17,7 @@ from workflow_cases import CELLS, of
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
+from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper.filled_notes import FOLDER
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
@@ -155,6 +159,65 @@ def test_each_batch_runs_on_the_engine_of_its_model_or_judge(load):
 def test_the_manifest_hashes_rubrics_lists_and_peoples_labels(load):
     found = {Path(path).name for path in sources_of_numbers(load())}
     assert {"rubric.md", "words.yaml", "labels.jsonl"} <= found
+
+
+class Given(SimpleNamespace):
+    """What Snakemake gives a script of one kind (input, params ...); what a test does not name is there, too."""
+
+    def __getattr__(self, name):
+        return "made"
+
+    def __getitem__(self, name):
+        return getattr(self, str(name))
+
+
+OLD = ["0" * 64]
+ASKED = {"files_sha256": [], "rendering": {"template_sha256": []}}
+RUBRIC, TEMPLATE = ASKED | {"files_sha256": OLD}, ASKED | {"rendering": {"template_sha256": OLD}}
+LISTS = {"entry": {"kind": "keyword", "lists": ["own"]}, "sha256": OLD, "trust_remote_code": False}
+CLUSTERS, NO_SOURCES = {"sha256": None, "clusters": OLD[0], "name": "n", "skip_lines": 0}, {"sources_sha256": []}
+EDITED = [  # script, its input files of the user, its params
+    ("check_judge", {"rubric": ["own"], "template": []}, {"asked": RUBRIC}),
+    ("check_judge", {"rubric": [], "template": ["own"]}, {"asked": TEMPLATE}),
+    ("render_judge_requests", {"rubric": ["own"], "template": []}, {"asked": RUBRIC}),
+    ("render_judge_requests", {"rubric": [], "template": ["own"]}, {"asked": TEMPLATE}),
+    ("judge_on_cpu", {"files": ["own"]}, {"judge": LISTS}),
+    ("train_judge", {"files": ["own"]}, {"judge": LISTS}),
+    ("collect_verdicts", {}, {"judge": LISTS}),
+    ("make_prompts", {"rows": "own", "clusters": []}, {"split": {"sha256": OLD[0]}}),
+    ("make_prompts", {"rows": "rows", "clusters": ["own"]}, {"split": CLUSTERS}),
+    ("make_gold", {"rows": "own", "clusters": []}, {"gold": CLUSTERS | {"sha256": OLD[0]}}),
+    ("make_gold", {"rows": "rows", "clusters": ["own"]}, {"gold": CLUSTERS}),
+    ("render_requests", {"template": ["own"]}, {"request": {"template_sha256": OLD}}),
+    ("recorded_answers", {"recorded": "own"}, {"reading": {"sha256": OLD[0]}}),
+    ("recorded_verdicts", {"recorded": "own", "judged": "own"}, {"sha256": OLD * 2}),
+    ("published_scores", {"recorded": ["own"]}, {"recorded": OLD}),
+    ("make_corrected", {"labels": ["own"]}, {"study": {"labels_sha256": OLD}}),
+    ("make_results_table", {"people": ["own"]}, {"study": {"people_sha256": OLD}}),
+    ("write_manifest", {"sources": ["own"]}, {"sources_sha256": OLD, "lock_sha256": []}),
+    ("write_manifest", {"sources": []}, NO_SOURCES | {"lock_sha256": OLD}),
+]
+
+
+@pytest.mark.parametrize(("script", "files", "params"), EDITED, ids=[f"{case[0]} {[*case[1]]}" for case in EDITED])
+def test_what_a_user_edits_while_a_run_goes_on_is_not_taken_for_what_was_planned(
+    repository, tmp_path, monkeypatch, script, files, params
+):
+    """One table would otherwise be made by two wordings, and its record would name one of them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("refusal_eval.core.logs.start_log", lambda snakemake: logging.getLogger())
+    Path("own").write_text("{}")
+    entry = {"made": {"dialogue": None, "unverified": []}}
+    job = Given(
+        input=Given(**{"engine": "own", "adapter": [], "intervention": []} | files),
+        params=Given(**params),
+        config={"split_entries": entry, "gold_entries": entry, "store_dir": "store"}
+        | {"lock": "own" if params.get("lock_sha256") else None},
+        wildcards=Given(),
+        output=Given(),
+    )
+    with pytest.raises(UserError, match=r"^own has changed since this run was planned; run again"):
+        runpy.run_path(str(repository / "scripts" / f"{script}.py"), {"snakemake": job})
 
 
 def test_a_template_of_ones_own_is_an_input(project):

@@ -18,6 +18,7 @@ from refusal_eval.workflow import (
     tables_stage,
     weights_stage,
 )
+from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.whole_study import labels_of, settings_of
 
 # Functions of analyses_stage.py whose params are of the study alone.
@@ -396,6 +397,15 @@ def test_a_judge_that_learns_is_fitted_again_when_gold_with_the_same_prompts_com
         return judging.fitting(Study(config), "learner")
 
     assert fitting(["people"]) != fitting(["people", "other"])
+
+
+def test_a_list_that_fits_gold_alike_is_read_again_by_a_judge_that_learns(project):
+    study = Study(project.load(WHOLE_STUDY | {"judges": [*WHOLE_STUDY["judges"], "learner"]}))
+    (path,) = study.engine_judges["learner"].files()
+    before = judging.reading(study, "learner", "plain")
+    Path(path).write_text(Path(path).read_text() + "# another\n")
+    content_hash.cache_clear()
+    assert judging.reading(study, "learner", "plain") != before
 
 
 def test_an_engine_and_an_adapter_of_a_moved_cache_are_identified_again(config):

@@ -176,6 +176,21 @@ def test_an_older_file_put_in_place_is_noticed(finished: Project, rules: dict[st
     assert set(rules.values()) <= set(finished.planned())
 
 
+def test_a_judge_that_is_edited_while_it_judges_stops_the_run(finished: Project) -> None:
+    """Its cells would be judged by two wordings, and the manifest would name one."""
+    own, text = finished.folder / "own.py", "def judge(messages, answer):\n    return 'refusal'\n"
+    own.write_text(text + "\n\nwith open(__file__, 'a') as file:\n    file.write('# edited')\n")
+    entry = {"own": {"kind": "python", "file": "own.py"}}
+    change_yaml(finished.folder / "catalogue.yaml", lambda data: data | {"judges": data["judges"] | entry})
+    finished.study(judges=["words", "label", "own"])
+    run = finished.snakemake("--until", "cpu_verdicts", check=False)
+    assert run.returncode != 0
+    assert "own.py has changed since this run was planned; run again" in run.stdout + run.stderr
+    assert not list((finished.results / "verdicts" / "own").rglob("*.jsonl"))
+    own.write_text(text)
+    assert finished.ran("--until", "cpu_verdicts")["cpu_verdicts"] == 5
+
+
 def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
     (finished.folder / "words.yaml").write_text("refusal_openings: ['sure']\n")
     assert finished.planned() == AGGREGATES | ESTIMATES | {"cpu_verdicts": 5, "score": 4, **CARD}

@@ -53,7 +53,7 @@ rule recorded_verdicts:
         mem_mb=1000,
         runtime=30,
     params:
-        sha256=lambda wildcards: content_hash(recorded(JUDGE_SCORES)(wildcards)),
+        sha256=lambda wildcards: [content_hash(path) for path in recorded_votes(wildcards)],
         code=code_version(ROOT / "scripts" / "recorded_verdicts.py"),
     message:
         "Reading recorded verdicts on {wildcards.model}, {wildcards.split}"

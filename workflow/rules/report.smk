@@ -96,6 +96,7 @@ rule manifest:
         # Of the methods section, which reads the study out of the manifest.
         citations=citations_of(study),
         settings=settings_of(study),
+        sources_sha256=[content_hash(path) for path in analyses.sources_of_numbers(study)],
         lock_sha256=[content_hash(path) for path in filter(None, [config.get("lock")])],
         code=code_version(ROOT / "scripts" / "write_manifest.py"),
     message:

@@ -14,6 +14,7 @@ from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.render import renderer_of
 from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import as_planned
 from refusal_eval.study.dialogues import asked_turns, conversation, earlier_replies, next_turn
 
 Response = Mapping[str, Any]
@@ -40,6 +41,9 @@ class Turns:
         file: the request file of a cell.
         tokenizer_folder: folder of the model's tokenizer, read only where the file has dialogues; None for an engine
             that takes messages.
+
+    Raises:
+        UserError: if the template file is another than that of the first turns.
     """
 
     def __init__(self, file: RequestFile, tokenizer_folder: str | None) -> None:
@@ -48,7 +52,9 @@ class Turns:
         self._scripts = file.scripts() if self._how is not None else {}
         if self._how is not None:
             rendering = self._how["rendering"]
-            self._renderer = renderer_of(tokenizer_folder, rendering)
+            hashes = rendering.get("template_sha256", [])
+            with as_planned([rendering["template"] for _ in hashes], hashes):
+                self._renderer = renderer_of(tokenizer_folder, rendering)
             self._reader = AnswerReader(tokenizer_folder, self._how["reasoning"], rendering["trust_remote_code"])
 
     def asked(self, prompt_id: str) -> list[int]:

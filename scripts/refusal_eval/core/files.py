@@ -68,6 +68,30 @@ def sha256_of_file(path: str | Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def refuse_changed(paths: Iterable[str | Path], hashes: Iterable[str | None]) -> None:
+    """Raise `UserError` for a file that is not as it was when the run was planned.
+
+    Args:
+        paths: the files.
+        hashes: the SHA-256 that each of them had then, in the same order; None for one that may be another.
+    """
+    for path, sha256 in zip(paths, hashes, strict=True):
+        if sha256 is not None and not (Path(path).is_file() and sha256_of_file(path) == sha256):
+            raise UserError(f"{path} has changed since this run was planned; run again")
+
+
+@contextlib.contextmanager
+def as_planned(paths: Iterable[str | Path], hashes: Iterable[str | None]) -> Iterator[None]:
+    """Run a block that reads a user's files; raise `UserError` if one is another than planned, see `refuse_changed`.
+
+    They are looked at before, so that nothing is computed in vain, and afterwards, as the block may have read later.
+    """
+    paths, hashes = list(paths), list(hashes)
+    refuse_changed(paths, hashes)
+    yield
+    refuse_changed(paths, hashes)
+
+
 def shown_path(path: str | Path) -> str:
     """Return a path as people read it: without `..`, relative to the working directory when it lies below it."""
     relative = os.path.relpath(os.path.abspath(path))

@@ -19,7 +19,7 @@ from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.config.source_entries import AdapterSource
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of_file, shown_path
+from refusal_eval.core.files import read_json, refuse_changed, sha256_of_file, shown_path
 from refusal_eval.weights.fingerprint import files_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -81,10 +81,7 @@ class Adapter:
         Raises:
             UserError: for files that are not as they were when they were identified: they have another key.
         """
-        for name, sha256 in self.files.items():
-            path = Path(self.folder, name)
-            if not path.is_file() or sha256_of_file(path) != sha256:
-                raise UserError(f"{path} has changed since this run was planned; run again")
+        refuse_changed([Path(self.folder, name) for name in self.files], self.files.values())
         return replace(self, folder=os.path.abspath(self.folder))
 
 

@@ -43,7 +43,9 @@ def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
     if (gold := entry.threshold_on_gold(study.view)) is not None:
         on_gold = {"threshold": entry.used_threshold(), "calibrated_on": None}
         entry = entry.model_copy(update=on_gold if model == GOLD else {"calibrated_on": gold})
-    return {"entry": entry.deciding(), "trust_remote_code": trust, **after}
+    # Lists that say something else of these answers alone leave the fitted model as it was, to the byte.
+    lists = {"sha256": [content_hash(path) for path in entry.files()]} if entry.learns else {}
+    return {"entry": entry.deciding(), "trust_remote_code": trust, **lists, **after}
 
 
 def _after(study: Study, judge: str) -> dict[str, Any]:
