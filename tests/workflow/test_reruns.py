@@ -482,6 +482,23 @@ def test_a_corrected_formula_reruns_estimates_and_another_segment_rule_answers(f
     assert not set(after) & {"requests", "generate"}
 
 
+def test_what_a_release_corrects_is_noticed_where_an_archive_keeps_older_times(finished: Project) -> None:
+    copy = workflow_copy(finished)
+    report = Path("refusal_eval/report")
+
+    def planned_with_older(names: tuple[str | Path, ...]) -> dict[str, int]:
+        for name in names:
+            with open(copy / "scripts" / name, "a") as file:
+                file.write("CORRECTED = True\n" if str(name).endswith(".py") else "# Corrected.\n")
+            os.utime(copy / "scripts" / name, (1_600_000_000, 1_600_000_000))
+        return planned_by(copy, finished)
+
+    words = report / "paper/notes/states/states.j2", report / "methods/methods.j2"
+    planned = planned_with_older(("make_captions_preamble.py", *words))
+    assert planned == {"captions_preamble": 1, "table": 1, "methods": 1}
+    assert planned_with_older((report / "results/dictionary.yaml",))["results_table"] == 1
+
+
 def planned_by_changed(copy: Path, source: Path, project: Project) -> dict[str, int]:
     """Return what a copy of the workflow plans while one of its modules computes otherwise."""
     text = source.read_text()

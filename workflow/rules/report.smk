@@ -47,7 +47,9 @@ rule table:
     params:
         asked=lambda wildcards: tables_stage.params(study, wildcards),
         code=lambda wildcards: code_version(
-            ROOT / "scripts" / "make_table.py", tables_stage.TABLES[wildcards.table].module
+            ROOT / "scripts" / "make_table.py",
+            tables_stage.TABLES[wildcards.table].module,
+            *map(Path, tables_stage.notes(wildcards.table)),
         ),
     message:
         "Typesetting the table {wildcards.table}"

@@ -12,6 +12,9 @@ METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "ref
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
 ESTIMATES = analyses.estimate_files(study)
 AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
+DICTIONARY = ROOT / "scripts" / "refusal_eval" / "report" / "results" / "dictionary.yaml"
+METHODS_TEMPLATE = ROOT / "scripts" / "refusal_eval" / "report" / "methods" / "methods.j2"
+REFERENCES = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
 
 
 rule results_table:
@@ -21,7 +24,7 @@ rule results_table:
         estimates=ESTIMATES,
         agreement=AGREEMENT,
         people=analyses.peoples_agreement(study),
-        dictionary=str(ROOT / "scripts" / "refusal_eval" / "report" / "results" / "dictionary.yaml"),
+        dictionary=str(DICTIONARY),
     output:
         report(
             RESULTS_TABLE[0],
@@ -40,7 +43,7 @@ rule results_table:
         runtime=30,
     params:
         study=lambda wildcards: analyses.results(study, [*CARDS, *ESTIMATES, *AGREEMENT]),
-        code=code_version(ROOT / "scripts" / "make_results_table.py"),
+        code=code_version(ROOT / "scripts" / "make_results_table.py", DICTIONARY),
     message:
         "Making the results table"
     script:
@@ -54,8 +57,8 @@ rule methods:
         cards=CARDS,
         results=f"{RESULTS}/results_table/results.csv",
         duplicates=f"{RESULTS}/estimates/duplicates.json",
-        template=str(ROOT / "scripts" / "refusal_eval" / "report" / "methods" / "methods.j2"),
-        references=[str(ROOT / "config" / "catalogue" / name) for name in ("references.bib", "tools.bib")],
+        template=str(METHODS_TEMPLATE),
+        references=list(map(str, REFERENCES)),
     output:
         report(
             METHODS[0],
@@ -74,7 +77,10 @@ rule methods:
         runtime=10,
     params:
         code=code_version(
-            ROOT / "scripts" / "make_methods.py", *(JUDGE_KINDS.module(judge.kind) for judge in study.judges.values())
+            ROOT / "scripts" / "make_methods.py",
+            METHODS_TEMPLATE,
+            *REFERENCES,
+            *(JUDGE_KINDS.module(judge.kind) for judge in study.judges.values()),
         ),
     message:
         "Writing the methods section"

@@ -1,4 +1,4 @@
-"""A hash of the library code behind a script, so that Snakemake sees a corrected formula.
+"""A hash of a script and of the library code behind it, so that Snakemake sees a corrected formula.
 
 Every start of Snakemake asks for the versions of all scripts. What was found out about a file's content is therefore
 kept, in the package's `__pycache__`.
@@ -20,34 +20,35 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @functools.cache
-def code_version(script: str | Path, *modules: Path, library: Path = LIBRARY) -> str:
-    """Return 16 hex digits that change when the code that `script` imports from this library changes.
+def code_version(script: str | Path, *files: Path, library: Path = LIBRARY) -> str:
+    """Return 16 hex digits that change when the code of `script`, or what it imports from this library, changes.
 
-    Comments, docstrings, layout and the descriptions of fields do not count: they cannot change a result. The script
-    itself is left to Snakemake, which tracks it.
+    Comments, docstrings, layout and the descriptions of fields do not count: they cannot change a result. Of a script,
+    and of files beside it, Snakemake sees only that they are newer, which those of an unpacked archive need not be.
 
     Args:
         script: path of the script.
-        modules: files of modules that it finds by name (see `Registry.module`), of the library or plug-ins.
+        files: modules that it finds by name (see `Registry.module`), of the library or plug-ins, and templates or
+            other words that it reads.
         library: folder of the package.
     """
     digest, known = hashlib.sha256(), len(_kept())
-    for module in imported_modules(script, *modules, library=library):
-        name = module.relative_to(library).as_posix() if module.is_relative_to(library) else module.name
-        digest.update(f"{name}\0{_facts(module)[0]}\0".encode())
+    for file in [Path(script), *imported_modules(script, *files, library=library)]:
+        name = file.relative_to(library).as_posix() if file.is_relative_to(library) else file.name
+        digest.update(f"{name}\0{_facts(file)[0]}\0".encode())
     if len(_kept()) > known:
         with contextlib.suppress(OSError):  # a folder that cannot be written costs time only
             write_json(KEPT, _kept())
     return digest.hexdigest()[:16]
 
 
-def imported_modules(script: str | Path, *modules: Path, library: Path = LIBRARY) -> list[Path]:
-    """Return the files of the library's modules that a script imports, and of further modules, in alphabetical order.
+def imported_modules(script: str | Path, *files: Path, library: Path = LIBRARY) -> list[Path]:
+    """Return the library's modules that a script imports, and further files with theirs, in alphabetical order.
 
     Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
     packages are run with it and so belong to it.
     """
-    todo = {*modules, *_imported(Path(script), library)}
+    todo = {*files, *_imported(Path(script), library)}
     seen = set[Path]()
     while todo:
         module = todo.pop()
@@ -74,9 +75,14 @@ def _imported(file: Path, library: Path) -> frozenset[Path]:
 
 @functools.cache
 def _facts(file: Path) -> tuple[str, list[str]]:
-    """Return a hash of the code of a file, without docstrings and descriptions of fields, and what it imports."""
+    """Return a hash of the code of a file, without docstrings and descriptions of fields, and what it imports.
+
+    Of a file that is no Python all counts.
+    """
     source = file.read_bytes()
     key = hashlib.sha256(source).hexdigest()
+    if file.suffix != ".py":
+        return key, []
     kept = _kept()
     if key not in kept:
         tree = ast.parse(source)
