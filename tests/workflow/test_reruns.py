@@ -493,7 +493,7 @@ def test_what_a_release_corrects_is_noticed_where_an_archive_keeps_older_times(f
             os.utime(copy / "scripts" / name, (1_600_000_000, 1_600_000_000))
         return planned_by(copy, finished)
 
-    words = report / "paper/notes/states/states.j2", report / "methods/methods.j2"
+    words = report / "paper/notes/tradeoff/models.j2", report / "methods/methods.j2"
     planned = planned_with_older(("make_captions_preamble.py", *words))
     assert planned == {"captions_preamble": 1, "table": 1, "methods": 1}
     assert planned_with_older((report / "results/dictionary.yaml",))["results_table"] == 1
