@@ -200,7 +200,8 @@ def test_a_corrected_difference_is_first_minus_second_in_alphabetical_order_what
     (found,) = study_corrected(units, study, {}, labels)["differences"]
     assert (found["model"], found["other"], found["value"]) == ("m", "n", pytest.approx(1 / 3))
     assert found["flags"] == []
-    few = labels | {("j", "n", "one"): Labelled(*(dict(list(part.items())[:25]) for part in labels["j", "n", "one"][:2]))}
+    first = dict(list(labels["j", "n", "one"].people.items())[:25])
+    few = labels | {("j", "n", "one"): Labelled(first, {key: said[key] for key in first})}
     (found,) = study_corrected(units, study, {}, few)["differences"]
     assert found["flags"] == ["few_clusters"], "one of both rates rests on 25 clusters with labels"
 

@@ -41,7 +41,9 @@ class Sampling(Entry):
     """How answers are drawn. Every parameter is sent; nothing is left to the server."""
 
     max_tokens: Whole = Field(ge=1, description="Longest answer, in tokens (reasoning included).")
-    temperature: Number = Field(1.0, ge=0, le=10, description="0 (greedy, and then `samples` must be 1), or at least 0.01.")
+    temperature: Number = Field(
+        1.0, ge=0, le=10, description="0 (greedy, and then `samples` must be 1), or at least 0.01."
+    )
     top_p: Number = Field(1.0, gt=0, le=1, description="Nucleus sampling. 1 is off.")
     top_k: Whole = Field(0, ge=0, description="Keep the k likeliest tokens. 0 is off; 1 is greedy.")
     min_p: Number = Field(0.0, ge=0, le=1, description="Drop tokens below this share of the likeliest. 0 is off.")

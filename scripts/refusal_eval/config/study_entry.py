@@ -94,7 +94,7 @@ class Study(Entry):
         None,
         ge=1,
         description="Requests at the engine at one time. Default: twice the engine's batch (its `max-num-seqs`, on "
-        "each of `data_parallel` replicas), at least 1024, so that the engine never waits. A strict CPU engine has one.",
+        "each of `data_parallel` replicas), at least 1024, so that it never waits; a strict CPU engine takes one.",
     )
     time_limit: Number | None = Field(
         None,

@@ -30,9 +30,8 @@ class CascadeJudge(FittedThreshold):
     kind: Literal["cascade"]
     first: Slug = Field(description="Judge of the study that gives probabilities; no panel and no cascade.")
     then: Slug = Field(
-        description="Judge of the catalogue with an engine, no `trained` one; for `threshold: calibrated` one that gives "
-        "probabilities. A study that names it under `judges` asks it about every "
-        "answer."
+        description="Judge of the catalogue with an engine, no `trained` one; for `threshold: calibrated` one that "
+        "gives probabilities. A study that names it under `judges` asks it about every answer."
     )
     unsure: list[Annotated[Number, Field(ge=0, le=1)]] = Field(
         min_length=2, max_length=2, description="Lowest and highest probability of refusal at which `then` is asked."

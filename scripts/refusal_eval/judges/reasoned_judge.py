@@ -53,7 +53,8 @@ class ReasonedJudge(OwnKinds, RubricJudge):
 
     kind: Literal["reasoned"]
     sampling: Sampling = Field(
-        Sampling(max_tokens=512, temperature=0.6, top_p=0.95, top_k=20), description="How its text is drawn. "
+        Sampling(max_tokens=512, temperature=0.6, top_p=0.95, top_k=20),
+        description="How its text is drawn. "
         "Given, it replaces this default as a whole. Temperature 0 needs `votes: 1` and `retries: 0`.",
     )
     votes: Whole = Field(

@@ -30,7 +30,7 @@ from refusal_eval.stats.estimates.resampling import (
     resamples_for,
     with_interval,
 )
-from refusal_eval.stats.estimates.units import Units
+from refusal_eval.stats.estimates.units import Units, few_of
 
 TIE = 0.5
 LEAST_ANSWERS = 10  # of a class and of the baseline, for a penalty within one category of prompts

@@ -12,7 +12,7 @@ from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
-from refusal_eval.stats.estimates.flags import derived_flags, few_flags
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
