@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import write_manifest
 import yaml
+from estimate_rows import cell_of, single
 from project import ROOT
 from store_files import response
 from table_rows import cards, data_of, units
@@ -117,6 +118,15 @@ def test_prompts_without_an_answer_that_counts_make_no_clusters(demo: dict[str, 
     cells = [units("keyword", m, "sensitive", "varies", ["CCC"] * 34 + ["FFF"]) for m in demo["study"]["models"]]
     rows = [row for cell in cells for row in cell_estimates(cell, tau_sweep=False)]
     assert "(35 prompts; a model" in as_markdown(paragraphs(demo, [], rows, NO_DUPLICATES))
+
+
+def test_clusters_of_a_split_are_said_though_every_cell_lost_an_answer(demo: dict[str, Any]) -> None:
+    votes = single(*["CCC"] * 34, "FFF")
+    pairs = {name: f"c{i // 2}" for i, (name, _) in enumerate(votes)}
+    names = {"split": "sensitive", "judge": "keyword", "clusters": pairs}
+    cells = [cell_of(votes, model=model, **names) for model in demo["study"]["models"]]
+    rows = [row for cell in cells for row in cell_estimates(cell, tau_sweep=False)]
+    assert "(35 prompts in 17 clusters; a model" in as_markdown(paragraphs(demo, [], rows, NO_DUPLICATES))
 
 
 def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: dict[str, Any]) -> None:

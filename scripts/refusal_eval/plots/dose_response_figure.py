@@ -55,7 +55,8 @@ class DoseResponseFigure(OfModels):
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one for each mode whose scale is swept, unless its curves are too many to tell apart."""
         figures = [cls(name=f"dose_response_{mode}", kind="dose_response", mode=mode) for mode in MODES]
-        swept = [figure for figure in figures if any(len(curve) > 2 for curve in figure.shown(study).curves.values())]
+        shown = [(figure, figure.shown(study).curves.values()) for figure in figures]
+        swept = [figure for figure, curves in shown if any(len(set(curve.values())) > 2 for curve in curves)]
         return [figure for figure in swept if len(figure.shown(study).curves) <= MOST_CURVES]
 
     def shown(self, study: StudyView) -> Shown:
@@ -65,7 +66,7 @@ class DoseResponseFigure(OfModels):
         others = {name for name, asked in steered.items() if asked.mode != self.mode}
         models = [name for name in self.models or study.models if name not in others]
         whole = super().shown(study)
-        curves = {label: scales for label, scales in study.curves(models).items() if len(scales) > 1}
+        curves = {label: scales for label, scales in study.curves(models).items() if len(set(scales.values())) > 1}
         return replace(whole, models=models, curves=curves)
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:

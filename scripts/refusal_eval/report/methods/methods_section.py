@@ -198,9 +198,9 @@ def _of_results(
     sizes = {}
     for split in config["splits"]:
         own = [score for score in scores if score["split"] == split]
-        # Clusters are counted of the prompts that enter a rate, so that of a cell that lost one there seem to be fewer.
-        whole = [score for score in own if score["n_scored_turns"] == score["n_turns"]]
-        names = {"prompts": (own, "n_prompts"), "clusters": (whole, "n_clusters"), "turns": (own, "n_turns")}
+        # Clusters are counted of the prompts that enter a rate: fewer than these where prompts share one.
+        shared = [score for score in own if score["n_clusters"] < score["n_scored_prompts"]]
+        names = {"prompts": (own, "n_prompts"), "clusters": (shared, "n_clusters"), "turns": (own, "n_turns")}
         sizes[split] = {name: max((s[key] for s in of), default=0) for name, (of, key) in names.items()}
     own = [score for score in scores if score["judge"] == config["primary_judge"]]
     states = sum((Counter(score["states"]) for score in own), Counter[str]())

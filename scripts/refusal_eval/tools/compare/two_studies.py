@@ -81,12 +81,13 @@ def finished_study(folder: str | Path) -> FinishedStudy:
 
 
 def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection[Cell]) -> None:
-    """Raise `UserError` if answers or verdicts of these cells are not those that the manifest knows by their hashes.
+    """Raise `UserError` if prompts, answers or verdicts of these cells are not those that the manifest has hashes of.
 
     A run that was stopped leaves scores of two versions of a study; the manifest is written at its end.
     """
     names = {f"answers/{model}/{split}.jsonl" for _, model, split in cells}
     names |= {f"verdicts/{'/'.join(cell)}.jsonl" for cell in cells}
+    names |= {f"prompts/{split}.jsonl" for _, _, split in cells}
     for name in sorted(names & known.keys()):
         path = folder / name
         if path.is_file() and sha256_of_file(path) != known[name]:

@@ -214,15 +214,20 @@ class Cells:
                 status.answered_since = self._answered_since(str(status.cell))
 
     def _answered_since(self, name: str) -> int:
-        """Return how many answers of a cell that the engine had rejected have a response by now."""
+        """Return how many answers of a cell that the engine had rejected have a response by now.
+
+        None are counted of dialogues: a turn that follows may have no response yet.
+        """
         try:
-            engine_id = str(read_requests(self._output("requests", name)).header["engine_id"])
+            header = read_requests(self._output("requests", name)).header
         except (OSError, UserError):
+            return 0
+        if "dialogue" in header:
             return 0
         lines = Path(self._output(ANSWERS, name)).read_bytes().splitlines()
         rows = map(json.loads, (line for line in lines if NO_RESPONSE.encode() in line))
         keys = [row["key"] for row in rows if row["state"] == NO_RESPONSE and row.get("key")]
-        lost = set(self._store(engine_id).missing(keys))
+        lost = set(self._store(str(header["engine_id"])).missing(keys))
         return sum(key not in lost for key in keys)
 
     def _output(self, rule: str, name: str) -> str:
