@@ -186,37 +186,48 @@ def keep_gate_counts(
 ) -> None:
     """Keep what a load said of its gate beside its responses: other studies that take them need to know."""
     if counts and store_file.is_file():  # without responses it is removed
-        write_json(store_file.with_suffix(GATE), {"interventions": hashes(interventions), "gate": counts})
+        try:
+            write_json(store_file.with_suffix(GATE), {"interventions": hashes(interventions), "gate": counts})
+        except OSError as error:  # no reason for a load to fail, and why it ended may be another
+            LOG.warning("what passed the gate could not be kept: %s", error)
 
 
 def what_passed(store_files: Iterable[Path], interventions: Sequence[CompiledIntervention]) -> dict[str, Any]:
     """Return what a receipt says of the gate: the counts of the loads that wrote these store files, summed.
 
-    A load that only finishes what another began may see a few tokens, of which none has to pass. Of a gate that none of
-    the loads told of, the receipt says `null`, and the log warns.
+    A load that only finishes what another began may see a few tokens, of which none has to pass. Of loads without
+    counts, as killed ones are, the receipt has the number, and `null` if all are; the log warns.
     """
-    kept = [read_json(file) for path in sorted(store_files) if (file := path.with_suffix(GATE)).is_file()]
+    written = sorted(path for path in store_files if path.is_file())
+    kept = [read_json(file) for path in written if (file := path.with_suffix(GATE)).is_file()]
     counts = [one["gate"] for one in kept if one["interventions"] == hashes(interventions)]
-    if counts:
-        passed = Counter[str]()
-        for one in counts:
-            passed.update(one["passed"])
-        return {"gate": with_share({"tokens": sum(one["tokens"] for one in counts), "passed": dict(passed)})}
     gated = [one.model for one in interventions if one.gate is not None]
-    for model in gated:
+    unknown = len(written) - len(counts) if gated else 0
+    for model in gated if unknown else ():
         LOG.warning(
-            "how many tokens passed the gate of `%s` is not known: the store holds no counts of the loads that gave "
-            "these answers, so they may be those of the model without the intervention",
+            "how many tokens passed the gate of `%s` is not known of %d of the %d loads that gave these answers; they "
+            "may be those of the model without the intervention",
             model,
+            unknown,
+            len(written),
         )
-    return {"gate": None} if gated else {}
+    if not counts:
+        return {"gate": None} if gated else {}
+    passed = Counter[str]()
+    for one in counts:
+        passed.update(one["passed"])
+    found = with_share({"tokens": sum(one["tokens"] for one in counts), "passed": dict(passed)})
+    return {"gate": found | ({"loads_without_counts": unknown} if unknown else {})}
 
 
 def check_gate(engine: Mapping[str, Any], interventions: Sequence[CompiledIntervention], said: Path) -> None:
     """Raise `UserError` if no token passed the gate, and note in `said` that this study's user has read so."""
+    gate = engine.get("gate") or {}
+    if "loads_without_counts" in gate:
+        return
     try:
         for intervention in interventions:
-            refuse_nothing_passed(intervention, engine.get("gate") or {})
+            refuse_nothing_passed(intervention, gate)
     except UserError:
         write_json(said, hashes(interventions))
         raise

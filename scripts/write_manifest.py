@@ -10,7 +10,7 @@ from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stor
 from refusal_eval.ask.store_index import key_numbers
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.states import JUDGED
+from refusal_eval.core.states import LABELS
 from refusal_eval.core.version import VERSION
 
 PACKAGES = (
@@ -74,7 +74,8 @@ def answers_serving(stores: Sequence[StoreReader], paths: Collection[str]) -> di
     serving = {name: record for store in stores for name, record in store.serving().items() if name in answered}
     if lost := answered - serving.keys():
         keys = {row["key"] for path in paths for row in read_jsonl(path) if row["serving"] in lost}
-        refuse_lost(stores, keys, "answers")
+        found = [item for store in stores for item in store.lookup(sorted(keys)).items()]
+        refuse_lost(len(keys - {key for key, record in found if record["serving"] in lost}), "answers")
         LOG.warning("what served %d answers is not known: its record in the store is damaged", len(keys))
     return serving | dict.fromkeys(lost, DAMAGED)
 
@@ -91,20 +92,20 @@ def judges_serving(stores: Sequence[StoreReader], paths: Iterable[str]) -> dict[
     for row in (row for path in paths for row in read_jsonl(path)):
         if row["key"] is not None:
             keys.add(row["key"])
-            if row["state"] == JUDGED and "votes" not in row["raw"]:  # the first of several may have no response
+            if row["raw"].get("votes", [row["label"]])[0] in LABELS:  # the first vote, whose key this is, was read
                 read.add(row["key"])
-    refuse_lost(stores, read, "judges")
+    lost = key_numbers(sorted(read))
+    for store in stores:
+        lost = store.unknown(lost)
+    refuse_lost(len(lost), "verdicts")
     numbers = key_numbers(sorted(keys))
     return {name: record for store in stores for name, record in store.serving(numbers).items()}
 
 
-def refuse_lost(stores: Iterable[StoreReader], keys: Collection[str], whose: str) -> None:
-    """Raise `NotInStore` if none of the stores has the response of one of these keys."""
-    lost = key_numbers(sorted(keys))
-    for store in stores:
-        lost = store.unknown(lost)
-    if len(lost):
-        raise not_in_store(f"{len(lost)} responses behind {whose} are")
+def refuse_lost(count: int, whose: str) -> None:
+    """Raise `NotInStore` if so many responses are not in the store."""
+    if count:
+        raise not_in_store(f"1 response behind {whose} is" if count == 1 else f"{count} responses behind {whose} are")
 
 
 if snakemake := globals().get("snakemake"):

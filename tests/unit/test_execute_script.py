@@ -392,7 +392,7 @@ def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(ce
     assert read_json("receipts/0.json")["engine"]["gate"]["passed"] == {"3": 0}
 
 
-def test_another_study_is_warned_as_well_that_no_token_passed_the_gate(cell, tmp_path, monkeypatch):
+def test_another_study_is_stopped_as_well_where_no_token_passed_the_gate(cell, tmp_path, monkeypatch):
     async def reported(self):
         return {"tokens": 40, "passed": {"3": 0}}
 
@@ -416,7 +416,7 @@ def test_a_gate_of_which_the_store_says_nothing_is_not_known(cell, tmp_path, cap
     assert "engine" not in read_json("receipts/0.json") and "gate" not in caplog.text
     run_batch(tmp_path, RIGHT, steered=[gated])
     assert read_json("receipts/0.json")["engine"] == {"gate": None}
-    assert "how many tokens passed the gate of `thinker` is not known" in caplog.text
+    assert "how many tokens passed the gate of `thinker` is not known of 1 of the 1 loads" in caplog.text
 
 
 def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell, tmp_path, monkeypatch):
@@ -440,7 +440,8 @@ def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell
     for path in last.parent.glob(f"{last.stem}*"):
         path.unlink()
     run_batch(tmp_path, RIGHT, steered=[gated])  # a load that does not tell its own
-    assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4}, "share": 0.1}
+    known = {"tokens": 40, "passed": {"3": 4}, "share": 0.1}
+    assert read_json("receipts/0.json")["engine"]["gate"] == known | {"loads_without_counts": 1}
 
 
 def test_what_passed_a_gate_is_summed_over_the_loads_that_gave_the_responses(tmp_path):
@@ -450,7 +451,15 @@ def test_what_passed_a_gate_is_summed_over_the_loads_that_gave_the_responses(tmp
         file.touch()  # the few of the second load may all stay below the gate
         execute.keep_gate_counts(file, [gated], {"tokens": tokens, "passed": {"3": passed}})
     summed = {"tokens": 105, "passed": {"3": 30}, "share": 30 / 105}
-    assert execute.what_passed({files[0], files[1], files[3]}, [gated]) == {"gate": summed}
+    assert execute.what_passed(files[:2], [gated]) == {"gate": summed}
+    files[3].touch()
+    assert execute.what_passed({files[0], files[1], files[3]}, [gated]) == {
+        "gate": summed | {"loads_without_counts": 1}
+    }
+    nothing = execute.what_passed({files[1], files[3]}, [gated])
+    execute.check_gate(nothing, [gated], tmp_path / "said")  # the killed load may have passed some
+    with pytest.raises(UserError, match="no token passed the gate"):
+        execute.check_gate(execute.what_passed({files[1]}, [gated]), [gated], tmp_path / "said")
     assert execute.what_passed(files, [replace(gated, sha256="b" * 64)]) == {"gate": None}
     execute.keep_gate_counts(tmp_path / "removed.jsonl", [gated], summed)  # by a writer without responses
     assert not (tmp_path / "removed.gate.json").exists()

@@ -22,7 +22,7 @@ from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of, sha256_of_file, write_json, write_jsonl
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_file, write_json, write_jsonl
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -341,7 +341,7 @@ class Served:
                 writer.describe(f"s{i}", {"gpus": [gpu]})
                 writer.append(keys[i], response("text"), f"s{i}")
             self.files.append(writer.path)
-        without = {"serving": None, "key": None, "state": "judged", "raw": {}}
+        without = {"serving": None, "key": None, "state": "judged", "label": "refusal", "raw": {}}
         write_jsonl(folder / "results" / "answers.jsonl", [{"serving": "s0", "key": keys[0]}, without])
         write_jsonl(folder / "results" / "verdicts.jsonl", [without | {"key": keys[1]}, without])
         write_json(folder / "engine.json", {"engine": "e", "engine_id": "engine", "identity": {}})
@@ -368,10 +368,29 @@ def test_the_manifest_names_only_what_served_this_study(served: Served) -> None:
     assert found["sources"] == {str(engine): sha256_of_file(engine)}
 
 
-@pytest.mark.parametrize(("load", "whose"), [(0, "answers"), (1, "judges")])
+@pytest.mark.parametrize(("load", "whose"), [(0, "answers"), (1, "verdicts")])
 def test_no_manifest_is_written_without_the_store_that_says_what_served(served: Served, load: int, whose: str) -> None:
     served.files[load].unlink()
-    with pytest.raises(UserError, match=f"1 responses behind {whose} are not in the store, although executed before"):
+    with pytest.raises(UserError, match=f"1 response behind {whose} is not in the store, although executed before"):
+        served.manifest()
+
+
+def test_what_served_several_votes_is_missed_as_well(served: Served) -> None:
+    path = served.folder / "results" / "verdicts.jsonl"
+    (row, other) = read_jsonl(path)
+    for votes, reads in ((["refusal", "failed", "refusal"], True), (["judge_failed", "refusal", "refusal"], False)):
+        write_jsonl(path, [row | {"raw": {"votes": votes, "each": [{}] * 3}}, other])
+        served.files[1].unlink(missing_ok=True)
+        with pytest.raises(UserError, match="1 response behind verdicts is") if reads else contextlib.nullcontext():
+            served.manifest()
+
+
+def test_a_response_of_another_load_stands_in_for_none_that_is_lost(served: Served) -> None:
+    with StoreWriter(served.folder / "store", "engine", "again") as writer:
+        writer.describe("s9", {"gpus": ["later"]})
+        writer.append(sha256_of(0), response("text"), "s9")
+    served.files[0].unlink()
+    with pytest.raises(UserError, match="1 response behind answers is not in the store"):
         served.manifest()
 
 

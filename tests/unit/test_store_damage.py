@@ -12,7 +12,7 @@ from store_files import KEYS, fill, response, text_of
 
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.ask.store_index import index_path, load_index
-from refusal_eval.core.files import canonical_json
+from refusal_eval.core.files import canonical_json, sha256_of
 from refusal_eval.core.packing import pack_floats
 
 
@@ -164,7 +164,7 @@ def test_a_whole_record_elsewhere_counts_where_another_of_its_key_is_damaged(tmp
 def test_a_damaged_serving_record_is_told(tmp_path, caplog):
     path = fill(tmp_path, KEYS[:1])
     change(path, b'"serving_record"', b'"serving_re')
-    assert StoreReader(tmp_path, "engine").serving() == {path.name: {"damaged": True}}
+    assert StoreReader(tmp_path, "engine").serving() == {sha256_of(path.name)[:16]: {"damaged": True}}
     assert f"{path}, line 1" in caplog.text
     assert stored(tmp_path, KEYS[:1]) == KEYS[:1]
 

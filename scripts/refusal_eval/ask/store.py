@@ -34,7 +34,7 @@ from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, utf8, write_text
+from refusal_eval.core.files import canonical_json, read_json, sha256_of, utf8, write_text
 from refusal_eval.core.packing import unpack_floats
 
 # What to do where a receipt tells of responses that are gone. All answers of a batch are then read again: what is
@@ -239,7 +239,7 @@ class StoreReader:
     def serving(self, numbers: indexes.KeyNumbers | None = None) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses.
 
-        For a file whose record cannot be read `DAMAGED` stands under the name of the file.
+        For a file whose record cannot be read `DAMAGED` stands under a hash of the file's name.
 
         Args:
             numbers: of the keys of responses that count, sorted (see `store_index.key_numbers`); None for all.
@@ -257,8 +257,12 @@ class StoreReader:
                         record = json.loads(line)
                         own[record["serving_id"]] = record["serving_record"]
                     except (ValueError, KeyError, TypeError, RecursionError) as error:
-                        self._say(path, handle.tell() - len(line), f"damaged: {_reason(error)}; it is not known")
-                records |= own or {path.name: DAMAGED}
+                        self._say(
+                            path,
+                            handle.tell() - len(line),
+                            f"damaged: {_reason(error)}; what served its file is not known",
+                        )
+                records |= own or {sha256_of(path.name)[:16]: DAMAGED}
         return records
 
     def unknown(self, numbers: indexes.KeyNumbers) -> indexes.KeyNumbers:

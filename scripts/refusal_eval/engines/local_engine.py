@@ -34,7 +34,10 @@ class LocalEngine(Engine):
         "vLLM computes differently above a certain length: those with LongRoPE (Phi-3, Phi-4-mini) and Llama 4.",
     )
     memory_share: Number = Field(
-        0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine, of kind `vllm`."
+        0.9,
+        gt=0,
+        le=1,
+        description="Share of a GPU's memory, or of RAM on a CPU. Only of engines of kind `vllm`.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="`auto` takes the device that the engine environment was built for. Not in the request key."
