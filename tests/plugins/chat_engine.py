@@ -62,7 +62,9 @@ class ChatClient(RunningEngine):
         self._engine = engine
 
     async def __aenter__(self) -> Self:
-        self._http = aiohttp.ClientSession(self._engine.address)
+        # No limit on an answer: a model may think for long, and what it wrote is paid for.
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=30)
+        self._http = aiohttp.ClientSession(self._engine.address, timeout=limits)
         return self
 
     async def __aexit__(
@@ -80,7 +82,7 @@ class ChatClient(RunningEngine):
         try:
             return response_of(await self._reply(body))
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise ConnectionError(str(error)) from error
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
 
     @retry(retry=retry_if_exception_type(Busy), stop=stop_after_attempt(TRIES), wait=seconds_to_wait, reraise=True)
     async def _reply(self, body: Mapping[str, Any]) -> Any:

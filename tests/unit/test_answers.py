@@ -2,8 +2,9 @@
 
 import pytest
 
-from refusal_eval.ask.answers import answer_of, answer_of_text
+from refusal_eval.ask.answers import AnswerReader, answer_of, answer_of_text
 from refusal_eval.ask.reasoning import Marks, marks_in_text
+from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
 
 OPEN, CLOSED = [1, 100], [1]  # prompts that do and do not open the reasoning
@@ -93,4 +94,19 @@ def test_an_engine_that_tells_texts_only_has_answers_without_counts_and_weights(
     cut = answer_of_text({**reported, "text": "<t>why", "finish_reason": "length"}, marks_in_text({"end": "</t>"}))
     assert cut["state"] == "truncated_reasoning"
     assert answer_of_text({**reported, "text": ""}, None)["state"] == "empty"
+    hidden = answer_of_text({**reported, "text": "", "finish_reason": "length"}, None)
+    assert hidden["state"] == "truncated_reasoning"  # at the limit, in a reasoning that the provider hides
     assert answer_of_text({**reported, "finish_reason": "content_filter"}, None)["state"] == "blocked"
+
+
+def test_of_an_engine_that_names_no_stop_token_the_last_token_counts():
+    row = answer_of(response([5], stop=None, logprobs=[-0.5]), CLOSED, None, decode)
+    assert (row["answer_tokens"], row["answer_logprob"]) == (1, pytest.approx(-0.5))
+
+
+@pytest.mark.parametrize("logprobs", [None, pack_floats([-0.5] * 3)])
+def test_marks_are_found_in_the_text_of_an_engine_without_a_tokenizer_here(logprobs):
+    reader = AnswerReader(None, {"start": "<s>", "end": "</s>"}, trust_remote_code=False)
+    told = response([1, 2, 3], stop=None, text="<s>why</s>No.") | {"logprobs": logprobs}
+    row = reader.fields(Request("p", 0, 0, "key", 1, [{"role": "user", "content": "?"}]), told)
+    assert (row["answer"], row["reasoning"], row["answer_logprob"]) == ("No.", "<s>why</s>", None)

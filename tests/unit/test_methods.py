@@ -315,6 +315,12 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     assert "The engines were servers of another party, whose hardware is not known." in text
     assert "vLLM" not in text and "kwon2023vllm" not in text and batch not in text
     assert "Every answer has a separate seed. The provider may not honour seeds" in text
+    manifest["study"]["engine_entries"]["other"] = {"kind": "encoder", "weights": {"kind": "folder", "path": "x"}}
+    manifest["engines"]["other"] = {"identity": {"kind": "encoder"}}
+    manifest["study"]["model_entries"]["smollm2-plain"]["engine"] = "other"
+    text = text_of(manifest)
+    assert "Every answer has a separate seed, except those of SmolLM2-135M, whose server takes none." in text
+    assert "The provider of SmolLM2-135M, told to decline may not honour seeds" in text
 
 
 def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(demo: dict[str, Any]) -> None:

@@ -27,9 +27,10 @@ class AnswerReader:
         # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
         if reasoning and tokenizer_folder is not None:
             self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
-        if reasoning and self._renderer is None:
-            self._reasoning: Reasoning | None = marks_in_text(reasoning)
-        else:
+        # What tells no tokens, or tokens that nobody here can decode, has its marks in its text.
+        self._in_text = marks_in_text(reasoning) if reasoning and reasoning.get("format") != "harmony" else None
+        self._reasoning: Reasoning | None = self._in_text
+        if self._renderer is not None or not reasoning:
             self._reasoning = reasoning_of(reasoning, self._renderer and self._renderer.tokenizer, self._decode)
 
     @property
@@ -39,8 +40,8 @@ class AnswerReader:
 
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer's fields without its place (see `answer_of`)."""
-        if response["logprobs"] is None:
-            return answer_of_text(response, self._reasoning)
+        if response["logprobs"] is None or (self.reasons and self._renderer is None):
+            return answer_of_text(response, self._in_text)
         return answer_of(response, request.token_ids, self._reasoning, self._decode)
 
     def _decode(self, token_ids: Sequence[int]) -> str:
@@ -60,7 +61,7 @@ def answer_of(
     if response["finish_reason"] == CONTENT_FILTER:
         return blank(BLOCKED, CONTENT_FILTER)
     token_ids = list(response["token_ids"])
-    stopped_by_token = response["finish_reason"] == STOP and not isinstance(response["stop_reason"], str)
+    stopped_by_token = response["finish_reason"] == STOP and isinstance(response["stop_reason"], int)
     written = token_ids[:-1] if stopped_by_token else token_ids
     segments = reasoning.segments(prompt_ids, written) if reasoning else Segments(0, len(written))
     begin = segments.end if segments.begin is None else segments.begin
@@ -97,7 +98,10 @@ def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning | None) -> 
         "logprobs": pack_floats([]),
         "stop_reason": "",
     }
-    return answer_of(as_tokens, [], reasoning, letters_text) | unknown
+    found = answer_of(as_tokens, [], reasoning, letters_text) | unknown
+    # Without a word at the limit, its tokens went into a reasoning that nobody shows.
+    hidden = found["state"] == EMPTY and found["finish_reason"] == LENGTH
+    return found | {"state": TRUNCATED_REASONING} if hidden else found
 
 
 def blank(state: str, finish_reason: str | None = None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _wrong_with_model(draft: Draft, name: str, separated: bool = False) -> Itera
 
 
 def _wrong_with_engine(name: str, engine: Engine) -> Iterator[str]:
-    if getattr(engine, "weights", None) is None:
+    if getattr(engine, "weights", None) is None or engine.device_here() is None:
         yield f"its engine `{name}` of kind `{engine.kind}` has no weights here, and activations are computed from them"
         return
     identity = _identity(engine)

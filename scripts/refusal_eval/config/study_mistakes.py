@@ -108,6 +108,8 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
             yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
         elif section == "models" and "takes_token_ids" not in engine.capabilities:
             yield from _rendered_elsewhere(draft, name, entry, engine)
+        elif section == "models" and "log_probabilities" not in engine.capabilities:
+            yield from _without_tokens(name, entry, engine)
         if draft.study.determinism == "strict" and "strict" not in engine.capabilities:
             message = f"engine `{entry.engine}` of kind `{engine.kind}` does not support `strict`"
             yield ("determinism",), message
@@ -121,6 +123,13 @@ def _prefills(draft: Draft) -> Iterator[Mistake]:
             yield ("models", name, "prefill"), f"does not work in dialogues (`{talks[0]}`); leave one of them out"
 
 
+def _without_tokens(name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
+    """Refuse marks of reasoning that only tokens have."""
+    if model.reasoning is not None and model.reasoning.format == "harmony":
+        message = f"`harmony` is recognised by token ids, which an engine of kind `{engine.kind}` does not give"
+        yield ("models", name, "reasoning", "format"), message
+
+
 def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
     """Refuse what only the engine's own rendering decides, and what needs token ids."""
     says_how = {
@@ -132,9 +141,7 @@ def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -
     for key in (key for key, said in says_how.items() if said):
         message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
         yield ("models", name, key), message
-    if model.reasoning is not None and model.reasoning.format == "harmony":
-        message = f"`harmony` is recognised by token ids, which an engine of kind `{engine.kind}` does not give"
-        yield ("models", name, "reasoning", "format"), message
+    yield from _without_tokens(name, model, engine)
     if draft.study.protocol == "compat":
         message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
         yield ("protocol",), message

@@ -34,7 +34,7 @@ class EngineLoad:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: context managers set the traceback of what passes through them
 class Rejected(Exception):
     """The engine refused one request for its own sake (it would refuse it again); others are not concerned."""
 

@@ -174,7 +174,10 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "fought": fought,
         "by_engine": by_engine,
         "by_sampling": by_sampling,
-        "seeded": all(_honours_seeds(config["engine_entries"][engine]) for engine in by_engine),
+        "seeds": {
+            how: [name for name in asked if _seeds(config["engine_entries"][entries[name]["engine"]]) == how]
+            for how in ("honoured", "sent", "none")
+        },
         "any_greedy": any(greedy),
         "all_greedy": all(greedy),
         "served": sorted({_place(record) for record in served}),
@@ -269,10 +272,13 @@ def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
     return quoted(f"an engine of kind {entry.get('kind')}" + (f" ({', '.join(values)})" if values else ""))
 
 
-def _honours_seeds(entry: Mapping[str, Any]) -> bool:
-    """Tell whether an engine draws by the seeds of its requests; nobody knows that of a server of another party."""
-    kind: Any = ENGINES.get(ENGINES.kind_of(entry)) if "weights" in entry else None
-    return kind is not None and "seeds" in kind.capabilities
+def _seeds(entry: Mapping[str, Any]) -> str:
+    """Return whether the seeds of an engine's requests are honoured, only sent (to another party's server), or none."""
+    name = ENGINES.kind_of(entry)
+    kind: Any = ENGINES.get(name) if name in ENGINES.names() else None
+    if kind is not None and "seeds" not in kind.capabilities:
+        return "none"
+    return "honoured" if "weights" in entry else "sent"
 
 
 def _place(record: Mapping[str, Any]) -> str:

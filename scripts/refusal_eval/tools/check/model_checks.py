@@ -385,7 +385,7 @@ async def stop_tokens(trial: Trial) -> Outcome:
     ended = passed = wrong = made_up = hit = 0
     for sample in trial.samples:
         ids, response = sample.ids, sample.response
-        by_token = response["finish_reason"] == "stop" and not isinstance(response["stop_reason"], str)
+        by_token = response["finish_reason"] == "stop" and isinstance(response["stop_reason"], int)
         ended += by_token
         passed += not set(stops).isdisjoint(ids[:-1])
         wrong += by_token and (not ids or ids[-1] not in stops or response["stop_reason"] not in stops)

@@ -139,7 +139,8 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
         more = {"gated": True, "terms": entry.terms} if section in ROWS and entry.gated else {}
         if section == "engines" and not here:
             more = {"gated": entry.gated, "terms": entry.terms}
-            more |= _to_download(engines[name], source, lock, study.paths.cache)
+            if name in engines:  # another party's server may have a tokenizer here
+                more |= _to_download(engines[name], source, lock, study.paths.cache)
         users = (*before.used_by, f"{section.removesuffix('s')} {name}")
         found[what] = replace(before, here=before.here and here, used_by=users, **more)
     return list(found.values())

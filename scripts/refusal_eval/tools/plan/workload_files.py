@@ -97,7 +97,10 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
             requests = 0 if model.recorded else round(own.count * samples * turns)
             # The turns of a dialogue follow the model's own replies: no two samples share one.
             prompts = requests if own.turns else own.count
-            work[Cell(name, split)] = CellWork(requests, prompts, own.tokens / turns, mean, most, own.known)
+            tokens = own.tokens / turns
+            if study.engines[model.engine].device_here(root) is None:
+                tokens = _billed_tokens(tokens, turns, mean, model.system_prompt)
+            work[Cell(name, split)] = CellWork(requests, prompts, tokens, mean, most, own.known)
             answers = round(own.count * samples * _scored_turns(entries[split].dialogue, own.turns))
             for judge, entry in judges.items():
                 if split in study.splits or Cell(name, split, judge) in further:
@@ -143,6 +146,14 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
             work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
     return work
+
+
+def _billed_tokens(question: float, turns: float, answer: float, system_prompt: str | None) -> float:
+    """Return the mean tokens of a request to another party's server: the system prompt, and of dialogues what was said
+    before as well.
+    """
+    before = (turns - 1) / 2 * (question + answer)
+    return question + before + len(system_prompt or "") / CHARACTERS_PER_TOKEN
 
 
 def _scored_turns(dialogue: Dialogue | None, turns: float) -> float:
