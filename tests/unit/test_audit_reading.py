@@ -366,6 +366,8 @@ def test_the_entry_is_a_catalogue_file_that_calls_the_kappa_what_it_is(raters, s
     assert entry["human_kappa"]["broad"] == 1.0
     assert "40 rows with two raters, 95 % interval" in entry["human_kappa"]["source"]
     assert json.dumps(entry)
+    (second,) = yaml.safe_load(gold_entry(audit, "gold.jsonl", 80, people, "Arabic 2"))["gold"].items()
+    assert (second[0], second[1]["label"]) == ("st-arabic-2", "Audit of st (Arabic 2)")
 
 
 def test_many_labels_of_the_page_are_read_in_a_moment(tmp_path):

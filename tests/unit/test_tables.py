@@ -81,6 +81,7 @@ def test_order_of_names() -> None:
 def test_lists_of_names_with_commas_have_semicolons() -> None:
     assert joined(["a", "b"]) == "a, b" and joined(["a", "b, told to decline", "c"]) == "a; b, told to decline; c"
     assert [annotators(n) for n in (None, 1, "1", 3)] == ["", "one annotator", "one annotator", "3 annotators"]
+    assert annotators(1, {"broad": 0.8}) == "one annotator, some also by another"
 
 
 def test_votes_explain_no_rates_and_every_mark_is_there() -> None:

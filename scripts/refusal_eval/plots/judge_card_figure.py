@@ -125,7 +125,7 @@ def _rows(card: Card, most: int) -> tuple[list[tuple[str, Group]], int]:
 def _headline(card: Card, show: Labels) -> list[str]:
     part, worst = card["broad"], card["headline"]["broad"]
     judged = f"{card['n']} answers" if card["n_judged"] == card["n"] else f"{card['n_judged']} of {card['n']} answers"
-    who = annotators(card["raters"])
+    who = annotators(card["raters"], card["people"]["human_kappa"])
     texts = [f"{judged} judged{f', each labelled by {who}' if who else ''}."]
     if worst and len(card["models"]) > 1:
         name = clean(worst["answering_model"])

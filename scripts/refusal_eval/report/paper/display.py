@@ -77,9 +77,13 @@ def joined(texts: Iterable[str]) -> str:
     return ("; " if any(", " in text for text in found) else ", ").join(found)
 
 
-def annotators(count: int | str | None) -> str:
-    """How many people labelled each row of a gold set, such as "one annotator"; empty where it is not known."""
-    return "" if count is None else "one annotator" if str(count) == "1" else f"{count} annotators"
+def annotators(count: int | str | None, kappa: Any = None) -> str:
+    """How many people labelled each row of a gold set, such as "one annotator"; empty where it is not known.
+
+    Where there is a `kappa` among people, one of them cannot have labelled every row alone.
+    """
+    one = "one annotator, some also by another" if kappa else "one annotator"
+    return "" if count is None else one if str(count) == "1" else f"{count} annotators"
 
 
 def flags_in(scores: Iterable[Score], flags: Iterable[str] = ()) -> set[str]:

@@ -130,7 +130,7 @@ def cards_table(data: TableData) -> Table:
         kappas=[row[-1] for row in rows],
         weighted={show.gold(card["gold"]): weights_text(card) for card in by_gold},
         published=dict.fromkeys(
-            f"Published for {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
+            f"Among people on {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
         ),
     )
     return Table("judge-cards", "Judges compared with human labels.", header, rows, notes, keys=3, per_block=3)

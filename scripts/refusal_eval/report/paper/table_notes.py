@@ -257,7 +257,9 @@ def levels_text(cards: Sequence[Card]) -> str:
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
     """Who labelled the gold sets of judge cards, as one note; none if it is not known."""
-    known = {show.gold(card["gold"]): annotators(card["raters"]) for card in sorted_cards(cards)}
+    known = {}
+    for card in sorted_cards(cards):
+        known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     return [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
 

@@ -119,8 +119,8 @@ def _with_audit(frame: Frame, other: Frame, place: str) -> Frame:
     for model, splits in other.items():
         if both := sorted(frame.get(model, {}).keys() & splits.keys()):
             raise UserError(
-                f"{place}: model {model} on split {both[0]} was drawn from by an earlier audit of this file; keep the "
-                "labels of one audit for each model and split"
+                f"{place}: model {model} on split {both[0]} was drawn from by an earlier audit of this file; delete "
+                "the cell's labels of one of both audits, and the cell from its `drawn_from`"
             )
     return {model: {**frame.get(model, {}), **other.get(model, {})} for model in (*frame, *other)}
 

@@ -198,7 +198,7 @@ def write_outputs(
     }
     write_jsonl(folder / "labels.jsonl", label_merging.label_rows(audit, rows, probability))
     count = write_jsonl(folder / "gold.jsonl", label_merging.gold_rows(rows, probability, expectations))
-    write_text(folder / "gold.yaml", label_merging.gold_entry(audit, "gold.jsonl", count, people))
+    write_text(folder / "gold.yaml", label_merging.gold_entry(audit, "gold.jsonl", count, people, folder.name))
     in_dispute = label_merging.disputed(label_merging.resolved(whole, marks))
     shown = [row for row in in_dispute if row["id"] in audit.sample or row["adjudicated"]]
     write_text(folder / DISPUTED, disputed_sheet(audit.name, shown))

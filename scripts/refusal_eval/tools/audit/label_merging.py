@@ -17,6 +17,7 @@ stratum what is missing is like what is not; `missing_bounds` says what it could
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,15 +189,16 @@ def gold_rows(
     return found
 
 
-def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any]) -> str:
+def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any], folder: str = "audit") -> str:
     """Return a catalogue file with the gold entry, ready to be named by a study under `catalogue:`.
 
-    `path` is that of the gold file seen from it, `people` what `rater_agreement.agreement` returned.
+    `path` is that of the gold file seen from it, `people` what `rater_agreement.agreement` returned. The name of the
+    audit's `folder` is in the entry's: a study may have several audits.
     """
     study = str(audit.design["study"])
-    name = f"{study}-audit"
+    name = f"{study}-{re.sub('[^a-z0-9._-]+', '-', folder.lower())}"
     entry: dict[str, Any] = {
-        "label": f"Audit of {study}",
+        "label": f"Audit of {study}" + (f" ({folder})" if folder != "audit" else ""),
         "source": {"kind": "file", "path": path},
         "columns": {column: column for column in GOLD_COLUMNS if column != "id"},
         "labels": {label: label for label in LABELS},

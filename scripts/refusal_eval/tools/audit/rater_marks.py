@@ -120,7 +120,10 @@ def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[Mark]:
     allowed = LABELS if deciding else (*LABELS, UNSURE, SKIP)
     if label and label not in allowed:
         raise UserError(f"the label `{label[:40]}` is none of {', '.join(allowed)}")
-    return [Mark(rater, name, label, row.get("comment", "").strip(), place)] if label else []
+    comment = row.get("comment", "").strip()
+    if deciding and comment and not label:
+        raise UserError(f"row {name} has a comment and no decision: the sheet is written again, so keep it elsewhere")
+    return [Mark(rater, name, label, comment, place)] if label else []
 
 
 def check_finished(audit: Audit, marks: Iterable[Mark]) -> None:

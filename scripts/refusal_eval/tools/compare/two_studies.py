@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,8 @@ def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection
     names = {f"answers/{model}/{split}.jsonl" for _, model, split in cells}
     names |= {f"verdicts/{'/'.join(cell)}.jsonl" for cell in cells}
     names |= {f"prompts/{split}.jsonl" for _, _, split in cells}
+    judges = {judge for judge, _, _ in cells}  # whose cards are shown
+    names |= {name for name in known if (of := PurePosixPath(name).parts)[0] == "verdicts" and of[1] in judges}
     for name in sorted(names & known.keys()):
         path = folder / name
         if path.is_file() and sha256_of_file(path) != known[name]:
