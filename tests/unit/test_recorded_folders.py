@@ -125,7 +125,7 @@ def test_prompts_that_differ_before_their_last_message_do_not_get_each_others_an
         files_of(split, [], [], [], {"scores": [], "metrics": None})
 
 
-def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
+def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write, caplog):
     given = [{"prompt": "a", "answers": drawn("1", "2", "3", "4", " ")}]
     path = write("answers.json", given)
     cell = recorded_cell(prompts("a"), path, None, 5)
@@ -134,6 +134,10 @@ def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
     assert [row["sample"] for row in rows] == [0, 1, 2, 3]
     assert [row["label"] for row in rows] == ["refusal", "compliance", None, None]
     assert [row["state"] for row in rows] == ["judged", "judged", "unparsable", "unparsable"]
+    assert "about other answers" not in caplog.text
+    judged = write("judge_scores.json", [[{"label": 1, "answer": "1"}, {"label": 1, "answer": "4"}]])
+    recorded_verdicts(prompts("a"), cell.answers, path, judged)
+    assert "1 labels in" in caplog.text and "about other answers than those in their places" in caplog.text
     judged = write("judge_scores.json", [])
     assert {row["state"] for row in recorded_verdicts(prompts("a"), cell.answers, path, judged)} == {"unparsable"}
 

@@ -1,5 +1,6 @@
 """How files of the published layout are read; published_layout.py says what stands in them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.core.texts import valid_text
 
+LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]
 Answers = tuple[list[str], list[Probabilities]]  # to one prompt: their texts, and the probabilities of their parts
 
@@ -137,14 +139,32 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
     Raises:
         UserError: for files of another layout.
     """
-    votes = read_votes(judged)
-    places = matched(prompts, [row["prompt"] for row in layout_rows(recorded)])
+    votes, rows = read_votes(judged), layout_rows(recorded)
+    if others := about_other_answers(rows, layout_rows(judged, with_prompts=False)):
+        LOG.warning(
+            "%d labels in %s say that they are about other answers than those in their places in %s: the files may not be "
+            "of one run",
+            *(others, judged, recorded),
+        )
+    places = matched(prompts, [row["prompt"] for row in rows])
     return {
         (name, sample, 0): vote
         for name, place in places.items()
         if place < len(votes)
         for sample, vote in enumerate(votes[place])
     }
+
+
+def about_other_answers(rows: Sequence[Row], judged: Sequence[Any]) -> int:
+    """Return how many labels name an answer that is no part of the text in their place."""
+    count = 0
+    for row, labels in zip(rows, judged, strict=False):
+        labels = labels.get("answers", []) if isinstance(labels, dict) else labels
+        texts = [answer["text"] if isinstance(answer, dict) else answer for answer in row.get("answers", [])]
+        said = [label.get("answer") if isinstance(label, dict) else None for label in labels]
+        pairs = zip(said, texts, strict=False)
+        count += sum(isinstance(answer, str) and answer.strip() not in str(text) for answer, text in pairs)
+    return count
 
 
 def row_place(path: Path, row: int) -> str:

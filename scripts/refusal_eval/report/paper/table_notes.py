@@ -179,7 +179,8 @@ def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str
     for card in sorted_cards(card for card in cards if card["judge"] == judge):
         strict, broad = (_agreement(card[reading]) for reading in READINGS)
         both = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
-        texts.append(f"{_gold(card, golds)} ({_answers(card)}): {both}")
+        by_weight = ", rows weighted by 1 / probability of being labelled" if card.get("weighted") else ""
+        texts.append(f"{_gold(card, golds)} ({_answers(card)}{by_weight}): {both}")
     return texts
 
 
