@@ -317,6 +317,11 @@ def test_each_mode_needs_a_control_and_a_random_direction_is_one(project: Projec
     project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | mode))
     (line,) = project.mistakes(STUDIED | {"models": ["plain", "steered"]})
     assert "models.steered.intervention: the study has no control for it" in line
+    opposite = changed(CATALOGUE, (*STEERED, "intervention"), ADD | mode | {"scale": 1.0})
+    opposite = changed(opposite, ("models", "control", "intervention"), {"direction": "chance", "scale": -1.0})
+    project.write(BASE, opposite)
+    found = [line for line in project.mistakes(STUDIED) if "the study has no control for it" in line]
+    assert bool(found) == (mode.get("mode") in {"pull", "ablate"}), "a random vector has no sign, a place to go to has"
 
 
 def test_layers_that_the_direction_does_not_capture_are_reported(project: Project) -> None:

@@ -2,7 +2,7 @@
 
 Reads prompts/, answers/ and verdicts/; writes scores/{judge}/{model}/{split}.parquet (a row per sample),
 judge_cards/{judge}/{gold}.json and, where a study asks, published/ (what the published code makes of the same
-responses). No GPU job depends on anything here.
+responses). Of GPU jobs only those of steered models may depend on anything here: directions fitted by c(x).
 """
 
 from refusal_eval.workflow import scoring

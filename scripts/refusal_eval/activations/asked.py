@@ -13,7 +13,7 @@ from refusal_eval.core.canonical import KEY_VERSION, plain
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
 
-CAPTURE_VERSION = 1  # of what is captured; another one makes all stored activations unreachable
+CAPTURE_VERSION = 2  # of what is captured; another one makes all stored activations unreachable
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,8 @@ def load_model(job: dict[str, Any]) -> Any:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": job["trust_remote_code"]}
     config = AutoConfig.from_pretrained(job["folder"], **options)
     options |= {"dtype": getattr(torch, job["dtype"]), "use_safetensors": True}
+    if getattr(config.get_text_config(), "attn_logit_softcapping", None):
+        options["attn_implementation"] = "eager"  # sdpa leaves this cap (of Gemma 2) out without a word
     if job["device"] == "cuda":  # straight onto the GPU; without it the model is first built in main memory
         options["device_map"] = "auto" if job["gpus"] > 1 else {"": job["device"]}
     loader: Any = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM

@@ -142,8 +142,8 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
     votes, rows = read_votes(judged), layout_rows(recorded)
     if others := about_other_answers(rows, layout_rows(judged, with_prompts=False)):
         LOG.warning(
-            "%d labels in %s say that they are about other answers than those in their places in %s: the files may not be "
-            "of one run",
+            "%d labels in %s say that they are about other answers than those in their places in %s: the files may not "
+            "be of one run",
             *(others, judged, recorded),
         )
     places = matched(prompts, [row["prompt"] for row in rows])

@@ -122,7 +122,7 @@ class Model(Entry):
     reasoning: Reasoning | None = Field(
         None,
         description="Marks of the reasoning. Read from stored responses: no GPU job when changed, except that later "
-        "turns of dialogues are asked again.",
+        "turns of dialogues, and models steered by a direction of its answers, are asked again.",
     )
     unverified: list[Text] = Field(
         [],

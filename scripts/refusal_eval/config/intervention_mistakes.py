@@ -27,6 +27,7 @@ GATES = {
     "constellation": "the cosine similarity with the mean of its task that a token must exceed, e.g. `gate: 0.85`",
 }
 ALIKE = ("model", "positions", "layers")  # what directions of one constellation have in common: means are compared
+SIGNED = ("pull", "constellation", "ablate")  # modes in which a random direction has a sign
 SCALED = ("add", "gated", "pull", "constellation")  # modes without a scale that goes without saying
 
 
@@ -108,6 +109,8 @@ def _is_control(other: Model, model: Model, draft: Draft) -> bool:
         return False
     if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
         return False
+    if asked.mode in SIGNED and (asked.scale or 1) * (control.scale or 1) < 0:
+        return False  # one moves tokens together where the other moves them apart
     directions = draft.catalogue.valid["directions"]
     named = [[directions.get(name) for name in each.directions] for each in (asked, control)]
     own, random = ([entry for entry in entries if entry is not None] for entries in named)

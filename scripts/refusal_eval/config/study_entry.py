@@ -20,7 +20,7 @@ PUBLISHED_SAMPLING = Sampling(max_tokens=1).model_dump(exclude={"max_tokens"})
 
 
 class Scoring(Entry):
-    """How verdicts become numbers. Changing it runs no GPU job."""
+    """How verdicts become numbers. Changing it runs no GPU job, except where directions are fitted by c(x)."""
 
     tau: Number = Field(
         1.0, gt=0, description="Temperature of the softmax over mean log-probabilities in c(x), in nats per token."

@@ -23,7 +23,7 @@ MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate", "constellation")
 UNITS = {
     "add": "1: as far as the two sides' means lie apart",
     "gated": "1: as far as the two sides' means lie apart, for tokens that are similar to the direction",
-    "pull": "1: the whole way to the mean of one side",
+    "pull": "1: the whole way to the mean of one side (of a control, to a point as far from the middle of both)",
     "ablate": "1: the whole component along the direction",
     "constellation": "1: the whole way to the mean of a task's negative side, for tokens that are similar to it",
 }
