@@ -323,6 +323,25 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     assert "The provider of SmolLM2-135M, told to decline may not honour seeds" in text
 
 
+def test_the_prompts_that_directions_were_made_from_are_said_and_their_source_is_cited(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    study = manifest["study"]
+    whole: dict[str, Any] = dict.fromkeys(("category", "without", "judge", "above", "below"))
+    harmful = whole | {"split": "should_decline", "without": ["sensitive"], "judge": "keyword", "above": 0.15}
+    study["directions"] = ["refusal"]
+    study["direction_entries"] = {"refusal": {"positive": harmful, "negative": whole | {"split": "further"}}}
+    source = {"kind": "hub", "repo": "owner/data", "revision": "0" * 40, "config": None, "split": "test"}
+    further = study["split_entries"]["sensitive"] | {"label": "Further", "citation": [], "source": source}
+    study["split_entries"]["further"] = further
+    text = text_of(manifest)
+    assert (
+        "The positive prompts of direction refusal were those of Should decline without those of Sensitive with c(x) "
+        "above 0.15 under judge Keyword lists, its negative ones those of Further." in text
+    )
+    assert "Only directions were fitted on Further, which is from " in text and "[@hub-owner-data]" in text
+    assert "direction" not in text_of(demo)
+
+
 def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(demo: dict[str, Any]) -> None:
     vllm = {"vllm": "0.32.0", "cpu": "EPYC", "xgrammar": "0.2.8", "arguments": ["--structured-outputs-config={}"]}
     manifest = copy.deepcopy(demo) | {"serving": {"a": vllm}, "judge_serving": {"b": vllm}}

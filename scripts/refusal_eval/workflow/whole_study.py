@@ -45,7 +45,13 @@ def settings_of(study: Study) -> dict[str, Any]:
     were, such as a threshold that flips no label. Of engines their identity files tell the rest.
     """
     config, said = study.config, dict[str, Any]()
-    for section, names in (("model", "models"), ("split", "splits"), ("gold", "gold"), ("judge", "judge_entries")):
+    for section, names in (
+        ("model", "models"),
+        ("split", "splits"),
+        ("gold", "gold"),
+        ("judge", "judge_entries"),
+        ("direction", "directions"),
+    ):
         entries = {name: config[f"{section}_entries"][name] for name in sorted(config[names])}
         said[f"{section}_entries"] = {
             name: {key: value for key, value in entry.items() if key not in METHODS_LEAVE_OUT}

@@ -148,6 +148,8 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
 
+    fitted = [config["direction_entries"][name] for name in config.get("directions") or ()]
+    sides = {entry[side]["split"] for entry in fitted for side in ("positive", "negative")}
     greedy = [config["protocol"] == "default" and entries[name]["sampling"]["temperature"] == 0 for name in asked]
     by_engine: dict[str, list[str]] = {}
     by_sampling: dict[str, list[str]] = {}
@@ -172,6 +174,9 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "asked": asked,
         "recorded": [name for name in elsewhere if name not in fought],
         "fought": fought,
+        "directions": {name: config["direction_entries"][name] for name in config.get("directions") or ()},
+        "side_text": lambda side: side_text(side, label),
+        "fitted_on": sorted(sides - set(config["splits"])),
         "by_engine": by_engine,
         "by_sampling": by_sampling,
         "seeds": {
@@ -371,6 +376,17 @@ def _direction_text(direction: Mapping[str, Any], named: bool) -> str:
         f"{_position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
         f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
     )
+
+
+def side_text(side: Mapping[str, Any], label: Callable[[str, str], str]) -> str:
+    """Return which prompts one side of a direction has; `label` is what a reader sees of an entry, by noun and name."""
+    parts = [f"those of {label('split', side['split'])}"]
+    parts += [f"in the category {quoted(side['category'])}"] if side["category"] else []
+    parts += [f"without those of {listed(label('split', name) for name in side['without'])}"] if side["without"] else []
+    for bound in ("above", "below"):
+        if side[bound] is not None:
+            parts.append(f"with c(x) {bound} {side[bound]:g} under judge {label('judge', side['judge'])}")
+    return " ".join(parts)
 
 
 def _position_text(positions: str) -> str:
