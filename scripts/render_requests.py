@@ -54,10 +54,11 @@ def published_token_ids(renderer: Renderer, messages: Messages, longest: int) ->
     return ids[-longest:]
 
 
-def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any]) -> None:
+def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any], evaluated: bool = True) -> None:
     """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from.
 
-    A dialogue is one of them if any turn of its user is.
+    A dialogue is one of them if any turn of its user is. What is not `evaluated` is captured for a separation, which
+    has no mark for such prompts.
     """
     for direction in intervention["directions"]:
         made_from = set(direction["prompts"])
@@ -65,8 +66,12 @@ def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, 
             raise UserError(
                 f"{len(shared)} of these {len(rows)} prompts made the direction `{direction['direction']}` (the first: "
                 f"{shared[0]}), and what it does to them says little of others: evaluate `{intervention['model']}` on "
-                "prompts that are in no split of the direction, or say `allow_overlap: true` in its `intervention`, "
-                "which marks all its numbers"
+                "prompts that are in no split of the direction"
+                + (
+                    ", or say `allow_overlap: true` in its `intervention`, which marks all its numbers"
+                    if evaluated
+                    else "; a split of a separation must have no such prompt, also where a category leaves it out"
+                )
             )
 
 
@@ -95,7 +100,7 @@ def main(
     asks = []
     rows = list(read_jsonl(prompts_path))
     if intervention is not None and not request.get("allow_overlap"):
-        refuse_fitted(rows, intervention)
+        refuse_fitted(rows, intervention, request.get("evaluated", True))
     for row in rows:
         turn = asked_turns(row)[0]
         try:

@@ -674,6 +674,8 @@ def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
         with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
             render_requests.refuse_fitted(rows, card)
     render_requests.refuse_fitted(rows[::2], card)
+    with pytest.raises(UserError, match="also where a category leaves it out"):
+        render_requests.refuse_fitted(rows, card, evaluated=False)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     params |= {name: name in FROM_FILES or entry[name] for name in CHANGES if entry.get(name) is not None}
     if (entry.get("intervention") or {}).get("allow_overlap"):
         params["allow_overlap"] = True
+    if entry.get("intervention") and split not in study.splits:
+        params["evaluated"] = False
     if study.config["split_entries"][split].get("dialogue"):
         # Only the answer to a turn, without its reasoning, stands in the history of the next one.
         params["dialogue"] = {"reasoning": entry["reasoning"]}

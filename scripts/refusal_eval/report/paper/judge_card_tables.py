@@ -53,7 +53,10 @@ def judges_table(data: TableData) -> Table:
                 ]
             )
     kappas = [row[5] for row in rows if row[2] != NO_DATA]
-    notes = filled_notes("judges/judges", show, cards=found, levels=levels_text(found), kappas=kappas)
+    weighted = {show.gold(card["gold"]): weights_text(card) for card in found}
+    notes = filled_notes(
+        "judges/judges", show, cards=found, levels=levels_text(found), kappas=kappas, weighted=weighted
+    )
     return Table("judges", "Agreement of the judges with people.", header, rows, notes, keys=3, per_block=3)
 
 

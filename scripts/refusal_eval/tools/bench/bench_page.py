@@ -12,7 +12,7 @@ import pandas as pd
 from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number
 from refusal_eval.report.paper.judge_card_tables import cards_frame
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
-from refusal_eval.report.paper.table_notes import levels_text, of_all, share_text, value_text
+from refusal_eval.report.paper.table_notes import levels_text, of_all, share_text, value_text, weights_text
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.tools.text_templates import rendered
 
@@ -66,6 +66,7 @@ def page(found: Benchmark) -> str:
         "groups": _groups(found),
         "speeds": _speeds(found),
         "golds": _golds(found) if found.gold_cards else None,
+        "weighted": {found.labels.gold(card["gold"]): weights_text(card) for card in found.cards if weights_text(card)},
         "denied": {gold: ", ".join(f"{label} {n}" for label, n in counts.items()) for gold, counts in denied.items()},
     }
     filters: dict[str, Callable[..., str]] = {"table": markdown, "escaped": markdown_escaped}
