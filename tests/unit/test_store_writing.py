@@ -10,7 +10,7 @@ import pytest
 from store_files import KEYS, response
 
 from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter
-from refusal_eval.ask.store_index import index_path, load_index
+from refusal_eval.ask.store_index import IndexBuilder, index_path, load_index
 from refusal_eval.core.errors import UserError
 
 
@@ -135,3 +135,21 @@ def test_a_store_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "store").write_text("a file")
     with pytest.raises(StoreError, match=r"the store cannot be written: .*store/engine.*Not a directory"):
         StoreWriter(tmp_path / "store", "engine", "job")
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_record_behind_which_a_signal_came_is_read(tmp_path, monkeypatch, counted):
+    """SIGTERM is an exception at whatever instruction: a whole record counts, though the index does not know of it."""
+    add = IndexBuilder.add
+
+    def stopped(self, key_start, offset):
+        if counted:
+            add(self, key_start, offset)
+        raise SystemExit("stopped by SIGTERM")
+
+    writer = StoreWriter(tmp_path, "engine", "job")
+    with monkeypatch.context() as patched, pytest.raises(SystemExit), writer:
+        writer.append(KEYS[0], response("a"), "s1")
+        patched.setattr(IndexBuilder, "add", stopped)
+        writer.append(KEYS[1], response("b"), "s1")
+    assert sorted(StoreReader(tmp_path, "engine").lookup(KEYS[:3])) == sorted(KEYS[:2])

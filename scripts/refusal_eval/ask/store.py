@@ -308,11 +308,9 @@ class StoreWriter:
             StoreError: if the disk takes no more. Nothing of this record then counts, and no later one is taken.
         """
         time = max(datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"), _behind(self.path.parent))
-        offset = self._offset
-        self._write({"key": key, "response": dict(response), "serving": serving_id, "time": time})
-        self._index.add(key[:32].encode(), offset)
+        self._write({"key": key, "response": dict(response), "serving": serving_id, "time": time}, key)
 
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def _write(self, record: Mapping[str, Any], key: str | None = None) -> None:
         if self._failure is not None:
             raise StoreError(f"{self.path} takes no more responses, for an earlier write failed: {self._failure}")
         line = utf8(canonical_json(record)) + b"\n"
@@ -322,6 +320,10 @@ class StoreWriter:
             written = self._handle.write(line) or 0
             while written < len(line):  # an unbuffered write may be cut short (disk full raises at the next)
                 written += self._handle.write(line[written:]) or 0
+            if key is not None:
+                self._index.add(key[:32].encode(), self._offset)
+            # Last: what a signal leaves behind this offset is not covered by the index, and is read from the file.
+            self._offset += len(line)
         except OSError as error:
             self._failure = self._explained(error)
             with contextlib.suppress(OSError):  # if that fails too: nothing follows, and a torn last line is ignored
@@ -330,7 +332,6 @@ class StoreWriter:
         except BaseException:  # a signal that ends the job
             self._failure = OSError("it was stopped in the middle of a record")
             raise
-        self._offset += len(line)
 
     def close(self) -> None:
         """Flush to the disk and write the index, which covers whole records only; an empty file is removed.
@@ -351,9 +352,9 @@ class StoreWriter:
         if lost is None and not in_place:
             lost = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if lost is None:
-            indexes.save_index(
-                indexes.FileIndex(self.path, self._index.entries(), self._offset, self._offset, closed=True)
-            )
+            entries = self._index.entries()
+            entries = entries[entries["offset"] < self._offset]
+            indexes.save_index(indexes.FileIndex(self.path, entries, self._offset, self._offset, closed=True))
         elif self._failure is None:
             raise self._explained(lost, "what it kept counts") from lost
 
