@@ -127,7 +127,7 @@ def test_scores_of_what_the_study_no_longer_has_are_left_alone(tmp_path, capsys)
     assert "has no scores of the models, splits and judges of its study" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["prompts/harm.jsonl", "answers/plain/harm.jsonl", "verdicts/words/plain/harm.jsonl"])
+@pytest.mark.parametrize("name", ["answers/plain/harm.jsonl", "verdicts/words/plain/harm.jsonl"])
 def test_a_study_whose_rerun_was_stopped_is_not_taken_for_a_finished_one(tmp_path, capsys, name):
     cells = {(model, "harm"): prompts("cc", "cr", "rr", "cc") for model in ("plain", "stern")}
     one, two = (study(tmp_path, own, cells, files={name: sha256_of_file(__file__)}) for own in ("one", "two"))

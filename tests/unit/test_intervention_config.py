@@ -318,8 +318,8 @@ def test_each_mode_needs_a_control_and_a_random_direction_is_one(project: Projec
     (line,) = project.mistakes(STUDIED | {"models": ["plain", "steered"]})
     assert "models.steered.intervention: the study has no control for it" in line
     opposite = changed(CATALOGUE, (*STEERED, "intervention"), ADD | mode | {"scale": 1.0})
-    opposite = changed(opposite, ("models", "control", "intervention"), {"direction": "chance", "scale": -1.0})
-    project.write(BASE, opposite)
+    control = {"like": "steered", "intervention": {"direction": "chance", "scale": -1.0}}
+    project.write(BASE, changed(opposite, ("models", "control"), control))
     found = [line for line in project.mistakes(STUDIED) if "the study has no control for it" in line]
     assert bool(found) == (mode.get("mode") in {"pull", "ablate"}), "a random vector has no sign, a place to go to has"
 

@@ -336,8 +336,9 @@ def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
 
 def test_the_value_of_a_field_that_changes_a_model_is_a_param(config, monkeypatch):
     monkeypatch.setattr(generation, "CHANGES", (*generation.CHANGES, "noise"))
-    config["model_entries"]["plain"]["noise"] = 0.5
-    assert generation.request_params(Study(config), "plain", "hub-rows")["noise"] == 0.5
+    study = Study(config)
+    study.config["model_entries"]["plain"]["noise"] = 0.5
+    assert generation.request_params(study, "plain", "hub-rows")["noise"] == 0.5
 
 
 @pytest.mark.parametrize(("mode", "default"), [("cumulative", "all"), ("independent", "last")])

@@ -98,7 +98,7 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
             # The turns of a dialogue follow the model's own replies: no two samples share one.
             prompts = requests if own.turns else own.count
             tokens = own.tokens / turns
-            if study.engines[model.engine].device_here(root) is None:
+            if not model.recorded and study.engines[model.engine].device_here(root) is None:
                 tokens = _billed_tokens(tokens, turns, mean, model.system_prompt)
             work[Cell(name, split)] = CellWork(requests, prompts, tokens, mean, most, own.known)
             answers = round(own.count * samples * _scored_turns(entries[split].dialogue, own.turns))
