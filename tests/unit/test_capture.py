@@ -25,14 +25,17 @@ from refusal_eval.engines.load_plan import LoadPlan
 @pytest.mark.parametrize(
     ("device", "gpus", "placed"), [("cuda", 1, {"": "cuda"}), ("cuda", 2, "auto"), ("cpu", 0, None)]
 )
-def test_a_model_is_loaded_straight_onto_its_device(monkeypatch, device, gpus, placed):
-    asked = {}
+@pytest.mark.parametrize(("cap", "attention"), [(None, None), (50.0, "eager")])
+def test_a_model_is_loaded_straight_onto_its_device_and_keeps_its_cap_on_attention(
+    monkeypatch, device, gpus, placed, cap, attention
+):
+    asked, text = {}, types.SimpleNamespace(attn_logit_softcapping=cap)
 
     class Loader:
         @staticmethod
         def from_pretrained(folder, **options):
             asked.update(options)
-            return types.SimpleNamespace(eval=lambda: "model")
+            return types.SimpleNamespace(eval=lambda: "model", get_text_config=lambda: text)
 
     transformers = types.ModuleType("transformers")
     transformers.AutoConfig = transformers.AutoModelForCausalLM = transformers.AutoModelForImageTextToText = Loader
@@ -40,7 +43,7 @@ def test_a_model_is_loaded_straight_onto_its_device(monkeypatch, device, gpus, p
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(float32="float32"))
     job = {"folder": "m", "dtype": "float32", "device": device, "gpus": gpus, "trust_remote_code": False}
     assert load_model(job) == "model"
-    assert asked.get("device_map") == placed
+    assert (asked.get("device_map"), asked.get("attn_implementation")) == (placed, attention)
 
 
 def test_the_size_of_weights_is_that_of_the_format_they_are_loaded_in(tmp_path):
