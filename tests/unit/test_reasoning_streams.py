@@ -59,7 +59,7 @@ def test_only_what_follows_the_reasoning_is_the_answer_and_weighs(families, name
     response = {"text": text, "finish_reason": "length", "stop_reason": None, "token_ids": ids}
     if not stream.get("cut"):
         end = tokenizer.convert_tokens_to_ids(READ[name]["ends"])
-        response |= {"finish_reason": "stop", "token_ids": [*ids, end]}
+        response |= {"finish_reason": "stop", "stop_reason": end, "token_ids": [*ids, end]}
         logprobs.append(-9.0)
     row = reader.fields(Request("id", 0, 0, "k" * 64, 1, prompt), response | {"logprobs": pack_floats(logprobs)})
     assert (row["state"], row["answer"]) == (stream["state"], answer)

@@ -6,6 +6,8 @@ import pytest
 from direction_study import SIDES, direction_study
 from project import Project, change_yaml, copy_of
 
+# The methods section names the directions of a study and the prompts behind them.
+METHODS = {"manifest": 1, "methods": 1}
 SCORED = {"model": "plain", "positive": {"split": "two", "judge": "words", "above": 0.1}}
 SCORED |= {"negative": {"split": "two", "judge": "words", "below": -0.1}}
 FAR = {"name": "far", "models": ["plain"], "positive": {"split": "two"}, "negative": {"split": "extra"}}
@@ -37,7 +39,7 @@ def test_a_direction_adds_its_own_jobs_and_changes_no_cell(finished: Project) ->
     planned = finished.planned()
     assert planned.pop("activations") == 2 and planned.pop("direction") == 2
     assert planned.pop("prompts") == planned.pop("requests") == 2, "of the two splits that directions alone use"
-    assert planned == {"direction_cosines": 1}
+    assert planned == METHODS | {"direction_cosines": 1}
 
 
 def test_splits_by_a_score_are_answered_judged_and_scored_but_not_shown(finished: Project) -> None:
@@ -46,7 +48,7 @@ def test_splits_by_a_score_are_answered_judged_and_scored_but_not_shown(finished
     planned = finished.planned()
     names = ("prompts", "requests", "generate", "answers", "cpu_verdicts", "score", "activations", "direction")
     assert {name: planned.pop(name) for name in names} == dict.fromkeys(names, 1)
-    assert planned == {}
+    assert planned == METHODS
 
 
 def test_the_layers_of_several_directions_are_captured_together(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_a_separation_adds_its_own_jobs_and_shares_activations_with_directions(f
     jobs = {"prompts": 2, "requests": 2, "activations": 2, "separation": 1, "figure": 1}
     assert finished.planned() == jobs
     finished.study(separation=[FAR], directions=["refusal"])
-    assert finished.planned() == jobs | {"direction": 1}
+    assert finished.planned() == jobs | METHODS | {"direction": 1}
 
 
 def test_a_steered_model_is_planned_from_activations_to_its_answers_and_changes_no_other_cell(

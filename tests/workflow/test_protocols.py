@@ -68,7 +68,7 @@ def test_without_being_asked_for_nothing_of_it_runs(default):
     default.study(tables=[])
     try:
         assert default.planned() == {}
-        assert "protocol_effects" not in default.snakemake("-n", "--summary").stdout
+        assert "results/small/tables/protocol_effects" not in default.snakemake("-n", "--summary").stdout
     finally:
         default.study(tables=["protocol_effects"])
 
