@@ -356,7 +356,7 @@ def answer_all(folder, texts, ids_of=lambda text: [1]):
                 "logprobs": pack_floats([0.0] * len(ids)),
                 "finish_reason": "stop",
             }
-            writer.append(item.request.key, response | {"stop_reason": None, "prompt_tokens": 1}, "s0")
+            writer.append(item.request.key, response | {"stop_reason": ids[-1], "prompt_tokens": 1}, "s0")
     return len(pending)
 
 
