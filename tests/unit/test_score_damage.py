@@ -1,5 +1,7 @@
 """Scoring a cell whose files were damaged or changed by hand: the message names the file and the row."""
 
+import json
+
 import pytest
 import score_cell
 from estimate_rows import score_in
@@ -47,3 +49,12 @@ def test_a_field_that_is_gone_or_changed_is_reported_with_its_file(tmp_path, fil
         return
     with pytest.raises(UserError, match=rf"{file}\.jsonl.*(delete the file|delete them) and run again"):
         score(tmp_path, **{file: {field: value}})
+
+
+@pytest.mark.parametrize("changed", [{"kind": "\ud83d"}, {"flags": ["\ud83d"]}])
+def test_half_a_character_is_reported_with_its_file(tmp_path, changed):
+    score(tmp_path)
+    (tmp_path / "verdicts.jsonl").write_text(json.dumps(VERDICT | changed) + "\n")  # as JSON can escape it
+    paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("prompts", "answers", "verdicts")}
+    with pytest.raises(UserError, match=r"verdicts\.jsonl do not belong together: .*; delete them and run again"):
+        score_cell.main(paths, CELL | {"expectation": "comply"}, str(tmp_path / "cell.parquet"))

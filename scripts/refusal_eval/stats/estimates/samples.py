@@ -111,7 +111,7 @@ def noticed(
     found = Counter(dict.fromkeys(flags, 0))
     for verdict in own:
         if verdict["state"] == JUDGED and (raised := verdict.get("flags")):
-            if not isinstance(raised, list) or not all(isinstance(flag, str) for flag in raised):
+            if not isinstance(raised, list) or not all(isinstance(flag, str) and flag.isprintable() for flag in raised):
                 raise BadRows(f"the flags of the verdict on prompt {verdict['prompt_id']} are no list of words")
             found.update(raised)
     found_here: dict[str, Any] = {"judge_flags": dict(sorted(found.items()))} if found else {}
@@ -145,7 +145,7 @@ def _column(column: pa.Field, rows: Sequence[Row]) -> pa.Array:
 
     try:
         return pa.array([row[column.name] for row in rows], column.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
         raise BadRows(f"`{column.name}` of some row is no {column.type} ({error})") from error
 
 
