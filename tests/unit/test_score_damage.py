@@ -58,3 +58,7 @@ def test_half_a_character_is_reported_with_its_file(tmp_path, changed):
     paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("prompts", "answers", "verdicts")}
     with pytest.raises(UserError, match=r"verdicts\.jsonl do not belong together: .*; delete them and run again"):
         score_cell.main(paths, CELL | {"expectation": "comply"}, str(tmp_path / "cell.parquet"))
+
+
+def test_flags_of_a_judge_of_ones_own_may_be_any_text(tmp_path):
+    assert score(tmp_path, verdicts={"flags": ["two\nlines", "a\u200db"]})["n_answers"] == 2

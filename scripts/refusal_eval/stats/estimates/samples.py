@@ -111,7 +111,7 @@ def noticed(
     found = Counter(dict.fromkeys(flags, 0))
     for verdict in own:
         if verdict["state"] == JUDGED and (raised := verdict.get("flags")):
-            if not isinstance(raised, list) or not all(isinstance(flag, str) and flag.isprintable() for flag in raised):
+            if not isinstance(raised, list) or not all(isinstance(flag, str) for flag in raised):
                 raise BadRows(f"the flags of the verdict on prompt {verdict['prompt_id']} are no list of words")
             found.update(raised)
     found_here: dict[str, Any] = {"judge_flags": dict(sorted(found.items()))} if found else {}
@@ -129,12 +129,16 @@ def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any
         facts: what holds for the whole cell, as JSON (`units.Units.facts`).
 
     Raises:
-        BadRows: for a value of another type than its column has; the message names the column.
+        BadRows: for a value of another type than its column has, which the message names, and text that is none.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = schema().with_metadata({_FACTS: json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()})
+    try:
+        metadata = json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise BadRows(f"a flag of some verdict is no text ({error})") from error
+    columns = schema().with_metadata({_FACTS: metadata})
     table = pa.Table.from_arrays([_column(column, rows) for column in columns], schema=columns)
     with written_whole(path, "wb") as handle:
         pq.write_table(table, handle, row_group_size=max(1, len(rows)), compression="zstd")
