@@ -1,5 +1,6 @@
 """What all tests share: where the repository is, and the catalogue that ships with it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.explain import ask_for_kinds_again
+from refusal_eval.config.kinds import Registry
 from refusal_eval.config.problems import Problem
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -22,6 +25,14 @@ class ByFileAndCluster(LoadFileScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFileAndCluster | None:
     return ByFileAndCluster(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def _only_kinds_that_ship() -> Iterator[None]:
+    """Forget the kinds that a test's plug-ins added: the next test in this process may be of the schemas."""
+    yield
+    if Registry.forget_added():
+        ask_for_kinds_again()
 
 
 @pytest.fixture(scope="session")
