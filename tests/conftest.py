@@ -11,6 +11,7 @@ from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.explain import ask_for_kinds_again
 from refusal_eval.config.kinds import Registry
 from refusal_eval.config.problems import Problem
+from refusal_eval.workflow.rule_files import content_hash
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -28,11 +29,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFileA
 
 
 @pytest.fixture(autouse=True)
-def _only_kinds_that_ship() -> Iterator[None]:
-    """Forget the kinds that a test's plug-ins added: the next test in this process may be of the schemas."""
+def _nothing_kept_of_another_run() -> Iterator[None]:
+    """Forget the kinds that a test's plug-ins added and the hashes of its files: a process of a user's has one study.
+
+    Else the schemas of the next test had the plug-in's kind, and its `labels.jsonl` the hash of another.
+    """
     yield
     if Registry.forget_added():
         ask_for_kinds_again()
+    content_hash.cache_clear()
 
 
 @pytest.fixture(scope="session")
