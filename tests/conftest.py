@@ -1,4 +1,4 @@
-"""What all tests share: where the repository is, and the catalogue that ships with it."""
+"""What all tests share: the repository, the catalogue that ships with it, and that none sees what another left."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -112,7 +112,6 @@ def test_a_file_of_clusters_lies_beside_the_file_that_names_it(project):
     project.write("far/own.yaml", {"datasets": {"own": {"splits": {"mine": split}}}})
     config = project.load(STUDY | {"catalogue": ["far/own.yaml"], "splits": ["mine"]})
     assert config["split_entries"]["mine"]["clusters"] == "far/pairs.csv"
-    content_hash.cache_clear()
     before = split_reading(Study(config), "mine", Path())["clusters"]
     project.write("far/pairs.csv", "id,cluster\n1,other\n")
     content_hash.cache_clear()  # read once per run

@@ -18,7 +18,7 @@ from project import Project, change_yaml, make_project
 from refusal_eval.ask.answers import answer_of_text
 from refusal_eval.ask.requests import RequestSettings, read_requests
 from refusal_eval.ask.store import checked_response
-from refusal_eval.config.kinds import ENGINES, Registry
+from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.plugins import load_plugins
@@ -138,10 +138,7 @@ def answered(address: str, *replies: tuple[int, Any], **sampling: Any) -> dict[s
             return checked_response(await engine.complete([{"role": "user", "content": "?"}], settings, 1))
 
     load_plugins(PLUGINS[:1])
-    try:
-        return asyncio.run(ask())
-    finally:
-        Registry.forget_added()
+    return asyncio.run(ask())
 
 
 def choice(finish_reason: str | None, **message: Any) -> dict[str, Any]:
