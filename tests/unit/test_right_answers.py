@@ -31,6 +31,8 @@ COLUMNS = {"prompt": "prompt", "messages": None, "category": None, "cluster": No
         ("24-12", True),
         ("(3)-12", True),
         ("12 or 1, 2, 3", False),
+        ("答案是12", True),
+        ("答案是-12", False),
     ],
 )
 def test_the_last_number_in_an_answer_counts(answer: str, right: bool) -> None:
@@ -45,6 +47,10 @@ def test_numbers_are_compared_as_numbers() -> None:
     assert is_right("-.5", right_answer("-0.5", "number"), "number")
     assert is_right("0.5", right_answer(".5", "number"), "number")
     assert is_right("See no.5", right_answer("5", "number"), "number")
+    assert is_right("答案是-4", "-4", "number") and is_right("คำตอบคือ-4", "-4", "number")
+    for mark in ("{,}", "\\,", "{\\,}", "\\!"):
+        assert is_right(f"$\\boxed{{1{mark}277{mark}000}}$", "1277000", "number")
+    assert is_right("f(1{,}2)", "2", "number"), "before three digits only"
     assert is_right("1 200".replace(" ", "\u00a0"), right_answer("1 200", "number"), "number")
 
 
