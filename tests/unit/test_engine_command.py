@@ -17,7 +17,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.engines import server as server_module
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import request_body
-from refusal_eval.engines.server import check_memory, processor_id, server_environment
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.server import Server, check_memory, processor_id, server_environment
 from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
 from refusal_eval.study.engine_environment import engine_device
 from refusal_eval.weights.adapter import Adapter
@@ -327,3 +328,22 @@ def test_too_little_memory_is_said_before_the_engine_starts(tmp_path: Path, monk
         check_memory(engine_of(entry(memory_share=0.25)), str(tmp_path), "cpu")
     check_memory(engine_of(entry(memory_share=0.25)), str(tmp_path), "cuda")
     check_memory(engine_of(entry(memory_share=0.05)), str(tmp_path), "cpu")
+
+
+def test_two_loads_without_seeds_draw_different_samples_and_have_one_record(tmp_path: Path) -> None:
+    def load(determinism: str) -> EngineLoad:
+        engine = engine_of(ENTRY)
+        plan = LoadPlan(engine, "engine", None, None, "", "cuda", determinism, 1, 0.0, "store")
+        return plan.load(tmp_path / "log")
+
+    def seed(one: EngineLoad) -> str:
+        return option(engine_of(ENTRY).command(one, "folder", "sock"), "seed")
+
+    def recorded(one: EngineLoad) -> list[str]:
+        arguments: list[str] = Server(engine_of(ENTRY), one).serving_record()["arguments"]
+        return arguments
+
+    free = [load("free"), load("free")]
+    assert seed(free[0]) != seed(free[1]), "without a seed of its own a sample draws from the engine's"
+    assert recorded(free[0]) == recorded(free[1]), "else cells of two loads were marked as served in two ways"
+    assert {seed(load("seeded")) for _ in range(2)} == {"0"} and "--seed=0" in recorded(load("seeded"))

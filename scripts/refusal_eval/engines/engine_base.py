@@ -32,6 +32,7 @@ class EngineLoad:
     intervention: CompiledIntervention | None = (
         None  # what changes the residual stream of all its answers; None for nothing
     )
+    seed: int | None = 0  # what it draws the samples of requests without a seed from; None leaves it out of a record
 
 
 @dataclass(eq=False)  # not frozen: context managers set the traceback of what passes through them

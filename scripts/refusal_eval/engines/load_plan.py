@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -157,6 +158,9 @@ class LoadPlan:
             start_seconds=self.limit.seconds_left() if self.limit else None,
             adapters=[known[name].unchanged() for name in sorted(known) if name in asked],
             intervention=self._intervention(pending),
+            # Requests without a seed draw from the engine's. With the same one, the samples of a second load of the
+            # same prompts would be copies of the first's.
+            seed=secrets.randbits(31) if self.determinism == "free" else 0,
         )
 
     def _intervention(self, pending: Sequence[Pending]) -> CompiledIntervention | None:

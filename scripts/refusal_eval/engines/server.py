@@ -313,7 +313,9 @@ class Server(RunningEngine):
         """Return versions, device and flags behind the responses of this engine load."""
         shown = [replace(adapter, folder="FOLDER") for adapter in self._load.adapters]
         steered = self._load.intervention and replace(self._load.intervention, file="FILE")
-        load = replace(self._load, adapters=shown, intervention=steered)
+        # A seed per load would make every load's record another one, and each cell of two loads a mixed one.
+        seed = None if self._load.determinism == "free" else self._load.seed
+        load = replace(self._load, adapters=shown, intervention=steered, seed=seed)
         command = self._engine.command(load, "FOLDER", "SOCKET")
         return {
             **self._versions,

@@ -199,8 +199,9 @@ class VllmEngine(LocalEngine):
             "gpu-memory-utilization": self.memory_share,
             "disable-uvicorn-access-log": True,
             "enable-log-requests": False,
-            "seed": 0,
         }
+        if load.seed is not None:
+            options["seed"] = load.seed
         if self.quantization:
             options["quantization"] = self.quantization
         if self.trust_remote_code:
