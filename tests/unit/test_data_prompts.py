@@ -102,6 +102,14 @@ def test_duplicates_are_kept_once_and_reported():
     ]
 
 
+def test_a_column_of_clusters_that_holds_none_is_an_error():
+    """Its prompts would count as independent without a word."""
+    for cell in (None, "", b"a"):
+        rows = [{"prompt": "a", "set": cell}, {"prompt": "b", "set": cell}]
+        with pytest.raises(UserError, match=r"f: column `set` is empty, or holds nothing that is text, in every row"):
+            make_prompts(rows, {**PROMPT, "cluster": "set"}, "f")
+
+
 def test_under_compat_duplicates_are_prompts_of_their_own_in_one_cluster():
     rows = rows_of("a", "b", "a", "a")
     once, _ = make_prompts(rows, PROMPT, "f")

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import uuid
 
 import pyarrow
 import pyarrow.parquet
@@ -49,6 +50,16 @@ def test_parquet_gives_plain_values(tmp_path):
         {"p": "NA", "f": 1.5, "d": "2026-01-02", "b": None, "m": [{"role": "user", "content": "hi"}]},
         {"p": "", "f": None, "d": None, "b": None, "m": []},
     ]
+
+
+def test_uuids_and_durations_of_parquet_are_values(tmp_path):
+    """A column of UUIDs as cluster was empty, so that its prompts counted as independent."""
+    ids = pyarrow.array([uuid.UUID(int=7).bytes, None], pyarrow.uuid())
+    waits = pyarrow.array([datetime.timedelta(minutes=1.5), None])
+    pyarrow.parquet.write_table(pyarrow.table({"id": ids, "wait": waits}), tmp_path / "a.parquet")
+    first, second = read_rows(tmp_path / "a.parquet")
+    assert first == {"id": "00000000-0000-0000-0000-000000000007", "wait": 90.0}
+    assert second == {"id": None, "wait": None}
 
 
 def test_json_in_parquet_is_decoded_wherever_it_stands(tmp_path):

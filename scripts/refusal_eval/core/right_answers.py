@@ -52,9 +52,9 @@ def right_answer(text: str, match: str) -> str:
 def is_right(answer: str, right: str, match: str) -> bool:
     """Tell whether an answer is the right one.
 
-    `number`: the last number in it, LaTeX's marks of thousands (`1{,}277`) included. `choice`: the last letter from A to J behind "answer", "choice" or "option", a
-    small one only before a bracket, punctuation or the end of its line; else the last capital one that stands alone,
-    but not `I` and `A` before a word in small letters.
+    `number`: the last number in it, also with LaTeX's marks of thousands (`1{,}277`). `choice`: the last letter from A
+    to J behind "answer", "choice" or "option", a small one only before a bracket, punctuation or the end of its line;
+    else the last capital one that stands alone, but not `I` and `A` before a word in small letters.
 
     Args:
         answer: its text.

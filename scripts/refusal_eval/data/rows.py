@@ -7,6 +7,7 @@ import json
 import math
 import stat
 import sys
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -27,8 +28,8 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
     """Return the rows of a file as a list of {column: value}, in the file's order.
 
     JSONL keeps JSON's types; JSON is one list of objects. CSV gives strings only ("NA", "1.0" and "" stay what they
-    are). Parquet gives plain JSON values: times as ISO text, NaN and bytes as None. Blank lines of JSONL and CSV are
-    skipped.
+    are). Parquet gives plain JSON values: times and UUIDs as text, NaN and bytes as None. Blank lines of JSONL and CSV
+    are skipped.
 
     Args:
         path: a file that ends in .jsonl, .json, .csv or .parquet.
@@ -184,9 +185,11 @@ def _decoded(value: Any, kind: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as plain JSON: times as ISO text, NaN, infinities and bytes as None, tuples as lists."""
+    """Return a value as plain JSON: times and UUIDs as text, durations in seconds, NaN and bytes as None."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
+    if isinstance(value, datetime.timedelta):
+        value = value.total_seconds()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -195,7 +198,7 @@ def plain_value(value: Any) -> Any:
         return [plain_value(item) for item in value]
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
-    return str(value) if isinstance(value, decimal.Decimal) else None
+    return str(value) if isinstance(value, (decimal.Decimal, uuid.UUID)) else None
 
 
 def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) -> None:
@@ -208,6 +211,18 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
     for column in columns:
         if column is not None and column not in known:
             raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
+
+
+def need_cells(rows: Sequence[Row], column: str | None, name: str) -> None:
+    """Check that a named column holds something: bytes, which give no text, would count as no column.
+
+    Raises:
+        UserError: if every cell is empty.
+    """
+    if column is not None and all(cell_text(row, column, name) is None for row in rows):
+        raise UserError(
+            f"{name}: column `{column}` is empty, or holds nothing that is text, in every row; leave it out"
+        )
 
 
 def value_text(value: Any) -> str:

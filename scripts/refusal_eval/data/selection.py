@@ -1,12 +1,12 @@
 """Which rows of a source are prompts, and which of them belong together where no column says so."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest_name
-from refusal_eval.data.rows import Row, cell_text, need_columns, text_or_none
+from refusal_eval.data.rows import Row, cell_text, need_cells, need_columns, text_or_none
 
 Numbered = tuple[int, Row]
 MOST_SHOWN = 10
@@ -71,15 +71,16 @@ def read_clusters(rows: Sequence[Row], name: str) -> dict[str, str]:
 
 
 def clusters_of(
-    rows: Iterable[Row], columns: Mapping[str, Any], clusters: Mapping[str, str] | None, name: str
+    rows: Sequence[Row], columns: Mapping[str, Any], clusters: Mapping[str, str] | None, name: str
 ) -> list[str | None]:
     """Return the cluster of each row: out of its column, or by its id out of a file of clusters; None without one.
 
     Raises:
-        UserError: if the file names a row that is not there, or lacks one.
+        UserError: if the column is empty, or the file names a row that is not there, or lacks one.
     """
     if clusters is None:
         column = columns.get("cluster")
+        need_cells(rows, column, name)
         return [cell_text(row, column, f"{name}, row {number}") for number, row in enumerate(rows, 1)]
     ids = [cell_text(row, columns["id"], f"{name}, row {number}") for number, row in enumerate(rows, 1)]
     lacking = [f"{one or 'an empty one'} (row {number})" for number, one in enumerate(ids, 1) if one not in clusters]
