@@ -24,12 +24,13 @@ THRESHOLD = 0.7
 
 RULE = (
     "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
-    "its words without the commonest function words, and all pairs of consecutive ones; in scripts without spaces, "
-    "the characters. Features that stand in more than a third of the prompts of both splits, and in five or more, "
-    "are those of a frame, such as a jailbreak, examples or a system prompt, and do not count where both prompts have "
-    "them. Prompts of two splits "
+    "its words without the commonest function words, and all pairs of consecutive ones. A frame, such as a jailbreak, "
+    "examples or a system prompt, does not count where both prompts have it: features that stand in more than a third "
+    "of the prompts of both splits, and in five or more, and passages of eight words or more that stand in three "
+    "clusters or more of both splits. Prompts of two splits "
     "with the same expectation are near-duplicates if their texts are equal, or if they are in different clusters and "
-    "the Jaccard similarity of their features reaches the threshold; both must hold the same numbers, negations and "
+    "the Jaccard similarity of their features reaches the threshold; both must hold the same numbers, negations, "
+    "characters of scripts without spaces, in their order, and "
     "signs such as `+`, `<` and, between numbers, `*` and `/`. Dashes do not count. Clusters of different sources are "
     "different. Splits are taken in alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in "
     "an earlier split, is left out and joins the group of the most similar one. Prompts of one split are never "
@@ -55,6 +56,8 @@ _SIGNS = re.compile(r"\w?\s{0,3}[+<>=^%\xb1\u2260\u2264\u2265]|\d\s{0,3}\*(?=\s{
 _UNSPACED = r"\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # A script without spaces: its characters are the words, runs of other letters stay whole.
 _PART = re.compile(rf"[{_UNSPACED}]|[^{_UNSPACED}]+")
+_UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
+PASSAGE_WORDS, PASSAGE_CLUSTERS = 8, 3
 
 
 class Text(NamedTuple):
@@ -72,6 +75,7 @@ class Place(NamedTuple):
     prompt_id: str
 
 
+Passage = tuple[str, ...]  # words that follow each other
 Pair = tuple[Place, Place]  # near-duplicates, the one of the earlier split first
 
 
@@ -80,11 +84,21 @@ def text_of(prompt: Mapping[str, Any]) -> Text:
     text = "\n".join(message["content"] for message in prompt["messages"])
     folded = nfkc(nfkc(text).casefold())
     words = tuple(_words(_NO_LETTERS.sub("", folded)))
-    content = [word for word in words if word not in STOP_WORDS] or list(words)
-    features = {*content, *(f"{one} {two}" for one, two in itertools.pairwise(content))}
+    features = {feature for feature, _ in _features(words)}
     marks = {word for word in words if word in NEGATIONS or any(c.isdigit() for c in word)}
     signs = "".join(_SIGNS.findall(folded.translate(_ONE_SIGN)))
-    return Text(words, frozenset(features), frozenset({*marks, "".join(signs.split())}))
+    # One character may change what is asked for, or be a negation, and the words of such a script are not known here.
+    unspaced = "".join(word for word in words if _UNSPACED_CHARACTER.fullmatch(word))
+    return Text(words, frozenset(features), frozenset({*marks, "".join(signs.split()), unspaced}))
+
+
+def _features(words: Sequence[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each feature with the places of its words."""
+    content = [place for place, word in enumerate(words) if word not in STOP_WORDS] or range(len(words))
+    for place in content:
+        yield words[place], (place,)
+    for one, two in itertools.pairwise(content):
+        yield f"{words[one]} {words[two]}", (one, two)
 
 
 def similarity(one: Text, two: Text, frame: frozenset[str] = frozenset()) -> float:
@@ -181,11 +195,49 @@ def _pairs(
             for feature in rarest[place]:
                 index[feature].append(place)
     frames = {split: _frame([texts[place] for place in texts if place.split == split]) for split in prompts}
-    for pair, near in found.items():
+    unequal = [pair for pair, near in found.items() if near < math.inf]
+    passages = _passages(texts, clusters, unequal)
+    for pair in unequal:
+        one, two = (texts[place] for place in pair)
         frame = frames[pair[0].split] & frames[pair[1].split]
-        if frame and near < math.inf:  # less than before, so that the index has found all
-            found[pair] = similarity(texts[pair[0]], texts[pair[1]], frame)
+        shared = passages[pair[0].split] & passages[pair[1].split]
+        frame |= _framed(one, shared) & _framed(two, shared)
+        if frame:  # less than before, so that the index has found all
+            found[pair] = similarity(one, two, frame)
     return {pair: near for pair, near in found.items() if near >= threshold}
+
+
+def _passages(
+    texts: Mapping[Place, Text], clusters: Mapping[Place, str], pairs: Collection[Pair]
+) -> dict[str, set[Passage]]:
+    """Return for each split the passages, of those that pairs share, that stand in enough of its clusters."""
+    wanted = {passage for one, two in pairs for passage in set(_runs(texts[one])) & set(_runs(texts[two]))}
+    found: dict[str, dict[Passage, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for place, text in texts.items() if wanted else ():
+        for passage in wanted.intersection(_runs(text)):
+            found[place.split][passage].add(clusters[place])
+    return defaultdict(
+        set,
+        {
+            split: {passage for passage, those in of_split.items() if len(those) >= PASSAGE_CLUSTERS}
+            for split, of_split in found.items()
+        },
+    )
+
+
+def _runs(text: Text) -> Iterator[Passage]:
+    """Yield all runs of so many words."""
+    return (text.words[first : first + PASSAGE_WORDS] for first in range(len(text.words) - PASSAGE_WORDS + 1))
+
+
+def _framed(text: Text, passages: Collection[Passage]) -> frozenset[str]:
+    """Return the features that stand within these passages only."""
+    if not passages:
+        return frozenset()
+    starts = [first for first, run in enumerate(_runs(text)) if run in passages]
+    inside = {place for first in starts for place in range(first, first + PASSAGE_WORDS)}
+    outside = {feature for feature, places in _features(text.words) if not inside.issuperset(places)}
+    return text.features - outside
 
 
 def _frame(texts: Sequence[Text]) -> frozenset[str]:
