@@ -25,10 +25,15 @@ from refusal_eval.stats.estimates.resampling import blocks, whole
 
 EXACT, MID = "exact", "mid-p"
 DRAWS = (9_999, 99_999)  # sign patterns drawn at first, and in all where fewer than FEW of the first are as extreme
+MORE_DRAWS = (999_999, 9_999_999)  # the same where even these are too few, as in a family of hundreds of comparisons
 FEW = 20
 MOST_PATTERNS = 14  # so many clusters have 2^14 patterns, which are gone through one by one
-MOST_STEPS = 100_000_000  # additions that counting all patterns may take: a second
+MOST_STEPS = 2_000_000_000  # additions that counting all patterns may take: some seconds
+MOST_TOTALS = 50_000_000  # different totals in doing so: a gigabyte
+_QUICK_STEPS = 100_000_000  # counted even where patterns could be gone through
 _BITS_AT_ONCE = 8_000_000
+_TOTALS_AT_ONCE = 100_000
+_DOZEN = 12
 
 _HALF_STEPS = 3_000_000  # additions that counting all halves may take: some hundredths of a second
 
@@ -41,8 +46,8 @@ def sign_flip_p(sums: Whole, seed: int, slack: int = 0, mid: bool = False) -> tu
 
     All patterns are counted where their totals take few enough values or where there are at most 2^14 of them. Else
     patterns are drawn, and p is (b + 1) / (N + 1) with b of N as extreme as the sum itself: 9,999 of them, and where
-    fewer than 20 are as extreme 99,999, which keeps p valid: a p value that needs the second stage is at most 20/10,000
-    in the first.
+    fewer than 20 are as extreme ten times as many, up to 9,999,999. That keeps p valid: a p value that needs the
+    second stage is at most 20/10,000 in the first, and so on.
 
     Args:
         sums: the sum of the differences of each cluster, in whole units.
@@ -56,12 +61,16 @@ def sign_flip_p(sums: Whole, seed: int, slack: int = 0, mid: bool = False) -> tu
     if not len(sizes) or observed <= slack:
         return 1.0, test
     unit = int(np.gcd.reduce(sizes))
-    if slack == 0 and len(sizes) * int(sizes.sum()) // unit <= MOST_STEPS:
+    totals = int(sizes.sum()) // unit
+    steps = len(sizes) * totals
+    if slack == 0 and steps <= min(MOST_STEPS, _QUICK_STEPS):
         return counted_p(sizes // unit, observed // unit, mid), test
     if len(sizes) <= MOST_PATTERNS:
         signs = 1 - 2 * ((np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes))) & 1)
         beyond = np.abs(signs @ sizes) - observed
         return float(np.mean(beyond >= -slack) - mid * np.mean(np.abs(beyond) <= slack) / 2), test
+    if slack == 0 and steps <= MOST_STEPS and totals <= MOST_TOTALS:
+        return counted_p(sizes // unit, observed // unit, mid), test
     return _drawn_p(np.sort(sizes), observed - slack, seed)
 
 
@@ -98,7 +107,28 @@ def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:
         drawn = wanted
         if extreme >= FEW:
             break
+    tables = [] if extreme >= FEW else _tables(sizes)
+    for wanted in MORE_DRAWS if tables else ():
+        for count in blocks(wanted - drawn, 1, _TOTALS_AT_ONCE):
+            drawn_totals = np.zeros(count)
+            for table in tables:
+                drawn_totals += table[rng.integers(0, len(table), size=count, dtype=np.uint16)]
+            extreme += int((np.abs(drawn_totals) >= threshold).sum())
+        drawn = wanted
+        if extreme >= FEW:
+            break
     return (extreme + 1) / (drawn + 1), f"{drawn} draws"
+
+
+def _tables(sizes: Whole) -> list[Floats]:
+    """Return the totals of all sign patterns of each dozen of sizes, so that one number draws a dozen of signs."""
+    tables = []
+    for first in range(0, len(sizes), _DOZEN):
+        table = np.zeros(1)
+        for size in sizes[first : first + _DOZEN].astype(np.float64):
+            table = np.concatenate([table - size, table + size])
+        tables.append(table)
+    return tables
 
 
 def counted_ends(totals: Whole, sizes: Whole, alpha: float) -> Ends | None:
