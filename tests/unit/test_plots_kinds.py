@@ -50,6 +50,16 @@ def test_shares_add_up_and_the_key_names_what_occurs() -> None:
     assert "1 lecture" in text and "2 own kind" in text and "direct" not in text and "none labelled a refusal" in text
 
 
+def test_compliances_among_answers_are_no_refusals_without_a_kind() -> None:
+    labelled = Counter({("refusal", "lecture"): 1, ("refusal", None): 1, ("compliance", None): 2})
+    drawn = draw(
+        "refusal_kinds", ["a"], ["s"], scores=[score("a", "s", 0.5)], verdicts={("a", "s"): labelled}, among="answers"
+    )
+    rows = drawn.frame[["kind", "share"]].to_numpy().tolist()
+    assert rows == [["lecture", 0.25], ["compliance", 0.5], ["not given", 0.25]]
+    assert "2 compliance" in shown(drawn.figure)
+
+
 @pytest.mark.parametrize("among", ["refusals", "answers"])
 def test_where_nothing_was_judged_no_verdict_is_said_to_be_no_refusal(among: str) -> None:
     scores, unread = [score("a", "s", None), score("b", "s", 0.0)], Counter({(None, None): 5})

@@ -106,7 +106,9 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
 def test_models_without_both_rates_are_left_out() -> None:
     data = found([(0.1, 0.9), (0.2, 0.5)])
     data["models"][1] |= {"safety": None, "region": None, "youden_j": None, "on_front": None}
-    assert draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data).frame["model"].tolist() == ["model_00"]
+    drawn = draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data)
+    assert drawn.frame["model"].tolist() == ["model_00"]
+    assert "Without a rate of both kinds, and so not shown: model_01." in drawn.caption.sentences
     data["models"][0] |= {"over_refusal": None}
     with pytest.raises(UserError, match="no model has both"):
         draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data)

@@ -14,7 +14,7 @@ from refusal_eval.config.figure_entry import SPLITS, Ordered, able_judges
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.core.states import LABELS, PARTIAL, REFUSAL
+from refusal_eval.core.states import COMPLIANCE, LABELS, PARTIAL, REFUSAL
 from refusal_eval.plots.base import (
     ink_on,
     isolated,
@@ -28,7 +28,7 @@ from refusal_eval.plots.base import (
 )
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.plots.style import INK, LINE_HEIGHT
+from refusal_eval.plots.style import FAINT, INK, LINE_HEIGHT
 from refusal_eval.report.paper.display import mark_of
 from refusal_eval.report.paper.table_notes import k_text, kinds_agreement
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -50,7 +50,7 @@ _COLOURS = (
     "#08519C", "#FDD0A2", "#006D2C", "#DADAEB", "#A63603", "#9ECAE1", "#54278F", "#FEE391", "#41AB5D", "#F4B6C2",
     "#525252", "#C7E9C0", "#980043", "#FFF7BC", "#01665E", "#FA9FB5",
 )  # fmt: skip
-_NONE_COLOUR = "white"
+_PALE = {NO_KIND: "white", COMPLIANCE: FAINT}
 _BAR = 10.0  # points, the height of a bar
 _ROW = 13.0
 _GROUP = "All splits"
@@ -112,8 +112,8 @@ class RefusalKindsFigure(Ordered):
         for by, wide in [(by, wide) for by in ([self.by] if self.by else ["split", "all"]) for wide in (False, True)]:
             bars = _bars(_COUNTED[counted], by, data)
             found = {kind for bar in bars for kind in bar.kinds}
-            kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, NO_KIND})]
-            kinds += [NO_KIND] if NO_KIND in found else []
+            last = [kind for kind in (COMPLIANCE, NO_KIND) if kind in found and kind not in own]
+            kinds = [*(kind for kind in order if kind in found), *sorted(found - {*order, *last}), *last]
             fig = _draw(bars, kinds, data, data.points(wide))
             if fits(fig):
                 return Drawn(fig, _frame(bars, kinds, data.judge, counted), self._caption(kinds, by, counted, data))
@@ -154,7 +154,7 @@ class Bar(NamedTuple):
 
 
 def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
-    """Count the answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
+    """Count the answers of each kind that have one of these labels; without one they are compliances or `NO_KIND`."""
     bars, splits = [], data.shown.splits
     for name, group in [(split, [split]) for split in splits] if by == "split" else [(None, splits)]:
         for model in data.models_in_order():
@@ -163,7 +163,7 @@ def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
                 for (label, kind), n in data.verdicts.get((model, split), {}).items():
                     labelled += n if label else 0
                     if label in labels and n:
-                        kinds[kind or NO_KIND] += n
+                        kinds[kind or (COMPLIANCE if label == COMPLIANCE else NO_KIND)] += n
             own = (score["flags"] for score in data.scores if score["model"] == model and score["split"] in group)
             bars.append(Bar(name, model, kinds, labelled, derived_flags(own)))
     return bars
@@ -217,11 +217,11 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
 
 
 def _colour(kind: str, kinds: Sequence[str]) -> str:
-    if kind == NO_KIND:
-        return _NONE_COLOUR
+    if kind in _PALE:
+        return _PALE[kind]
     if kind in KINDS:
         return _COLOURS[KINDS.index(kind)]
-    others = [name for name in kinds if name not in KINDS]
+    others = [name for name in kinds if name not in KINDS and name not in _PALE]
     first = len(KINDS) if len(others) < len(kinds) else 0  # the colours of kinds that are drawn too are taken
     return _COLOURS[(first + others.index(kind)) % len(_COLOURS)]
 

@@ -128,6 +128,9 @@ class TradeoffFigure(OfModels):
                 f"Shown are {len(entries)} of the study's {in_all} models; the front and the shares are those of all "
                 f"{in_all}, so that a dot can be hollow since a model that is not shown beats it."
             )
+        drawn = {entry["model"] for entry in entries}
+        if lacking := [show.model(model) for model in data.shown.models if model not in drawn]:
+            words.append(f"Without a rate of both kinds, and so not shown: {joined(lacking)}.")
         words += study_words(data, scores, [split for split in data.shown.splits if split in readings], flags)
         return Caption(self.title or "Safety against over-refusal.", words)
 
