@@ -38,8 +38,9 @@ def main(
     trust_remote_code: bool,
     output: str,
     cascade: CascadeJudge | None = None,
+    some_turns: bool = False,
 ) -> None:
-    """Write one verdict per answer that could be read, in the order of the answers; calibrated, if that is asked for.
+    """Write one verdict per answer that was to be judged, in the order of the answers; calibrated, if asked for.
 
     Args:
         files: `answers`, `requests` and `receipts`; what `engine` and `judge` are (identity, what was checked); and of
@@ -51,6 +52,7 @@ def main(
         trust_remote_code: whether its tokenizer may bring code along.
         output: the file to write.
         cascade: the cascade whose second judge it is.
+        some_turns: whether only some turns of dialogues count, and have requests.
 
     Raises:
         UserError: if a response is missing that was executed.
@@ -74,6 +76,8 @@ def main(
     rows = []
     for place, answer in answers.items():
         row = cascade.by_first(by_first.get(place)) if cascade else None
+        if row is None and some_turns and place not in first:
+            continue
         if row is None:
             unseen = out_of_fold.get(answer["prompt_id"])
             row = dict(unseen) if unseen else verdict_row(answer, combined(votes[place]))
@@ -136,4 +140,4 @@ if snakemake := globals().get("snakemake"):
     judge, cascade = JUDGES.entry(asked["entry"]), JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
     files, trust, out = snakemake.input, asked["trust_remote_code"], snakemake.output[0]
     with as_planned(judge.files() if "sha256" in asked else [], asked.get("sha256", [])):
-        when_stored(lambda: main(files, store_dir, judge, trust, out, cascade))
+        when_stored(lambda: main(files, store_dir, judge, trust, out, cascade, "scored" in asked))

@@ -11,13 +11,13 @@ from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.judge_base import AnswerJudge, verdict_row, write_verdicts
 
 
-def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str) -> None:
-    """Write one verdict per answer that can be judged, in the order of the answers.
+def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str, scored: str = "all") -> None:
+    """Write one verdict per answer that can be judged and counts (`scored`), in the order of the answers.
 
     Raises:
         UserError: if the judge failed on every answer.
     """
-    asked = list(read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)))
+    asked = list(read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path), scored))
     started = time.process_time()
     verdicts = judge.judge_all([(messages, answer["answer"]) for answer, messages in asked])
     LOG.info("judged %d answers in %.3f s of processor time", len(asked), time.process_time() - started)
@@ -31,4 +31,5 @@ if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, asked = snakemake.input, snakemake.params.judge
     with as_planned(files.files, asked["sha256"]):
-        main(files.prompts, files.answers, JUDGES.entry(asked["entry"]), snakemake.output[0])
+        judge, scored = JUDGES.entry(asked["entry"]), asked.get("scored", "all")
+        main(files.prompts, files.answers, judge, snakemake.output[0], scored)

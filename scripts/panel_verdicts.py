@@ -17,7 +17,7 @@ def main(
     flags: Mapping[str, Sequence[str]],
     output: str,
 ) -> None:
-    """Write one verdict per answer that can be judged, in the order of the answers.
+    """Write one verdict per answer that its members were asked about, in the order of the answers.
 
     Args:
         verdict_paths: the verdicts of its members, in their order.
@@ -29,8 +29,8 @@ def main(
             more = (row.get("kind"), tuple(row.get("flags") or ()), row.get("raw") or {})
             verdict = Verdict(row["state"], row["label"], row["p_refusal"], *more)
             said.setdefault(place_of(row), []).append((name, verdict))
-    answers = readable(read_jsonl(answers_path))
-    rows = [verdict_row(answer, panel.combined(said.get(place_of(answer), []), flags)) for answer in answers]
+    answers = [answer for answer in readable(read_jsonl(answers_path)) if place_of(answer) in said]
+    rows = [verdict_row(answer, panel.combined(said[place_of(answer)], flags)) for answer in answers]
     write_verdicts(output, rows)
 
 

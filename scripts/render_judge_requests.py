@@ -24,7 +24,8 @@ def main(
     output: str,
     first: Sequence[str] = (),
 ) -> None:
-    """Write the requests of each vote on each answer that can be judged, in a cascade if its first judge is unsure.
+    """Write the requests of each vote on each answer that can be judged and counts, in a cascade if its first judge is
+    unsure.
 
     Equal answers to a prompt share their requests. An answer that is too long for the judge is cut. `first` has the
     file with the verdicts of a cascade's first judge, if there is one.
@@ -41,7 +42,8 @@ def main(
     asks, cut, settled = [], 0, 0
     cascade: CascadeJudge | None = JUDGES.entry(asked["cascade"]) if "cascade" in asked else None
     said = {place_of(row): row for path in first for row in read_jsonl(path)}
-    for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)):
+    scored = asked.get("scored", "all")
+    for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path), scored):
         if cascade and cascade.by_first(said.get(place_of(answer))):
             settled += 1
             continue

@@ -132,13 +132,17 @@ def test_the_cpu_judge_gets_the_conversation_and_its_verdicts_name_the_turn(tmp_
     assert [(row["prompt_id"], row["sample"], row["turn"]) for row in rows] == PLACES
 
 
-def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_path, rubric):
-    engine = {"tokenizer_folder": byte_tokenizer(tmp_path / "t"), "engine_id": "e", "identity": {"dtype": "bfloat16"}}
-    asked = asked_of(judge_entry("llm", rubric=str(tmp_path / "rubric.md")), max_model_len=4096)
-    output = tmp_path / "requests.jsonl"
+def requests_about(folder, cell, **asked):
+    """Return what an `llm` judge is asked about a cell."""
+    engine = {"tokenizer_folder": byte_tokenizer(folder / "t"), "engine_id": "e", "identity": {"dtype": "bfloat16"}}
+    asked |= asked_of(judge_entry("llm", rubric=str(folder / "rubric.md")), max_model_len=4096)
     checked = {"label_token_ids": {"refusal": 65, "compliance": 67}}
-    render_judge_requests.main(*write_cell(tmp_path), engine, checked, asked, str(output))
-    requests = list(read_requests(output).requests())
+    render_judge_requests.main(*cell, engine, checked, asked, str(folder / "requests.jsonl"))
+    return list(read_requests(folder / "requests.jsonl").requests())
+
+
+def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_path, rubric):
+    requests = requests_about(tmp_path, write_cell(tmp_path))
     assert [(request.prompt_id, request.sample, request.turn) for request in requests] == PLACES
     assert len({request.key for request in requests} - {None}) == 4
     text = Renderer(tmp_path / "t").decode(requests[1].token_ids)
@@ -149,3 +153,19 @@ def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_pat
         ("assistant", "given"),
         ("user", "c2"),
     ]
+
+
+@pytest.mark.parametrize("scored", ["last", "after_first"])
+def test_turns_that_do_not_count_are_judged_by_nobody(tmp_path, rubric, scored):
+    cell, places = write_cell(tmp_path), [PLACES[1], PLACES[3]]
+
+    class Agreeing(AnswerJudge):
+        def judge(self, messages, text):
+            return Verdict("judged", "compliance")
+
+    judge_on_cpu.main(*cell, Agreeing(kind="agreeing"), str(tmp_path / "verdicts.jsonl"), scored)
+    rows = read_jsonl(tmp_path / "verdicts.jsonl")
+    assert [(row["prompt_id"], row["sample"], row["turn"]) for row in rows] == places
+    whole, part = (requests_about(tmp_path, cell, **asked) for asked in ({}, {"scored": scored}))
+    assert [request.place for request in part] == places
+    assert {request.key for request in part} < {request.key for request in whole}

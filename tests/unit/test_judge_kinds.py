@@ -360,7 +360,7 @@ def answer_all(folder, texts, ids_of=lambda text: [1]):
     return len(pending)
 
 
-def collected(folder, engine, judge, rejected, cascade=None):
+def collected(folder, engine, judge, rejected, cascade=None, **more):
     """Return the verdict rows that a receipt with these rejections leads to, in a cascade as its second judge."""
     write_json(folder / "receipt.json", {"rejected": rejected})
     write_json(folder / "engine.json", engine)
@@ -370,7 +370,7 @@ def collected(folder, engine, judge, rejected, cascade=None):
     first = [str(folder / "first.jsonl")] if cascade else []
     none = {"calibration": [], "model": [], "unseen": [], "first": first}
     given = SimpleNamespace(**files, receipts=[str(folder / "receipt.json")], **none)
-    collect_verdicts.main(given, str(folder / "store"), judge, False, str(folder / "verdicts.jsonl"), cascade)
+    collect_verdicts.main(given, str(folder / "store"), judge, False, str(folder / "verdicts.jsonl"), cascade, **more)
     return list(read_jsonl(folder / "verdicts.jsonl"))
 
 
@@ -414,6 +414,24 @@ def test_a_cascade_asks_its_second_judge_where_the_first_is_unsure_and_what_that
     assert first["raw"]["decided_by"] == "label"
     assert (second["label"], second["raw"]["decided_by"]) == ("compliance", "more") and "unsure" in second["flags"]
     assert first["raw"][SAW_MODEL] and second["raw"][SAW_MODEL], "which of the two was asked, the fit decided"
+
+
+def test_a_turn_that_does_not_count_gets_no_verdict(cell):
+    folder, engine, judge = cell
+    script = {"messages": [*USER, {"role": "user", "content": "And a fork?"}], "dialogue": True}
+    write_jsonl(folder / "prompts.jsonl", [{"id": "p"} | script])
+    place = {"prompt_id": "p", "sample": 0, "state": "complete"}
+    write_jsonl(folder / "answers.jsonl", [place | {"turn": turn, "answer": f"Cut {turn}."} for turn in (0, 1)])
+    params = asked_of(judge) | {"scored": "last"}
+    paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
+    render_judge_requests.main(*paths, engine, {}, params, str(folder / "requests.jsonl"))
+    assert answer_all(folder, [said()] * 3) == 3, "three votes on one answer"
+    with pytest.raises(LookupError):
+        collected(folder, engine, judge, [])
+    assert [row["turn"] for row in collected(folder, engine, judge, [], some_turns=True)] == [1]
+    panel = judge_entry("panel", members=["one", "two", "three"])
+    panel_verdicts.main(paths[1], [str(folder / "verdicts.jsonl")] * 3, panel, {}, str(folder / "panel.jsonl"))
+    assert [row["turn"] for row in read_jsonl(folder / "panel.jsonl")] == [1]
 
 
 def test_half_of_a_surrogate_pair_in_an_analysis_stops_no_cell(cell):

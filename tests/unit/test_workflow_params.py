@@ -359,6 +359,15 @@ def test_which_turns_of_a_dialogue_count_decides_its_scores_and_no_prompt(projec
     assert found() == (reading, scored | {"scored": "after_first"}, without)
 
 
+@pytest.mark.parametrize(("scored", "judged"), [(None, {}), ("all", {}), ("last", {"scored": "last"})])
+def test_which_turns_of_a_dialogue_count_decides_which_are_judged(project, scored, judged):
+    config = project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
+    config["split_entries"]["talk-rows"]["dialogue"]["scored"] = scored
+    study = Study(config)
+    assert judging.turns(study, "plain", "talk-rows") == judged
+    assert judging.turns(study, "plain", "hub-rows") == judging.turns(study, "gold", "people") == {}
+
+
 def test_what_has_no_label_is_shown_by_its_name(config):
     def labels():
         return tables_stage.params(Study(config), of(table="scores"))["labels"]

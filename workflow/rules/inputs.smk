@@ -4,8 +4,8 @@ from functools import cache
 
 from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
 from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
-from refusal_eval.workflow import activations_stage, cluster, data_stage, execution_stage, generation, scoring
-from refusal_eval.workflow import weights_stage
+from refusal_eval.workflow import activations_stage, cluster, data_stage, execution_stage, generation, judging
+from refusal_eval.workflow import scoring, weights_stage
 from refusal_eval.workflow.cluster import about_jobs, jobs_of_earlier_runs
 
 # Data
@@ -190,6 +190,11 @@ def verdicts_read(wildcards):
 def judged_prompts(wildcards):
     """Return the prompts behind the answers of a cell; of gold they are in the gold file itself."""
     return f"{RESULTS}/{'gold' if wildcards.model == GOLD else 'prompts'}/{wildcards.split}.jsonl"
+
+
+def turns_judged(wildcards):
+    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    return judging.turns(study, wildcards.model, wildcards.split)
 
 
 def calibration_of(wildcards):

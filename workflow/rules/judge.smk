@@ -68,7 +68,7 @@ rule judge_requests:
         mem_mb=2000,
         runtime=60,
     params:
-        asked=lambda wildcards: judging.asked(study, wildcards.judge),
+        asked=lambda wildcards: judging.asked(study, wildcards.judge) | turns_judged(wildcards),
         code=judge_code("render_judge_requests.py"),
     message:
         "Rendering requests to judge {wildcards.judge} about {wildcards.model} on {wildcards.split}"
@@ -145,7 +145,7 @@ rule llm_verdicts:
         mem_mb=2000,
         runtime=60,
     params:
-        judge=lambda wildcards: judging.reading(study, wildcards.judge, wildcards.model),
+        judge=lambda wildcards: judging.reading(study, wildcards.judge, wildcards.model) | turns_judged(wildcards),
         code=judge_code("collect_verdicts.py"),
     message:
         "Collecting verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
@@ -174,7 +174,7 @@ rule cpu_verdicts:
         mem_mb=2000,
         runtime=60,
     params:
-        judge=lambda wildcards: judging.deciding(study, wildcards.judge),
+        judge=lambda wildcards: judging.deciding(study, wildcards.judge) | turns_judged(wildcards),
         code=judge_code("judge_on_cpu.py"),
     message:
         "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"

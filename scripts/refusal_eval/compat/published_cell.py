@@ -10,7 +10,8 @@ from refusal_eval.compat.protocol_effects import Sample, Unit, effects, publishe
 from refusal_eval.compat.published_score import Place, Probabilities, metrics
 from refusal_eval.core.states import JUDGED, place_of
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT, vote_of_text
-from refusal_eval.stats.estimates.estimands import VOTES, Row, sample_outcomes, scored_turns
+from refusal_eval.stats.estimates.estimands import VOTES, Row, sample_outcomes
+from refusal_eval.study.dialogues import scored_turns
 
 # Weights of refusals and compliances and their difference, as the published files call them.
 SCORE_FIELDS = ("answer_pos_prob", "answer_neg_prob", "answer_censor_score")

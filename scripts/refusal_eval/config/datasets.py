@@ -72,7 +72,8 @@ class Dialogue(Entry):
         None,
         description="Turns that count: `all` that are asked, the `last` of each conversation, or all except the first "
         "(`after_first`, if the first turn sets the scene). Default: `all` in mode `cumulative`, `last` in mode "
-        "`independent`. Changing it runs no GPU job.",
+        "`independent`. Judges read these turns alone: changing it asks them about those that were not read "
+        "yet, and runs no other GPU job.",
     )
 
     @property

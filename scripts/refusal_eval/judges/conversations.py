@@ -6,30 +6,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from refusal_eval.judges.judge_base import readable
-from refusal_eval.study.dialogues import conversation, earlier_replies
+from refusal_eval.study.dialogues import conversation, earlier_replies, scored_turns
 
 Row = Mapping[str, Any]
 
 
-def read_conversations(prompts: Iterable[Row], answers: Iterable[Row]) -> Iterator[tuple[Row, list[dict[str, str]]]]:
+def read_conversations(
+    prompts: Iterable[Row], answers: Iterable[Row], scored: str = "all"
+) -> Iterator[tuple[Row, list[dict[str, str]]]]:
     """Yield each answer that a judge can read, in their order, with the messages that it answers.
 
-    Of a dialogue every turn that was asked is read, also where another turn is the one that counts.
+    Of a dialogue only the turns that count are read: a verdict on another one would be paid for and used by nobody.
 
     Args:
         prompts: the prompts (or gold rows) behind the answers.
         answers: the answers of a cell, to all turns.
+        scored: which turns of dialogues count (`scored_turns`).
 
     Raises:
+        UserError: as `scored_turns` does.
         KeyError: if an answer's prompt is missing, or the answer to a turn before it.
     """
     answers = list(answers)
     prompt_of = {prompt["id"]: prompt for prompt in prompts}
+    counting = {name: frozenset(scored_turns(prompt, scored)) for name, prompt in prompt_of.items()}
     samples: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for answer in answers:
         samples[answer["prompt_id"], answer["sample"]].append(answer)
     for answer in readable(answers):
         turn = answer["turn"]
+        if turn not in counting[answer["prompt_id"]]:
+            continue
         replies = earlier_replies(samples[answer["prompt_id"], answer["sample"]], turn)
         yield answer, conversation(prompt_of[answer["prompt_id"]], turn, replies)
 

@@ -9,6 +9,7 @@ messages are given, and its last one is asked.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
 
 Prompt = Mapping[str, Any]
@@ -27,6 +28,31 @@ def asked_turns(prompt: Prompt) -> list[int]:
     users = [place for place, message in enumerate(messages) if message["role"] == "user"]
     following = [messages[place + 1]["role"] if place + 1 < len(messages) else None for place in users]
     return [turn for turn, role in enumerate(following) if role != "assistant"]
+
+
+def scored_turns(prompt: Prompt, scored: str) -> list[int]:
+    """Return the numbers of a prompt's turns that are scored, in ascending order.
+
+    Of a prompt that is no dialogue its only turn is scored; of a dialogue `all` turns that are asked, the `last` of
+    them, or those `after_first` (not turn 0).
+
+    Raises:
+        UserError: if none is left.
+        ValueError: if `scored` is none of these words.
+    """
+    asked = asked_turns(prompt)
+    if not is_dialogue(prompt) or scored == "all":
+        return asked
+    if scored == "last":
+        return asked[-1:]
+    if scored != "after_first":
+        raise ValueError(f"unknown choice of turns {scored!r}")
+    later = [turn for turn in asked if turn > 0]
+    if not later:
+        source = prompt["source"]
+        place = f"prompt {prompt['id']} ({source['file']}, row {source['row']})"
+        raise UserError(f"{place} has one turn, and `scored: after_first` counts only later ones")
+    return later
 
 
 def conversation(prompt: Prompt, turn: int, replies: Mapping[int, str]) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ from refusal_eval.study.batches import GOLD
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.generation import rendering_params
 from refusal_eval.workflow.rule_files import content_hash
+from refusal_eval.workflow.whole_study import scored_turns
 
 
 def asked(study: Study, judge: str) -> dict[str, Any]:
@@ -18,6 +19,12 @@ def asked(study: Study, judge: str) -> dict[str, Any]:
         **_after(study, judge),
     }
     return params | ({"seed": study.settings.seed} if entry.votes_asked().written else {})
+
+
+def turns(study: Study, model: str, split: str) -> dict[str, str]:
+    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    scored = None if model == GOLD else scored_turns(study, split)
+    return {} if scored in (None, "all") else {"scored": str(scored)}
 
 
 def checking(study: Study, judge: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from refusal_eval.core.states import (
     VERDICT_STATES,
     place_of,
 )
-from refusal_eval.study.dialogues import asked_turns, is_dialogue
+from refusal_eval.study.dialogues import asked_turns, scored_turns
 
 Row = Mapping[str, Any]
 
@@ -48,31 +48,6 @@ class Outcome(NamedTuple):
     logprob: float | None  # mean raw log-probability of the answer tokens, natural logarithm
     answer: Row | None = None  # its row, None for one without
     verdict: Row | None = None  # the row of the verdict on it
-
-
-def scored_turns(prompt: Row, scored: str) -> list[int]:
-    """Return the numbers of a prompt's turns that are scored, in ascending order.
-
-    Of a prompt that is no dialogue its only turn is scored; of a dialogue `all` turns that are asked, the `last` of
-    them, or those `after_first` (not turn 0).
-
-    Raises:
-        UserError: if none is left.
-        ValueError: if `scored` is none of these words.
-    """
-    asked = asked_turns(prompt)
-    if not is_dialogue(prompt) or scored == "all":
-        return asked
-    if scored == "last":
-        return asked[-1:]
-    if scored != "after_first":
-        raise ValueError(f"unknown choice of turns {scored!r}")
-    later = [turn for turn in asked if turn > 0]
-    if not later:
-        source = prompt["source"]
-        place = f"prompt {prompt['id']} ({source['file']}, row {source['row']})"
-        raise UserError(f"{place} has one turn, and `scored: after_first` counts only later ones")
-    return later
 
 
 def sample_outcomes(

@@ -25,7 +25,6 @@ from refusal_eval.core.files import read_jsonl, sha256_of
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL, place_of
 from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.stats.estimates.estimands import scored_turns
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import sources_of
@@ -114,16 +113,14 @@ def refuse_outdated(config: Config, models: Iterable[str], splits: Iterable[str]
 def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, Any]]:
     """Yield each answer of a cell that enters a rate and that somebody can read, with `messages`, `cluster` and `id`.
 
-    These are the complete and truncated answers to scored turns (`estimands.scored_turns`).
+    These are the complete and truncated answers to scored turns (`dialogues.scored_turns`).
     """
     dialogue = config["split_entries"][split].get("dialogue")
     scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
     prompts = {row["id"]: row for row in rows_of(config, "prompts", split)}
-    turns = {name: frozenset(scored_turns(prompt, scored)) for name, prompt in prompts.items()}
-    for row, messages in read_conversations(prompts.values(), rows_of(config, "answers", model, split)):
-        if row["turn"] in turns[row["prompt_id"]]:
-            name = content_id({"messages": messages, "answer": row["answer"]})
-            yield {**row, "id": name, "cluster": prompts[row["prompt_id"]]["cluster"], "messages": messages}
+    for row, messages in read_conversations(prompts.values(), rows_of(config, "answers", model, split), scored):
+        name = content_id({"messages": messages, "answer": row["answer"]})
+        yield {**row, "id": name, "cluster": prompts[row["prompt_id"]]["cluster"], "messages": messages}
 
 
 def rows_of(config: Config, *place: str) -> list[Any]:
