@@ -420,6 +420,15 @@ def test_what_the_published_code_fixes_or_cannot_do_is_reported(project):
     ]
 
 
+def test_channels_are_not_for_the_published_protocol_which_would_weigh_the_reasoning(project):
+    model = {"like": "plain", "reasoning": {"format": "harmony"}}
+    project.write(BASE, changed(CATALOGUE, ("models", "open"), model))
+    study = STUDY | {"models": ["open"]}
+    assert project.mistakes(study) == []
+    (line,) = project.mistakes(study | {"protocol": "compat"})
+    assert "models.open.reasoning.format: under `protocol: compat`, which knows no channels, c(x) would weigh" in line
+
+
 def free_text_judge(**changes):
     return CATALOGUE["judges"]["writer"] | {"form": "published", "retries": 0} | changes
 

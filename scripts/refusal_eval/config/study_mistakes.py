@@ -258,12 +258,19 @@ def _wrong_with_answers(folder: str, draft: Draft, judged: bool) -> Iterator[str
 
 
 def _protocol(draft: Draft) -> Iterator[Mistake]:
-    """The published code asks one question, and has two numbers written into it."""
+    """The published code asks one question, knows no channels, and has two numbers written into it."""
     if draft.study.protocol != "compat":
         return
     for name, split in draft.splits.items():
         if split.dialogue:
             yield ("protocol",), f"`compat` asks one question per prompt, but split `{name}` asks several turns"
+    for name, model in draft.models.items():
+        if model.reasoning is not None and model.reasoning.format == "harmony" and not model.recorded:
+            message = (
+                "under `protocol: compat`, which knows no channels, c(x) would weigh the tokens of the reasoning; "
+            )
+            message += "take the default protocol or leave `reasoning` out, so that the whole response is the answer"
+            yield ("models", name, "reasoning", "format"), message
     for key, fixed in COMPAT_SCORING.items():
         if getattr(draft.study.scoring, key) != fixed:
             yield ("scoring", key), f"is {fixed:g} under `protocol: compat`; leave it out"
