@@ -194,6 +194,10 @@ def test_it_is_a_judge_of_its_own_model_alone(tmp_path: Path, monkeypatch: pytes
     project.write(BASE, catalogue)
     study = STUDY | {"judges": ["words", "own-first"]}
     assert project.mistakes(study) == []
+    (line,) = project.mistakes(study | {"protocol": "compat"})
+    assert (
+        "judges.own-first.kind: looks behind a prompt as its template renders it, which is not what the model" in line
+    )
     for model, keys in (
         ("thinker", "`engine` or `reasoning`"),
         ("thinking", "`reasoning`"),

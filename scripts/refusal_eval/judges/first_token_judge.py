@@ -108,6 +108,9 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
             if gold not in study.gold:
                 yield ("refusal", "gold"), f"`{gold}` is not in `gold` of the study" + nearest(gold, study.gold)
         yield from self._wrong_with_refusals(name, study)
+        if study.protocol == "compat":
+            message = "looks behind a prompt as its template renders it, which is not what the model is sent under "
+            yield ("kind",), f"{message}`protocol: compat`; leave one of them out"
         models, _ = study.steering
         for model, entry in models.items():
             other = [key for key in ASKED_ALIKE if getattr(entry, key) != getattr(self, key)]
