@@ -2,7 +2,7 @@
 
 import itertools
 import math
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from refusal_eval.core.texts import nfkc
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of
@@ -31,17 +32,15 @@ GAP_METHOD = "variances recovered from the Wilson intervals of both rates, clust
 TOPIC_PROMPTS = 2  # at least, of a topic and of the rest
 LANGUAGE_PROMPTS = 5  # at least, of a language
 MIN_TWINS = 10
-# Scripts by which languages are told apart where no column names them; kana and hangul before the characters they mix
-# with.
+# Scripts by which languages are told apart where no column names them, by the first word of a letter's name in Unicode;
+# other words are the script's own name.
 _SCRIPTS = {
-    "Japanese script": re.compile("[\u3040-\u30ff]"),
-    "Korean script": re.compile("[\uac00-\ud7af\u1100-\u11ff]"),
-    "Chinese script": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
-    "Cyrillic script": re.compile("[\u0400-\u04ff]"),
-    "Arabic script": re.compile("[\u0600-\u06ff\u0750-\u077f]"),
-    "Devanagari script": re.compile("[\u0900-\u097f]"),
-    "Latin script": re.compile("[A-Za-z\u00c0-\u024f]"),
+    **dict.fromkeys(("CJK", "IDEOGRAPHIC"), "Chinese"),
+    **dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"), "Japanese"),
+    "HANGUL": "Korean",
 }
+KANA = 0.1  # least share of kana among Japanese and Chinese characters in a Japanese text
+MAJORITY = 0.6  # least share of a script among the letters of a text that is in it
 
 
 def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) -> dict[str, Any] | None:
@@ -117,17 +116,23 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
 def language_of(prompt: Mapping[str, Any]) -> str | None:
     """Return a prompt's language: by a column that the split keeps, else the script of most of its last message.
 
-    A Chinese or Japanese character counts as three letters, about what it says. None for a text without letters.
+    A Chinese or Japanese character counts as three letters, about what it says. None for a text without letters, and
+    where no script has a clear majority.
     """
     kept = prompt["source"].get("kept") or {}
     for column in COLUMNS:
         if kept.get(column):
             return str(kept[column])
-    text = str(prompt["messages"][-1]["content"])
-    weight = {name: 3 if name[:7] in ("Chinese", "Japanes") else 1 for name in _SCRIPTS}
-    counts = {name: weight[name] * len(pattern.findall(text)) for name, pattern in _SCRIPTS.items()}
-    best = max(counts, key=lambda name: counts[name])
-    return best if counts[best] else None
+    counts: Counter[str] = Counter()
+    for letter, number in Counter(nfkc(str(prompt["messages"][-1]["content"]))).items():
+        if letter.isalpha():
+            word = unicodedata.name(letter, "UNKNOWN").split()[0]
+            counts[_SCRIPTS.get(word, word.capitalize())] += number
+    kana = counts.pop("Japanese", 0)
+    if both := kana + counts.pop("Chinese", 0):
+        counts["Japanese" if kana >= KANA * both else "Chinese"] = 3 * both
+    best, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    return f"{best} script" if most and most >= MAJORITY * counts.total() else None
 
 
 def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
