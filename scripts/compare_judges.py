@@ -25,8 +25,9 @@ def main(
     Args:
         paths: a scored cell for each of the study's `cells`.
         left_out: near-duplicates of prompts that count, not to be counted in all splits together.
-        study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, and of `splits` the
-            `name`, `reading` and `source` (see `cluster_names.names_apart`).
+        study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges that
+            ask the same as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
+            `cluster_names.names_apart`).
         json_path: the agreement.
         disputed_path: the answers in dispute, as CSV.
     """
@@ -51,6 +52,8 @@ def main(
         "rankings": ranked,
         "disputed": {"found": disputed.found, "listed": len(disputed.rows)},
     }
+    if twins := study.get("twins"):
+        agreement["twins"] = twins
     write_json(json_path, agreement)
     write_text(disputed_path, csv_text(pd.DataFrame(disputed.rows, columns=columns(found), dtype=object)))
     LOG.info("%d judges on %d answers, %d in dispute", len(found.judges), len(found.units), disputed.found)

@@ -101,7 +101,15 @@ def test_the_table_says_which_judges_are_panels() -> None:
     plain = agreement_of(panel_of(with_panel()), None, 0.95)
     assert "anels" not in " ".join(agreement_table({**agreement, "groups": [plain]}, data_of()).notes)
     drawn = draw("judge_agreement", 0, 0, judges=list("abcd"), agreement=agreement)
-    assert "All 3 judges that read no other judge, Krippendorff's alpha" in words(drawn)
+    assert "All 3 judges with an opinion of their own, Krippendorff's alpha" in words(drawn)
+
+
+def test_the_table_says_which_judges_ask_the_same_as_another() -> None:
+    group = agreement_of(panel_of(with_panel()), None, 0.95, {"d": ["a"]})
+    agreement = {"judges": list("abcd"), "level": 0.95, "groups": [group], "rankings": [], "twins": {"d": "a"}}
+    notes = " ".join(agreement_table(agreement, data_of()).notes)
+    assert "Judges that ask the same as another count once" in notes and "mixed model: d as a." in notes
+    assert "anels" not in notes and "in part because of that: a and d." in notes
 
 
 def test_judges_that_agree_everywhere_are_not_known_to_agree_forever() -> None:

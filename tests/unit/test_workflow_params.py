@@ -398,6 +398,23 @@ def test_verdicts_by_a_calibrated_threshold_are_read_again_when_another_gold_set
     assert on_gold == still_on_gold
 
 
+def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
+    config = project.load(WHOLE_STUDY)
+    entry = config["judge_entries"]["reader"]
+    alone = Study(copy.deepcopy(config))
+    assert "twins" not in analyses_stage.agreement(alone)
+    config["judge_entries"] |= {
+        "soft": entry | {"threshold": "calibrated"},
+        "other": entry | {"system_prompt": "Be brief."},
+    }
+    config["judges"] = [*config["judges"], "soft", "other"]
+    study = Study(config)
+    assert analyses_stage.opinions(study) == sorted([*analyses_stage.opinions(alone), "other"])
+    assert analyses_stage.variance(study)["judges"] == analyses_stage.mixed_model(study)["judges"]
+    asked = analyses_stage.agreement(study)
+    assert asked["twins"] == {"soft": "reader"} and asked["members"]["soft"] == ["reader"]
+
+
 def test_a_judge_that_learns_is_fitted_again_when_gold_with_the_same_prompts_comes_back(project):
     config = project.load(WHOLE_STUDY | {"judges": [*WHOLE_STUDY["judges"], "learner"]})
     config["gold_entries"]["other"] = config["gold_entries"]["people"]

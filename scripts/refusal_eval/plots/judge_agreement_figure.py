@@ -129,7 +129,7 @@ def _words(
     if alpha and len(group["raters"]) > 2:
         numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
         texts = [f"{marked(text, group['alpha_flags'])} {reading}" for reading, text in numbers.items()]
-        panels = " that read no other judge" if len(group["raters"]) < len(agreement["judges"]) else ""
+        panels = " with an opinion of their own" if len(group["raters"]) < len(agreement["judges"]) else ""
         notes.append(f"All {len(group['raters'])} judges{panels}, Krippendorff's alpha: {', '.join(texts)}.")
     known = [
         rank

@@ -6,6 +6,7 @@ new computation.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,28 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
 def opinions(study: Study) -> list[str]:
     """Return the judges that have an opinion of their own.
 
-    A panel or a cascade says what others say: as one more judge it would make judges look alike.
+    A panel or a cascade says what others say, and so does a judge that asks the same as another: as one more judge it
+    would make judges look alike.
     """
-    return sorted(name for name, judge in study.judges.items() if not judge.reads())
+    twins = asking_the_same(study)
+    return sorted(name for name, judge in study.judges.items() if not judge.reads() and name not in twins)
+
+
+def asking_the_same(study: Study) -> dict[str, str]:
+    """Return the judges that ask the same as one whose name sorts before, with that one: such as a raw and a
+    calibrated one.
+    """
+    first: dict[str, dict[str, Any]] = {}
+    twins = {}
+    for name, judge in sorted(study.judges.items()):
+        if judge.reads():
+            continue
+        asked = judge.asking() if name in study.engine_judges else judge.deciding()
+        if (other := next((other for other, own in first.items() if own == asked), None)) is not None:
+            twins[name] = other
+        else:
+            first[name] = asked
+    return twins
 
 
 def variance(study: Study) -> dict[str, Any]:
@@ -200,19 +220,24 @@ def calibration(study: Study, wildcards: Any) -> dict[str, Any]:
 
 def agreement(study: Study) -> dict[str, Any]:
     """Return what, besides verdicts and scores, decides how judges agree."""
-    return {
+    twins = asking_the_same(study)
+    found = {
         "splits": splits_of(study),
         "level": study.settings.scoring.level,
         "cells": sorted(cells_of(study)),
-        "members": {name: members for name in sorted(study.judges) if (members := _members(study, name))},
+        "members": {name: members for name in sorted(study.judges) if (members := _members(study, name, twins))},
     }
+    return found | ({"twins": twins} if twins else {})
 
 
-def _members(study: Study, name: str) -> list[str]:
-    """Return the judges whose opinions a judge is made of, with those that these are made of."""
+def _members(study: Study, name: str, twins: Mapping[str, str]) -> list[str]:
+    """Return the judges whose opinions a judge's own is made of, with those that these are made of.
+
+    That is the other one, of two that ask the same.
+    """
     judge = study.judges.get(name)
-    own = [*judge.reads(), *filter(None, [judge.second()])] if judge is not None else []
-    return list(dict.fromkeys([*own, *(other for member in own for other in _members(study, member))]))
+    own = [*judge.reads(), *filter(None, [judge.second(), twins.get(name)])] if judge is not None else []
+    return list(dict.fromkeys([*own, *(other for member in own for other in _members(study, member, twins))]))
 
 
 def floors(study: Study) -> dict[str, dict[str, Any]]:

@@ -82,7 +82,7 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
 
 def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, show: Labels) -> list[str]:
     group, ranks = agreement["groups"][0], agreement["rankings"]
-    shown = "".join(cell for row in rows for cell in row[3:])
+    shown, twins = "".join(cell for row in rows for cell in row[3:]), agreement.get("twins", {})
     return filled_notes(
         "judges_agree/judges_agree",
         show,
@@ -93,7 +93,8 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
         some_kappa_lacking=any(NO_DATA in row[5:7] for row in rows),
         some_tau_lacking=ranked and any(row[7] == NO_DATA for row in rows if row[1] != _ALPHA),
         models=max((rank["n_models"] for rank in ranks), default=0),
-        panels=[judge for judge in agreement["judges"] if judge not in group["raters"]],
+        panels=[judge for judge in agreement["judges"] if judge not in (*group["raters"], *twins)],
+        twins=list(twins.items()),
         overlaps=[pair for pair in group["pairs"] if pair["overlap"]],
         swapped=[rank for rank in ranks if rank["swapped"]],
         most_swaps=_MOST_SWAPS,
