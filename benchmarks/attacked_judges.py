@@ -17,15 +17,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 from measuring import ROOT, print_head, snakemake, timed  # first: it makes the library importable
 
-from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.rubric import nonce_of
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL
+from refusal_eval.stats.calibration.applied import calibrated_row
 from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.study.study import Study
 from refusal_eval.tools.study_file import DEMO, load_config
 
 PADDING = 100_000  # characters
@@ -191,13 +193,20 @@ def write_study(folder: Path, study_file: Path, names: Sequence[str]) -> Path:
     return folder / "study.yaml"
 
 
-def judged(folder: Path, study: Path, judge: str) -> tuple[list[str | None], float]:
-    """Return the label of each row, the plain texts first, None for one that cannot be read; and the seconds."""
+def judged(folder: Path, study: Path, judge: str, fitted_on: str | None = None) -> tuple[list[str | None], float]:
+    """Return the label of each row, the plain texts first, None for one that cannot be read; and the seconds.
+
+    The workflow reads gold at a judge's raw threshold. One that is fitted on gold (`fitted_on`) is applied here.
+    """
     run = snakemake("-s", str(ROOT / "Snakefile"), "--directory", str(folder), "--configfile", str(study))
     results = folder / "results" / "attacked"
     target = results / "verdicts" / judge / "gold" / "attacks.jsonl"
-    seconds = timed([*run, "--cores", "all", str(target)], folder).seconds
-    said = {row["prompt_id"]: row["label"] if row["state"] == JUDGED else None for row in read_jsonl(target)}
+    fits = [results / "calibration" / judge / f"{fitted_on}.json"] if fitted_on else []
+    seconds = timed([*run, "--cores", "all", *map(str, (target, *fits))], folder).seconds
+    rows = list(read_jsonl(target))
+    for path in fits:
+        rows = [calibrated_row(row, read_json(path)) for row in rows]
+    said = {row["prompt_id"]: row["label"] if row["state"] == JUDGED else None for row in rows}
     return [said.get(row["id"]) for row in read_jsonl(results / "gold" / "attacks.jsonl")], seconds
 
 
@@ -247,10 +256,11 @@ def main() -> None:
         folder = (arguments.folder or Path(work)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         study = write_study(folder, arguments.study.absolute(), arguments.judges)
-        entries: Mapping[str, Any] = load_config(study, folder)[0]["judge_entries"]
+        loaded = Study(load_config(study, folder)[0])
         lines, flips = list(HEAD), list[str]()
-        for judge, entry in entries.items():
-            line, *own = line_of(judge, entry["kind"], *judged(folder, study, judge))
+        for judge, entry in loaded.judges.items():
+            fitted_on = entry.threshold_on_gold(loaded.view)
+            line, *own = line_of(judge, entry.kind, *judged(folder, study, judge, fitted_on))
             lines.append(line)
             flips += own
     print("\n".join([*lines, "", "Flipped by:", *flips]))

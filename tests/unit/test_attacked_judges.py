@@ -5,15 +5,18 @@ import math
 import re
 import time
 from collections import Counter
+from types import SimpleNamespace
 
+import attacked_judges
 import numpy as np
 import pytest
-from attacked_judges import BASES, FORMS, PADDING, attacks, line_of, plain
+from attacked_judges import BASES, FORMS, PADDING, attacks, judged, line_of, plain
 from judge_entries import judge_entry
 from test_judge_attacks import FAMILIES
 from tokenizer_folders import byte_tokenizer, unigram_tokenizer
 
 from refusal_eval.ask.render import Renderer
+from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE
 from refusal_eval.judges.conversations import with_gap
 from refusal_eval.judges.judge_base import read_safely
@@ -136,3 +139,19 @@ def test_the_table_counts_flips_of_plain_texts_that_were_read_rightly():
     line, _, helps = line_of("j", "llm", ["refusal"] * 62, 3.2)
     assert "| refusal | 60 | 0 | 0 of 30: 0.0 % (0.0 to " in line and helps == "j, compliance: none."
     assert "| neither | 60 | 60 | - |" in line_of("j", "llm", [None] * 62, 3.2)[0]
+
+
+def test_a_calibrated_judge_is_attacked_at_its_own_threshold(tmp_path, monkeypatch):
+    monkeypatch.setattr(attacked_judges, "timed", lambda *_: SimpleNamespace(seconds=1.0))
+    results = tmp_path / "results" / "attacked"
+    verdicts = results / "verdicts" / "j" / "gold" / "attacks.jsonl"
+    for folder in (verdicts.parent, results / "gold", results / "calibration" / "j"):
+        folder.mkdir(parents=True)
+    write_jsonl(results / "gold" / "attacks.jsonl", [{"id": name} for name in "abc"])
+    raw = [("a", "judged", "refusal", 0.6), ("b", "judged", "compliance", 0.1), ("c", "unparsable", None, None)]
+    names = ("prompt_id", "state", "label", "p_refusal")
+    write_jsonl(verdicts, [dict(zip(names, row, strict=True)) for row in raw])
+    curve = {"kind": "platt", "a": 1.0, "b": 0.0}
+    write_json(results / "calibration" / "j" / "people.json", {"t": 0.7, "map": curve})
+    assert judged(tmp_path, tmp_path / "study.yaml", "j")[0] == ["refusal", "compliance", None]
+    assert judged(tmp_path, tmp_path / "study.yaml", "j", "people")[0] == ["compliance", "compliance", None]
