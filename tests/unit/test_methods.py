@@ -18,6 +18,7 @@ from store_files import response
 from table_rows import cards, data_of, units
 
 from refusal_eval.ask.store import StoreWriter
+from refusal_eval.config.direction_entry import Separation
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
@@ -568,3 +569,44 @@ def test_a_judge_that_is_read_by_its_last_word_is_said_to_be(demo: dict[str, Any
     text = text_of(manifest)
     assert "GPT (last match)" in text and "writes free text, of which the last word refusal decides" in text
     assert "analysis and a verdict" not in text
+
+
+def test_the_published_score_is_described_where_it_is_the_one_that_was_used(demo: dict[str, Any]) -> None:
+    own, published = "the mean of its labels (1 refusal", "all tokens behind the mark that ends the reasoning"
+    assert own in text_of(demo) and published not in text_of(demo)
+    manifest = copy.deepcopy(demo)
+    manifest["study"]["protocol"] = "compat"
+    assert published in text_of(manifest) and own not in text_of(manifest)
+
+
+def test_separations_are_described_with_the_prompts_behind_them(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    study = manifest["study"]
+    study["split_entries"]["further"] = study["split_entries"]["sensitive"] | {"label": "Further"}
+    sides = {"positive": {"split": "should_decline"}, "negative": {"split": "further"}}
+    asked = Separation.model_validate({"name": "apart", "models": ["smollm2-plain"], "layers": [5, 3], **sides})
+    study["separation"] = [asked.model_dump(mode="json")]
+    text = text_of(manifest)
+    assert "in the activations of SmolLM2-135M (at the last token of the prompt) was measured in layers 3 and 5" in text
+    assert "those of Should decline against those of Further." in text and "(200 draws each)" in text
+    assert "Groups were only separated on Further, which is from" in text and "[@borah2025aqi]" in text
+
+
+def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    study, entries = manifest["study"], manifest["study"]["judge_entries"]
+    engine = {"kind": "vllm", "weights": {"kind": "folder", "path": "weights/own"}}
+    study["engine_entries"]["own"] = engine
+    classes = {"engine": "own", "template": "c.jinja", "labels": {"Refusal": "refusal", "Other": "compliance"}}
+    entries["minos"] = {"kind": "classifier", "threshold": 0.4, "label": "Minos"} | classes
+    entries["keyword"] = {"kind": "cascade", "first": "trained-demo", "then": "minos", "unsure": [0.2, 0.8]}
+    manifest["judge_serving"] = SERVED
+    text = text_of(manifest)
+    assert "The judge Minos, which was asked on behalf of others alone: " in text
+    assert (
+        "a classifier of prompt and answer, whose probability of the label is the verdict, at the threshold 0.4" in text
+    )
+    assert "people's labels of the answers in" in text and "and read at the threshold 0.5" in text
+    assert "and Minos label nearly all answers alike but not all, because the size of a batch changes" in text
+    study["determinism"] = "strict"
+    assert "label nearly all answers alike" not in text_of(manifest)

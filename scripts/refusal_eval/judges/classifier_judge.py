@@ -93,7 +93,7 @@ class ClassifierJudge(CalibratedJudge):
 
     def how_it_reads(self, words: Words) -> str:
         """Return how it reads answers, for the methods section."""
-        return "a classifier of prompt and answer"
+        return f"a classifier of prompt and answer, whose probability of the label is the verdict, at {self.read_at()}"
 
 
 def _number(key: str) -> str:

@@ -16,7 +16,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
-from refusal_eval.judges.judge_base import CALIBRATED, CalibratedJudge, Messages, TemplatedJudge, Verdict
+from refusal_eval.judges.judge_base import CalibratedJudge, Messages, TemplatedJudge, Verdict
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 
 if TYPE_CHECKING:
@@ -227,7 +227,6 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
 
     def how_it_reads(self, words: Words) -> str:
         """Return how its responses become verdicts, for the methods section."""
-        at = "a threshold fitted on gold" if self.threshold == CALIBRATED else f"the threshold {self.threshold:g}"
         refusals, others = (words.listed(list(map(words.quoted, own))) for own in (self._texts, self.compliance))
         if isinstance(self.refusal, FirstTokens):
             own = self.refusal
@@ -239,4 +238,4 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         what = f"the probability of {refusals}"
         if self.compliance:
             what = f"the share of {refusals} in the probability of these and of {others}"
-        return f"by {what} at the beginning of its reply to the prompt, at {at}; it reads no answer"
+        return f"by {what} at the beginning of its reply to the prompt, at {self.read_at()}; it reads no answer"

@@ -313,6 +313,11 @@ class CalibratedJudge(FittedThreshold, EngineJudge):
         """Return the threshold of its own labels, also where calibration decides over them."""
         return self.own_threshold() or RAW_THRESHOLD
 
+    def read_at(self) -> str:
+        """Return its threshold in words, for the methods section."""
+        own = self.own_threshold()
+        return "a threshold fitted on gold" if own is None else f"the threshold {own:g}"
+
 
 class AnswerJudge(JudgeEntry):
     """A judge that reads answers itself and needs no engine."""

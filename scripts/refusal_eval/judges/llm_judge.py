@@ -12,7 +12,7 @@ from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Slug, Text
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.judge_base import CALIBRATED, CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
+from refusal_eval.judges.judge_base import CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ class LlmJudge(RubricJudge, CalibratedJudge):
 
     def how_it_reads(self, words: Words) -> str:
         """Return how its responses become verdicts, for the methods section."""
-        at = "a threshold fitted on gold" if self.threshold == CALIBRATED else f"the threshold {self.threshold:g}"
-        rubric = words.quoted(self.rubric.rsplit("/", 1)[-1])
+        rubric, at = words.quoted(self.rubric.rsplit("/", 1)[-1]), self.read_at()
         return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
 
 

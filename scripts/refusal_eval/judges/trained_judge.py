@@ -362,8 +362,9 @@ class TrainedJudge(CalibratedJudge):
         golds = words.listed([words.label("gold_entries", gold) for gold in self.gold])
         return (
             "whose embeddings of prompt and answer, with the reading of keyword lists, are the features of a logistic "
-            f"regression{words.cite('pedregosa2011sklearn')} fitted on {golds}; the answers there it judged out of "
-            "fold, each by a fit to other prompts, and to other answering models where these show both classes"
+            f"regression{words.cite('pedregosa2011sklearn')} fitted on people's labels of the answers in {golds}, "
+            f"and read at {self.read_at()}; the answers there it judged out of fold, each by a fit to other "
+            "prompts, and to other answering models where these show both classes"
         )
 
 

@@ -149,7 +149,16 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
 
     fitted = [config["direction_entries"][name] for name in config.get("directions") or ()]
-    sides = {entry[side]["split"] for entry in fitted for side in ("positive", "negative")}
+    separations = config.get("separation") or []
+    unevaluated = {
+        entry[side]["split"]: use
+        for use, entries in (("Groups were only separated on", separations), ("Only directions were fitted on", fitted))
+        for entry in entries
+        for side in ("positive", "negative")
+    }
+    judges = {name: JUDGES.entry(config["judge_entries"][name]) for name in config["judges"]}
+    seconds = sorted({second for judge in judges.values() if (second := judge.second())} - set(judges))
+    engines = {name: config["judge_entries"][name].get("engine") for name in (*judges, *seconds)}
     greedy = [config["protocol"] == "default" and entries[name]["sampling"]["temperature"] == 0 for name in asked]
     by_engine: dict[str, list[str]] = {}
     by_sampling: dict[str, list[str]] = {}
@@ -176,7 +185,16 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "fought": fought,
         "directions": {name: config["direction_entries"][name] for name in config.get("directions") or ()},
         "side_text": lambda side: side_text(side, label),
-        "fitted_on": sorted(sides - set(config["splits"])),
+        "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
+        "separations": separations,
+        "position_text": _position_text,
+        "seconds": seconds,
+        # Of an engine of another party nobody knows what changes between runs.
+        "batched": [
+            name
+            for name, engine in engines.items()
+            if judging and config["determinism"] != "strict" and "weights" in config["engine_entries"].get(engine, {})
+        ],
         "by_engine": by_engine,
         "by_sampling": by_sampling,
         "seeds": {
