@@ -16,6 +16,7 @@ def main(
     calibrated_on: str | None = None,
     calibration_path: str | None = None,
     fitted_here: bool = False,
+    own_labels: bool = False,
 ) -> None:
     """Write the card of one judge on one gold set.
 
@@ -27,12 +28,14 @@ def main(
         calibrated_on: gold set that the judge's threshold is fitted on, if it is.
         calibration_path: that calibration, where it is another gold set.
         fitted_here: whether the judge or a member of it was fitted on this gold set.
+        own_labels: whether no threshold decides over its labels.
     """
     calibrate = None
     if calibrated_on is not None:
         calibrate = OUT_OF_FOLD if calibrated_on == names["gold"] else read_json(str(calibration_path))
     gold, verdicts = list(read_jsonl(gold_path)), list(read_jsonl(verdicts_path))
-    card = card_with_calibration(gold, verdicts, calibrate=calibrate, fitted_here=fitted_here, **names)
+    how = {"fitted_here": fitted_here, "own_labels": own_labels}
+    card = card_with_calibration(gold, verdicts, calibrate=calibrate, **how, **names)
     write_json(output, card)
     LOG.info("%d of %d gold answers judged; labels: %s", card["n_judged"], card["n"], card["labels_from"])
     for name in ("sensitivity", "specificity", "balanced_accuracy", "f1", "kappa"):
@@ -42,5 +45,6 @@ def main(
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     files, params = snakemake.input, dict(snakemake.params.card)
-    fitted = params.pop("calibrated_on", None), next(iter(files.calibration), None), params.pop("fitted_here", False)
-    main(files.gold, files.verdicts, params, snakemake.output[0], *fitted)
+    fitted = params.pop("calibrated_on", None), next(iter(files.calibration), None)
+    marks = params.pop("fitted_here", False), params.pop("own_labels", False)
+    main(files.gold, files.verdicts, params, snakemake.output[0], *fitted, *marks)

@@ -173,6 +173,8 @@ def test_card_of_a_calibrated_judge_is_out_of_fold_and_shows_both_schemes() -> N
     card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
     # As given the judge says refusal far too seldom.
     assert given["broad"]["sensitivity"] < 0.5 and given["labels_from"] == "the judge's own threshold"
+    voted = card_with_calibration(gold, verdicts, own_labels=True, **NAMES)
+    assert voted == given | {"labels_from": "the judge's own labels"}, "of a panel's majority no threshold decides"
     assert card["broad"]["balanced_accuracy"] > 0.93 > 0.75 > given["broad"]["balanced_accuracy"]
     assert card["calibration"]["headline"] == "by_model" and "other models" in card["labels_from"]
     assert card["calibration"]["models_not_left_out"] == [] and "left out" not in card["labels_from"]

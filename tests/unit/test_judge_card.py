@@ -420,3 +420,13 @@ def test_the_table_explains_what_it_shows_and_has_shares_in_percent() -> None:
     assert "one annotator (g)" in notes and "Worst" not in notes and "\u2013 where" not in notes
     few = cards_table(data_of(cards=[card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 3}))]))
     assert few.rows[0][8] == "\u2013" and "\u2013 where people put fewer than 20" in " ".join(few.notes)
+
+
+def test_the_table_says_which_labels_are_compared() -> None:
+    made = card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 30}))
+    names = {"hard": "labels", "voted": "labels", "soft": "threshold", "fitted": "threshold; fitted here"}
+    found = [made | {"judge": name, "labels_from": f"the judge's own {of}"} for name, of in names.items()]
+    text = markdown(cards_table(data_of(cards=found)))
+    own = "labels at the judge's own threshold (soft) and the judge's own labels (hard, voted)"
+    assert f"Compared with people's labels: {own}." in text.replace("\\", "")
+    assert "Compared with people's labels" not in markdown(cards_table(data_of(cards=[made])))

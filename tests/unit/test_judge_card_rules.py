@@ -86,6 +86,18 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
 
 
+def test_a_card_is_of_own_labels_where_no_threshold_decides_over_them(config: Any) -> None:
+    config["judges"] = ["words", "own", "reader", "both"]
+
+    def of_labels() -> list[str]:
+        return [judge for judge in config["judges"] if "own_labels" in scoring.card(Study(config), judge, "people")]
+
+    assert of_labels() == ["own", "both"], "words gives no probability, and reader's decides"
+    config["judge_entries"]["both"]["rule"] = "mean"
+    config["judge_entries"]["reader"]["threshold"] = "calibrated"
+    assert of_labels() == ["own"]
+
+
 def test_a_panel_shares_an_opinion_with_the_judges_of_a_cascade_in_it(config: Any) -> None:
     config["judge_entries"] |= {"more": plain("reasoned"), "turns": plain("cascade", first="reader")}
     config["judge_entries"]["both"]["members"] = ["words", "turns"]

@@ -66,6 +66,14 @@ def test_the_sweep_names_the_studys_own_tau_and_equal_weights() -> None:
     drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=sweep(1, 1))
     assert "\u221e" in shown(drawn.figure) and "\u03c4 = 1, that of the study" in words(drawn)
     assert drawn.frame["tau"].tolist() == list(TAUS)
+    assert "dialogues" not in words(drawn)
+
+
+def test_the_sweep_says_how_dialogues_count() -> None:
+    talks = score("model_00", "split_00", 0.5) | {"scored": "all"}
+    talks |= {"n_turns": 3 * talks["n_prompts"], "n_scored_turns": 3 * talks["n_prompts"]}
+    drawn = draw("tau_sweep", 1, 1, scores=[talks], estimates=sweep(1, 1))
+    assert "In dialogues each scored turn counts as a prompt." in words(drawn)
 
 
 def test_the_share_of_a_band_can_be_swept() -> None:

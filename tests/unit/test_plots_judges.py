@@ -35,6 +35,8 @@ def test_calibration_is_legible(cards: int) -> None:
     assert problems(drawn.figure) == [] and len(drawn.figure.axes) == cards
     assert {"as given", "calibrated, out of fold"} == set(drawn.frame["probabilities"])
     noise = found[0]["soft"]["ece_if_calibrated"]
+    assert "As given: the probability in the judge's verdict, whatever label it gave" in words(drawn)
+    assert "mapped by a fit to other answers of the gold set." in words(drawn)
     assert "ECE" in words(drawn) and f"(a calibrated judge would show {noise:.2f})" in words(drawn)
 
 

@@ -245,6 +245,20 @@ def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> Non
     assert "over-refusal 11 to 12, safety 12." in notes
 
 
+def test_the_table_says_that_splits_are_in_several_languages() -> None:
+    def notes(safe: list[str], unsafe: list[str]) -> str:
+        spoken: Any = LANGUAGES | {
+            n: {f"p{i:03d}": own for i, own in enumerate(s)} for n, s in (("safe", safe), ("unsafe", unsafe))
+        }
+        return " ".join(tradeoff_tables(study_trade_off(UNITS, STUDY, spoken), data_of(STUDY))[0].notes)
+
+    told = "Languages of at least five prompts: safe, en and zh; unsafe, en. Rates take them together;"
+    assert told in notes(["en", "zh"] * 6, ["en"] * 12)
+    assert "safe, Latin script; unsafe, Thai script." in notes(["Latin script"] * 12, ["Thai script"] * 12)
+    for same in (["en"] * 12, ["Latin script"] * 12, ["en"] * 8 + ["zh"] * 4):
+        assert "Languages of" not in notes(["en"] * 12, same)
+
+
 def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     topics_in = ["tax"] * 15 + ["art"] * 15
     units = {cell: dialogues_of(units_of([0, 1, 2] * 10, categories=topics_in), 3) for cell in UNITS}

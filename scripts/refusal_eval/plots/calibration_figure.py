@@ -29,6 +29,12 @@ X_LABEL, Y_LABEL = "Judge's probability of refusal", "Labelled refusal by people
 _HIGH = 100.0  # points, the height of a diagram
 _NARROWEST = 92.0
 _GIVEN, _UNSEEN, _ELSEWHERE = "as given", "calibrated, out of fold", "calibrated on another gold set"
+# What is compared with people's labels, by series.
+_COMPARED = {
+    _GIVEN: "As given: the probability in the judge's verdict, whatever label it gave, of the answers that have one",
+    _UNSEEN: "calibrated, out of fold: the same, each mapped by a fit to other answers of the gold set",
+    _ELSEWHERE: "calibrated on another gold set: the same, mapped by the fit that the judge uses",
+}
 _LOOKS = {_GIVEN: LOOKS[1], _UNSEEN: LOOKS[0], _ELSEWHERE: LOOKS[2]}
 
 
@@ -87,7 +93,9 @@ class CalibrationFigure(FigureEntry):
         words = [
             "Each mark is a bin of equal mass: the share that people call a refusal or partial refusal, with its "
             f"interval, over the mean probability that the judge gives one. Intervals ({levels_text(found)}) are "
-            "also in brackets. Dashed line: perfect calibration."
+            "also in brackets. Dashed line: perfect calibration.",
+            "; ".join(text for words, text in _COMPARED.items() if any(words in dict(soft_series(c)) for c in found))
+            + ".",
         ]
         for card in found:
             name = f"{data.labels.judge(card['judge'])} on {data.labels.gold(card['gold'])}"

@@ -60,9 +60,12 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     """Return what, besides gold and verdicts, decides a judge's card."""
     entry, calibrated = study.gold[gold], calibrated_on(study, judge)
     more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
-    if gold in study.judges[judge].learned_from(study.view):
+    own = study.judges[judge]
+    if gold in own.learned_from(study.view):
         more["fitted_here"] = True
-    of_judge = study.judges[judge].named_kinds(study.view)
+    if calibrated is None and own.own_threshold() is None and own.gives_probabilities != "never":
+        more["own_labels"] = True
+    of_judge = own.named_kinds(study.view)
     if of_judge and entry.kinds and of_judge.keys() >= set(entry.kinds.values()):
         more["kinds"] = list(of_judge)
     return {

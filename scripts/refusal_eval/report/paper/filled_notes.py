@@ -15,7 +15,16 @@ from refusal_eval.report.paper import display, table_notes
 FOLDER = Path(__file__).with_name("notes")
 _WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
 _SENTENCES = (
-    *("READINGS_NOTE", "TURNS_NOTE", "blocked_notes", "common_notes", "dialogues_notes", "flags_notes", "gold_notes"),
+    *(
+        "READINGS_NOTE",
+        "TURNS_NOTE",
+        "blocked_notes",
+        "common_notes",
+        "compared_notes",
+        "dialogues_notes",
+        "flags_notes",
+        "gold_notes",
+    ),
     *("has_turns", "judged_notes", "judges_notes", "labels_notes", "level_text", "prompts_note", "ranking_text"),
     *("k_text", "kinds_agreement", "readings_note", "sorted_cards", "unshown_kappa"),
 )

@@ -20,6 +20,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.agreement.measures import MIN_ROWS
+from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD
 from refusal_eval.stats.estimates.estimands import READINGS
 
 Card = Mapping[str, Any]
@@ -263,6 +264,17 @@ def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
         known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     return [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
+
+
+def compared_notes(cards: Iterable[Card], show: Labels) -> list[str]:
+    """Which labels of the judges are compared with people's, as one note; of cards that `labels_notes` is silent on."""
+    cards = list(cards)
+    found = {
+        words: dict.fromkeys(show.judge(c["judge"]) for c in sorted_cards(cards) if c.get("labels_from") == source)
+        for source, words in ((OWN_THRESHOLD, f"labels at {OWN_THRESHOLD}"), (OWN_LABELS, OWN_LABELS))
+    }
+    texts = [f"{words} ({', '.join(names)})" for words, names in found.items() if names]
+    return [f"Compared with people's labels: {' and '.join(texts)}."] if texts else []
 
 
 def labels_notes(cards: Iterable[Card], show: Labels) -> list[str]:

@@ -116,6 +116,7 @@ def _models_table(entries: Sequence[Entry], result: TradeOff, data: TableData, s
             for kind in ("comply", "refuse")
         },
         pooled=pooled,
+        spoken=[(show.split(name), map(clean, own)) for name, own in result.get("spoken", {}).items() if own],
         sizes=[(words, min(numbers), max(numbers)) for words, numbers in sizes.items() if numbers],
         rivals=rivals,
         fixed=any(entry["on_front"] is not None and entry["front_share"] is None for entry in entries),

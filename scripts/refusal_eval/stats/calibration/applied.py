@@ -11,6 +11,8 @@ from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 DIGITS = 9
 # Where a probability is cut before its logit is taken: 0 and 1 have none, and a judge's last digits mean little.
 LEAST = 1e-6
+# What the labels of a card are that nothing was fitted for.
+OWN_LABELS, OWN_THRESHOLD = "the judge's own labels", "the judge's own threshold"
 
 Calibration = Mapping[str, Any]
 VerdictRow = Mapping[str, Any]

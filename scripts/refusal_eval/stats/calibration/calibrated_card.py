@@ -9,7 +9,7 @@ from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import COMPLIANCE, SAW_MODEL
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
+from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD, Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import (
     BY_CLUSTER,
     BY_MODEL,
@@ -81,6 +81,7 @@ def card_with_calibration(
     *,
     calibrate: str | Calibration | None = None,
     fitted_here: bool = False,
+    own_labels: bool = False,
     **names: Any,
 ) -> dict[str, Any]:
     """Return a judge's card, with `labels_from` and `calibration` added.
@@ -100,6 +101,8 @@ def card_with_calibration(
             calibration for one that is calibrated on another gold set (`calibrated_elsewhere`).
         fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
             of fits that had not seen the like (kind `trained`): `labels_from` then says so.
+        own_labels: whether no threshold on its probabilities decides over its labels, such as those of a panel's
+            majority.
         names: see `judge_card.judge_card`.
 
     Raises:
@@ -116,7 +119,7 @@ def card_with_calibration(
     rows = compared(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:
-        return card_from(given, "the judge's own labels", None)
+        return card_from(given, OWN_LABELS, None)
     found: dict[str, Any] = _calibration(rows, names["judge"], names["gold"])
     fits = cross_fits(rows)
     best, cards = fits.headline, dict[str, dict[str, Any]]()
@@ -129,7 +132,7 @@ def card_with_calibration(
         found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
     if calibrate is None:
-        return card_from(given, "the judge's own threshold", found)
+        return card_from(given, OWN_LABELS if own_labels else OWN_THRESHOLD, found)
     found["as_given"] = _parts(given)
     if not isinstance(calibrate, str):
         new = judge_card(gold_rows, calibrated_elsewhere(gold_rows, verdicts, calibrate), **names)

@@ -140,6 +140,21 @@ def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
     return {prompt["id"]: language_of(prompt) for prompt in prompts}
 
 
+def spoken_in(languages: Mapping[str, Mapping[str, str | None]]) -> dict[str, list[str]]:
+    """Return the languages of each split that at least five of its prompts are in; nothing unless there are several.
+
+    Names out of columns and scripts are counted apart: both may be of one language.
+
+    Args:
+        languages: of each split, the language of each prompt.
+    """
+    counts = {split: Counter(lang for lang in own.values() if lang) for split, own in languages.items()}
+    found = {split: sorted(lang for lang, n in own.items() if n >= LANGUAGE_PROMPTS) for split, own in counts.items()}
+    every = {lang for own in found.values() for lang in own}
+    scripts = {lang for lang in every if lang.endswith(" script")}
+    return found if max(len(scripts), len(every - scripts)) > 1 else {}
+
+
 def differences(
     rates: Floats,
     clusters: Sequence[str],

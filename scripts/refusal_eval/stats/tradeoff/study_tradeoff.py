@@ -12,7 +12,7 @@ from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits, few_of
-from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
+from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, spoken_in, topics
 from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, components, study_rates
 
@@ -35,6 +35,7 @@ def study_trade_off(
     topics      by judge, model and `varies` split: entries of `contrasts.topics`
     languages   by judge, model and splits: entries of `contrasts.differences`
     dialogues   splits of which scored turns are counted, and not prompts
+    spoken      the languages of each split that is pooled, where there are several in all
 
     Args:
         units: the scored prompts of each (judge, model, split).
@@ -51,6 +52,9 @@ def study_trade_off(
         for kind in ("comply", "refuse", "varies")
     }
     result["dialogues"] = dialogue_splits(units)
+    pooled = (*result["splits"]["comply"], *result["splits"]["refuse"])
+    if spoken := spoken_in({split: languages[split] for split in pooled}):
+        result["spoken"] = spoken
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
     once = counted_once(units, left_out)
     for judge in study["judges"]:
