@@ -105,8 +105,8 @@ def explained(error: UserError, name: str) -> UserError:
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    params = snakemake.params
+    how, direction, store = snakemake.params, snakemake.wildcards.direction, snakemake.config["store_dir"]
     try:
-        main(params.direction, snakemake.wildcards.direction, params.files, params.store, *map(str, snakemake.output))
+        main(how.direction, direction, how.files, store, *map(str, snakemake.output))
     except UserError as error:
-        raise explained(error, snakemake.wildcards.direction) from error
+        raise explained(error, direction) from error

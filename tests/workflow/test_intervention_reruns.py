@@ -56,6 +56,12 @@ def test_each_steered_model_has_a_load_of_its_own_and_keys_of_its_own(steered: P
     assert steered.planned() == {}
 
 
+def test_a_store_that_moves_makes_nothing_again(steered: Project) -> None:
+    steered.store.rename(steered.folder / "store")
+    steered.study(store_dir="store")
+    assert steered.planned() == {}
+
+
 def test_a_direction_that_waits_for_verdicts_does_not_wait_for_those_of_the_model_that_it_steers(
     tmp_path: Path,
 ) -> None:

@@ -82,7 +82,6 @@ rule direction:
     params:
         direction=lambda wildcards: activations_stage.direction_entry(study, wildcards.direction),
         files=lambda wildcards: activations_stage.side_files(study, wildcards.direction),
-        store=paths.store,
         code=code_version(ROOT / "scripts" / "fit_direction.py"),
     message:
         "Fitting the direction {wildcards.direction}"
