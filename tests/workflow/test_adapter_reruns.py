@@ -1,6 +1,7 @@
 """LoRA adapters in the real DAG: they share the load of their engine, and one that changes reruns its own cells."""
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_a_changed_adapter_reruns_its_models_cells_only(adapted: Project) -> Non
     assert adapted.answer_everything("requests") == 0
     adapted.snakemake()
     assert adapted.planned() == {}
+
+
+def test_adapters_are_compared_with_older_weights_that_are_put_in_their_engines_place(adapted: Project) -> None:
+    weights = adapted.folder / "model" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+    os.utime(weights, (1, 1))
+    planned = adapted.planned()
+    assert (planned["identify_engine"], planned["check_adapter"]) == (1, 2)
 
 
 def test_the_same_adapter_under_another_path_asks_nothing_new(adapted: Project) -> None:

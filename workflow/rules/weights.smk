@@ -127,6 +127,7 @@ rule check_adapter:
     """Check that a LoRA adapter was made for its engine's weights: vLLM itself would not notice."""
     input:
         adapter=f"{RESULTS}/adapters/{{model}}.json",
+        engine=model_engine,  # other weights under the path may be older than what was checked
         weights=lambda wildcards: weights_stage.weights_files(study, study.models[wildcards.model].engine),
     output:
         f"{RESULTS}/adapters/checked/{{model}}.json",
