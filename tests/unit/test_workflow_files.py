@@ -56,9 +56,11 @@ def test_a_receipt_is_of_one_shard_whatever_cells_its_batch_has(project):
     assert not set(names(shards=3)) & set(names(shards=2))
 
 
-def test_tables_and_figures_that_a_study_no_longer_makes_are_known(project):
+def test_what_a_study_no_longer_makes_and_still_lies_there_is_known(project):
     made = ["tables/rates.csv", "figures/rates.pdf", "figures/judge_cards/words/people.svg", "estimates/rates.json"]
-    old = ["figures/judge_cards/dropped/people.svg", "figures/main.pdf", "tables/comparisons.tex"]
+    made += ["directions/refusal.json", "separation/far.csv"]
+    old = ["directions/cosines.csv", "figures/judge_cards/dropped/people.svg", "figures/main.pdf"]
+    old += ["separation/aqi/far.csv", "separation/near.csv", "tables/comparisons.tex"]
     for name in (*made, *old, "figures/.DS_Store", "audit/design.json"):
         project.write(f"results/s/{name}", "")
     results = f"{project.folder}/results/s"

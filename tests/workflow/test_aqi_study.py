@@ -69,3 +69,5 @@ def test_another_setting_of_aqi_reruns_its_composites_alone_and_they_rerun_for_n
     assert finished.planned() == {"separation": 1}
     finished.study(separation=[FAR | {"aqi": None}])
     assert finished.planned() == {}
+    run = finished.snakemake("-n")
+    assert "they may hold old numbers: separation/aqi/far.csv" in run.stdout + run.stderr

@@ -11,6 +11,12 @@ from refusal_eval.workflow import activations_stage
 DIRECTIONS = sorted(study.directions)
 SEPARATIONS = sorted(entry.name for entry in study.settings.separation)
 WITH_AQI = sorted(entry.name for entry in study.settings.separation if entry.aqi is not None)
+FROM_ACTIVATIONS = [
+    *collect(f"{RESULTS}/directions/{{direction}}.{{ending}}", direction=DIRECTIONS, ending=["safetensors", "json"]),
+    *([f"{RESULTS}/directions/cosines.csv"] if len(DIRECTIONS) > 1 else []),
+    *collect(f"{RESULTS}/separation/{{separation}}.csv", separation=SEPARATIONS),
+    *collect(f"{RESULTS}/separation/aqi/{{separation}}.csv", separation=WITH_AQI),
+]
 
 
 rule activations:

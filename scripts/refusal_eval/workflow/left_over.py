@@ -1,13 +1,15 @@
-"""Tables and figures that a study no longer makes: they stay beside its current ones, and look like them."""
+"""Tables, figures and the like that a study no longer makes: they stay beside its current ones, and look like them."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
+FOLDERS = ("tables", "figures", "directions", "separation")
+
 
 def left_over(results: str, made: Iterable[str]) -> list[str]:
-    """Return the tables and figures in a study's results that are not among the files it makes; names within them."""
+    """Return the files in these folders of a study's results that are not among those it makes; names within them."""
     current = {Path(path) for path in made}
-    there = [path for name in ("tables", "figures") for path in Path(results, name).rglob("[!.]*") if path.is_file()]
+    there = [path for name in FOLDERS for path in Path(results, name).rglob("[!.]*") if path.is_file()]
     return sorted(path.relative_to(results).as_posix() for path in there if path not in current)
 
 

@@ -30,7 +30,7 @@ class ReportStatus:
     missing: int
     old: int
     unknown: str | None = None  # why it is not known, where the study cannot be planned
-    left: Sequence[str] = ()  # tables and figures that the study no longer makes
+    left: Sequence[str] = ()  # tables, figures and the like that the study no longer makes
 
 
 @dataclass(frozen=True)
