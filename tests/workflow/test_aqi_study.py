@@ -12,11 +12,12 @@ from project import CATALOGUE, Project, copy_of
 
 from refusal_eval.activations.asked import prompt_tokens
 from refusal_eval.activations.tensor_files import write_states
-from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.files import read_json, sha256_of_file, write_jsonl
 
 AQI = {"perplexity": 5}
 FAR: dict[str, Any] = {"name": "far", "models": ["plain"], "draws": 20, "aqi": AQI}
 FAR |= {"positive": {"split": "two"}, "negative": {"split": "extra"}}
+MANIFEST = {"manifest": 1, "methods": 1}  # which has the hashes of what was measured
 CATEGORIES = ["duty"] * 6 + ["peace"]  # one prompt of `peace` in each split is too few
 
 
@@ -61,13 +62,22 @@ def test_the_table_has_a_row_for_each_axiom_and_overall_and_says_what_is_left_ou
     assert sorted(rows.loc[["duty", "overall"], "chi_norm"]) == [0, 100]
 
 
+def test_the_manifest_has_the_hashes_of_what_was_measured_and_on_what(finished_once: Project) -> None:
+    files = read_json(finished_once.results / "manifest.json")["files"]
+    names = {"prompts/two.jsonl", "activations/last_prompt_token/plain/extra.safetensors"}
+    names |= {"separation/far.csv", "separation/aqi/far.csv"}
+    assert {name: files.get(name) for name in names} == {
+        name: sha256_of_file(finished_once.results / name) for name in names
+    }
+
+
 def test_another_setting_of_aqi_reruns_its_composites_alone_and_they_rerun_for_nothing_else(finished: Project) -> None:
     assert finished.planned() == {}
     finished.study(separation=[FAR | {"aqi": AQI | {"gamma": 0.3}}])
-    assert finished.planned() == {"aqi": 1}
+    assert finished.planned() == MANIFEST | {"aqi": 1}
     finished.study(separation=[FAR | {"draws": 21}])
-    assert finished.planned() == {"separation": 1}
+    assert finished.planned() == MANIFEST | {"separation": 1}
     finished.study(separation=[FAR | {"aqi": None}])
-    assert finished.planned() == {}
+    assert finished.planned() == MANIFEST
     run = finished.snakemake("-n")
     assert "they may hold old numbers: separation/aqi/far.csv" in run.stdout + run.stderr

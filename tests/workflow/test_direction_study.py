@@ -6,7 +6,7 @@ import pytest
 from direction_study import SIDES, direction_study
 from project import Project, change_yaml, copy_of
 
-# The methods section names the directions of a study and the prompts behind them.
+# The manifest has the hashes of directions and separations; the methods section names the prompts behind directions.
 METHODS = {"manifest": 1, "methods": 1}
 SCORED = {"model": "plain", "positive": {"split": "two", "judge": "words", "above": 0.1}}
 SCORED |= {"negative": {"split": "two", "judge": "words", "below": -0.1}}
@@ -66,7 +66,7 @@ def test_the_layers_of_several_directions_are_captured_together(tmp_path: Path) 
 def test_a_separation_adds_its_own_jobs_and_shares_activations_with_directions(finished: Project) -> None:
     finished.study(separation=[FAR])
     jobs = {"prompts": 2, "requests": 2, "activations": 2, "separation": 1, "figure": 1}
-    assert finished.planned() == jobs
+    assert finished.planned() == jobs | METHODS
     finished.study(separation=[FAR], directions=["refusal"])
     assert finished.planned() == jobs | METHODS | {"direction": 1}
 

@@ -9,6 +9,7 @@ from refusal_eval.workflow.whole_study import citations_of, settings_of
 
 TABLES = tables_stage.tables_of(study)
 TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, ending=tables_stage.ENDINGS)
+OF_ACTIVATIONS = [*FROM_ACTIVATIONS, *activations_stage.files_read(study)]
 
 
 rule table:
@@ -66,15 +67,20 @@ rule manifest:
             model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
         ),
         interventions=[paths.intervention(model) for model in sorted(study.steered_models)],
-        answers=collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
+        answers=[
+            *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
+            *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.direction_cells if not cell.judge),
+        ],
         verdicts=[
             *collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS),
+            *(f"{RESULTS}/verdicts/{cell}.jsonl" for cell in study.direction_cells if cell.judge),
             *collect(f"{RESULTS}/verdicts/{{judge}}/{GOLD}/{{gold}}.jsonl", judge=JUDGES, gold=GOLD_SETS),
         ],
         data=[
             *collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
             *collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=GOLD_SETS),
             f"{RESULTS}/results_table/results.csv",
+            *OF_ACTIVATIONS,
         ],
         sources=analyses.sources_of_numbers(study),
         tables=collect(f"{RESULTS}/tables/{{table}}.csv", table=tables_stage.ALWAYS),
@@ -95,6 +101,7 @@ rule manifest:
         runtime=60,
     params:
         manifest={"results": RESULTS},
+        of_activations=OF_ACTIVATIONS,  # a separation that is taken away leaves no newer file
         # Of the methods section, which reads the study out of the manifest.
         citations=citations_of(study),
         settings=settings_of(study),

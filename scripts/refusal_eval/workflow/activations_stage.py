@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.study.study import Study
+from refusal_eval.study.study import Capture, Study
 
 LEAST_MEGABYTES = 8000
 
@@ -88,6 +88,12 @@ def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
     return _files(study, direction.model, direction)
 
 
+def files_read(study: Study) -> list[str]:
+    """Return the files that all directions and separations of a study are read from."""
+    sides = [files for made in study.captures for files in _files(study, made.model, made).values()]
+    return sorted({file for files in sides for file in files.values()})
+
+
 def megabytes(*models: dict[str, dict[str, str]]) -> int:
     """Return the memory of a job that reads the sides of these models, one model after the other.
 
@@ -140,7 +146,7 @@ def _sources(study: Study, made: Direction | Separation) -> dict[str, str]:
     return {side: first.setdefault(origin, side) for side, origin in origins.items()}
 
 
-def _files(study: Study, model: str, made: Direction | Separation) -> dict[str, dict[str, str]]:
+def _files(study: Study, model: str, made: Direction | Separation | Capture) -> dict[str, dict[str, str]]:
     results, found = study.paths.results, dict[str, dict[str, str]]()
     for side, entry in made.sides.items():
         cell = f"{model}/{entry.split}"
