@@ -330,6 +330,29 @@ def test_too_little_memory_is_said_before_the_engine_starts(tmp_path: Path, monk
     check_memory(engine_of(entry(memory_share=0.05)), str(tmp_path), "cpu")
 
 
+def test_variables_with_which_an_engine_computes_otherwise_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def recorded(**variables: str) -> Any:
+        with monkeypatch.context() as ours:
+            for name in [name for name in os.environ if name.startswith("VLLM_")]:
+                ours.delenv(name)
+            for name, value in variables.items():
+                ours.setenv(name, value)
+            load = EngineLoad(Path("log"), "strict", "folder", "python", "cuda")
+            return Server(engine_of(ENTRY), load).serving_record().get("variables")
+
+    assert recorded() is None, "or finished studies that go on were marked as served in two ways"
+    places = {
+        "VLLM_PORT": "5000",
+        "VLLM_HOST_IP": "10.0.0.1",
+        "VLLM_CACHE_ROOT": "/node",
+        "VLLM_LOGGING_LEVEL": "DEBUG",
+    }
+    assert recorded(**places, VLLM_API_KEY="planted", VLLM_NO_USAGE_STATS="0", HOME="/home/me") is None
+    asked = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_KV_CACHE_LAYOUT": "HND", "NVIDIA_TF32_OVERRIDE": "1"}
+    assert recorded(**asked, **places) == asked
+    assert recorded(VLLM_BATCH_INVARIANT="0") == {"VLLM_BATCH_INVARIANT": "1"}, "as the server has it"
+
+
 def test_two_loads_without_seeds_draw_different_samples_and_have_one_record(tmp_path: Path) -> None:
     def load(determinism: str) -> EngineLoad:
         engine = engine_of(ENTRY)

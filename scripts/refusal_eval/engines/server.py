@@ -58,6 +58,12 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+# With these an engine may compute otherwise; and of them those that only say where it lies, listens and logs, which
+# differ between loads that compute alike.
+COMPUTING = re.compile(r"VLLM_|FLASHINFER_|ONEDNN_|CUBLAS|NVIDIA_TF32|TORCH_ALLOW_TF32")
+PLACES = re.compile(
+    r"_(LOG|LOGGING|STATS|DEBUG|HOST|PORT|IP|PATH|ROOT|DIR|FOLDER|SERVER|TIMEOUT|ALIVE|RANK|BIND)(_|$)|_CACHE$"
+)
 VERSIONS_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 UNWELL_SECONDS = 10.0  # a server that says so, or takes no connections, does not get well again
@@ -116,6 +122,16 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
         # The engine core computes itself (see `IN_THE_CORE` in vllm_engine.py) and would take one thread.
         environment["OMP_NUM_THREADS"] = str(usable_cores())
     return environment
+
+
+def computing_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the user's variables in a server's environment with which it may compute otherwise.
+
+    Not what is set for every server: the other parts of a serving record tell of that.
+    """
+    named = {name for name in os.environ if COMPUTING.match(name) and not PLACES.search(name)}
+    kept = {name: environment[name] for name in sorted(named & environment.keys())}
+    return {name: value for name, value in kept.items() if not value.startswith(("/", "~"))}
 
 
 def processor_id() -> str:
@@ -310,13 +326,14 @@ class Server(RunningEngine):
         return await gate_counts(self._load.intervention, self._client.ask, self._private)
 
     def serving_record(self) -> dict[str, Any]:
-        """Return versions, device and flags behind the responses of this engine load."""
+        """Return versions, device, flags and the user's variables behind the responses of this engine load."""
         shown = [replace(adapter, folder="FOLDER") for adapter in self._load.adapters]
         steered = self._load.intervention and replace(self._load.intervention, file="FILE")
         # A seed per load would make every load's record another one, and each cell of two loads a mixed one.
         seed = None if self._load.determinism == "free" else self._load.seed
         load = replace(self._load, adapters=shown, intervention=steered, seed=seed)
         command = self._engine.command(load, "FOLDER", "SOCKET")
+        variables = computing_variables(server_environment(load.determinism, load.device, self._nodes))
         return {
             **self._versions,
             "device": self._load.device,
@@ -325,6 +342,7 @@ class Server(RunningEngine):
             "cores": os.cpu_count(),
             "arguments": command[3:],
             "determinism": self._load.determinism,
+            **({"variables": variables} if variables else {}),
             **({"intervention": self._intervention} if self._intervention else {}),
         }
 
