@@ -2,13 +2,15 @@
 
 From them Snakemake knows that a param or the code of a rule has changed. They lie in the working directory's
 `.snakemake`, under the paths of the results as the rules name them. Results that were moved, or that a run from another
-directory made, have none there, and Snakemake then leaves them as they are, whatever the study says by now. So the
-first run leaves a mark beside its records and notes it with the results.
+directory made, have none there, and Snakemake then leaves them as they are, whatever the study says by now. So it does
+where one of the two was restored from a copy of another time. So each run leaves a new mark beside its records and
+notes it with the results.
 """
 
 import contextlib
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,22 @@ MARKS = Path(".snakemake", "refusal-eval")  # in the working directory: a mark g
 
 
 def about_lost_records(results: str) -> str | None:
-    """Return what to say where the records of these results are not here; None where they are, or none are known of.
+    """Return what to say where the records here are not those of these results as they are; None where they are, or
+    none are known of.
 
     Args:
         results: the study's results, as the rules name them.
     """
-    known = _known(results)
-    if not known or known.get("mark") == _read(_mark_file(results)).get("mark"):
+    known, here = _known(results), _read(_mark_file(results))
+    if not known or known.get("mark") in (here.get("mark"), here.get("before")):
         return None
+    if here:
+        return (
+            f"The results in {results} and Snakemake's records of how they were made, in .snakemake, are not of one "
+            "run, as if one of them had been restored or copied: Snakemake would not see what has changed. Either put "
+            f"the other one back, too, as it was at the same time; or delete everything in {results} except audit/ and "
+            "run again: what the store has needs no GPU."
+        )
     return (
         f"The results in {results} were made from {known.get('folder')} as {known.get('results')}. Snakemake's records "
         "of how they were made are not here, so it would not see what has changed in the study since. Either go back "
@@ -36,11 +46,16 @@ def about_lost_records(results: str) -> str | None:
     )
 
 
-def note_records(results: str) -> dict[str, Any]:
-    """Leave the mark of these results beside the records, and return what the study's record is to say of them."""
-    mark = _known(results).get("mark", uuid.uuid4().hex)
+def write_record(results: str, record: Mapping[str, Any]) -> None:
+    """Write the study's record into its results, with a new mark, and leave the mark beside the records.
+
+    A run that is killed on the way has started no job: the mark before is then good, too.
+    """
+    mark, before = uuid.uuid4().hex, _known(results).get("mark")
+    write_json(_mark_file(results), {"mark": mark, "before": before})
+    noted = {"mark": mark, "folder": os.getcwd(), "results": results}
+    write_json(Path(results, RECORD), {**record, "records": noted})
     write_json(_mark_file(results), {"mark": mark})
-    return {"mark": mark, "folder": os.getcwd(), "results": results}
 
 
 def _mark_file(results: str) -> Path:

@@ -12,7 +12,7 @@ from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
-from refusal_eval.study.snakemake_records import RECORD, note_records
+from refusal_eval.study.snakemake_records import RECORD, write_record
 
 NOTES = "studies"  # folder of the store: which results were made with it, wherever they lie
 
@@ -76,7 +76,7 @@ def record_study(config: Mapping[str, Any], study_file: str) -> None:
         if not os.path.isdir(folder):
             os.mkdir(folder, mode)
     record = {"file": str(Path(study_file).resolve()), "study": config["study"]}
-    write_json(study / RECORD, record | {"records": note_records(f"{config['results_dir']}/{config['study']}")})
+    write_record(f"{config['results_dir']}/{config['study']}", record)
     folder = str(study.resolve())
     with contextlib.suppress(OSError):  # a store that may only be read; others say nothing of it either
         write_json(Path(config["store_dir"], NOTES, f"{sha256_of(folder)[:16]}.json"), record | {"folder": folder})
