@@ -16,6 +16,7 @@ from refusal_eval.tools.power.comparison_design import (
     standard_error,
 )
 from refusal_eval.tools.power.pilot_run import cluster_correlation, pilot_of, variance_between
+from refusal_eval.tools.power.power_command import chosen_design
 
 DESIGN = Design(150, 1, 3, 0.3, 0.6, 0.5)
 
@@ -100,6 +101,33 @@ def test_a_pilot_with_a_few_large_clusters_does_not_count_them_as_of_average_siz
     by_hand = difference_variance(design, 0.1) * (sizes * (1 + (sizes - 1) * 0.3)).sum() / n**2
     assert standard_error(design, 0.1) == pytest.approx(by_hand**0.5)
     assert power(design, 0.3, 0.05) < 0.5 < 0.99 < power(dataclasses.replace(design, evenness=1.0), 0.3, 0.05)
+
+
+def test_a_pilot_of_models_of_unlike_steadiness_gives_the_variance_of_their_difference_at_every_k():
+    rng, n = np.random.default_rng(3), 4000
+    skill = rng.random(n)
+    chances = np.stack([(skill < 0.5).astype(float), 0.3 + 0.1 * skill], axis=1)  # one decides, one throws dice
+    found = pilot_of(rng.binomial(3, chances) / 3, np.full((n, 2), 3.0), np.arange(n))
+    design, source = chosen_design({}, {**found, "samples": 3})
+    assert source["model_correlation"] == "pilot"
+    difference = float(np.diff(chances.mean(axis=0))[0])
+    for k in (1, 3, 10):
+        true = np.var(chances[:, 1] - chances[:, 0]) + (chances * (1 - chances)).mean(axis=0).sum() / k
+        assert difference_variance(dataclasses.replace(design, samples=k), difference) == pytest.approx(true, rel=0.05)
+
+
+def test_what_a_cluster_shares_does_not_shrink_with_more_answers_per_prompt():
+    rng, groups, size = np.random.default_rng(4), 4000, 5
+    clusters = np.repeat(np.arange(groups), size)
+    chances = np.stack([0.3 + 0.4 * rng.random(groups)[clusters] for _ in range(2)], axis=1)  # whole clusters alike
+    found = pilot_of(rng.binomial(2, chances) / 2, np.full((len(clusters), 2), 2.0), clusters)
+    for k in (1, 2, 10):
+        design, _ = chosen_design({"samples": k}, {**found, "samples": 2})
+        noise = (chances * (1 - chances)).mean(axis=0).sum() / k
+        true = (np.var(chances[:, 1] - chances[:, 0]) + noise / size) / groups
+        assert standard_error(design, 0.0) ** 2 == pytest.approx(true, rel=0.1), k
+        given = dataclasses.replace(design, cluster_samples=None)
+        assert (standard_error(given, 0.0) < standard_error(design, 0.0)) == (k > 2)
 
 
 def test_small_pilots_by_hand():

@@ -8,13 +8,14 @@ difference d of one prompt, with s^2 = p (1 - p) of each model, r the prompt and
 
     V = sum over the two models of s^2 (r + (1 - r) / K)  -  2 m r s_1 s_2
 
-and that of the mean over G clusters of b prompts is V (1 + (b / e - 1) cluster_correlation) / (G b): the design effect.
-b is the mean size of clusters and e their evenness, 1 where all have that size: their effective number is e G
+and that of the mean over G clusters of b prompts is (V + (b / e - 1) C) / (G b), where C is what differences of prompts
+of one cluster share: `cluster_correlation` times V at the K that it was measured at. It does not shrink with K as V
+does. b is the mean size of clusters and e their evenness, 1 where all have that size: their effective number is e G
 (`intervals.effective_number`), and t has as many degrees of freedom less one.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize, stats
@@ -36,6 +37,7 @@ class Design:
     model_correlation: float  # m, in [-1, 1]; 1 for a model that differs nowhere but by chance, 0 for strangers
     cluster_correlation: float = 0.0  # of the differences of prompts of one cluster, in [0, 1]
     evenness: float = 1.0  # e, the effective number of clusters over their number; 1 where they have one size
+    cluster_samples: int | None = None  # K of the answers that correlate so in a cluster; None: `samples`
 
     @property
     def effective_clusters(self) -> float:
@@ -53,9 +55,11 @@ def difference_variance(design: Design, difference: float) -> float:
 
 def standard_error(design: Design, difference: float) -> float:
     """Return the standard error of the mean difference over all prompts."""
-    effect = 1 + (design.prompts_per_cluster / design.evenness - 1) * design.cluster_correlation
+    measured = replace(design, samples=design.cluster_samples or design.samples)
+    shared = design.cluster_correlation * difference_variance(measured, difference)
+    own = difference_variance(design, difference)
     prompts = design.clusters * design.prompts_per_cluster
-    return math.sqrt(difference_variance(design, difference) * effect / prompts)
+    return math.sqrt((own + (design.prompts_per_cluster / design.evenness - 1) * shared) / prompts)
 
 
 def power(design: Design, difference: float, alpha: float) -> float:

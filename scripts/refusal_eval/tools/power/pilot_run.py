@@ -64,9 +64,10 @@ def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Numbers:
 
     With x refusals of k samples, x (x - 1) / (k (k - 1)) is unbiased for p^2 of a prompt, and the product of two
     prompts' rates for the square of the mean; so their difference is, for the variance of p between prompts. The
-    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range;
-    the correlation within prompts is the mean of both models, and that within clusters None where (nearly) all of them
-    hold one prompt.
+    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range.
+    One correlation within prompts stands for both models: with it and that of the models, the design has the sum of
+    their variances and their covariance, also where one of them is steadier. That within clusters is None where
+    (nearly) all of them hold one prompt.
 
     Args:
         rates: prompts x 2.
@@ -76,18 +77,20 @@ def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Numbers:
     n, groups, means = len(rates), len(np.unique(clusters)), rates.mean(axis=0)
     between = [variance_between(rates[:, i], counts[:, i]) for i in (0, 1)]
     total = [float(mean * (1 - mean)) for mean in means]
-    shares = [min(1.0, max(0.0, b / t)) for b, t in zip(between, total, strict=True) if b is not None and t > 0]
+    known = [(min(max(0.0, b), t), t) for b, t in zip(between, total, strict=True) if b is not None and t > 0]
+    within = sum(b for b, _ in known) / sum(t for _, t in known) if known else None
     model = None
-    if all(b is not None and b > 0 for b in between):
-        covariance = float(np.cov(rates.T)[0, 1])
-        model = min(1.0, max(-1.0, covariance / math.sqrt(math.prod(b for b in between if b is not None))))
+    if len(known) == 2 and within:
+        most = math.sqrt(known[0][0] * known[1][0])
+        covariance = min(most, max(-most, float(np.cov(rates.T)[0, 1])))
+        model = min(1.0, max(-1.0, covariance / (within * math.sqrt(math.prod(total)))))
     shared = cluster_correlation(rates[:, 0] - rates[:, 1], clusters) if n - groups >= MIN_SHARING else None
     return {
         "clusters": groups,
         "prompts_per_cluster": n / groups,
         "evenness": effective_of(clusters) / groups,
         "rate": float(means[0]),
-        "prompt_correlation": sum(shares) / len(shares) if shares else None,
+        "prompt_correlation": within,
         "model_correlation": model,
         "cluster_correlation": shared,
     }

@@ -50,7 +50,7 @@ def command(
         float | None, typer.Option(min=-1, max=1, help="Of two models over prompts (default: 0.5).")
     ] = None,
     cluster_correlation: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of the differences in one cluster (default: 0).")
+        float | None, typer.Option(min=0, max=1, help="Of the differences in one cluster, at this K (default: 0).")
     ] = None,
     pilot: Annotated[Path | None, typer.Option(help="Results of a finished study, e.g. results/demo.")] = None,
     judge: Annotated[str | None, typer.Option(help="Judge of the pilot (default: its primary judge).")] = None,
@@ -101,7 +101,8 @@ def chosen_design(given: Numbers, pilot: Numbers) -> tuple[Design, dict[str, str
             raise UserError(f"--{name} is missing; give it, or a pilot run (--pilot)".replace("_", "-"))
     if not 0 < numbers["rate"] < 1:
         raise UserError(f"a refusal rate of {numbers['rate']:g} tells nothing about how answers vary; give --rate")
-    return Design(**numbers), source
+    measured = pilot if source["cluster_correlation"] == "pilot" else numbers
+    return Design(**numbers, cluster_samples=measured["samples"]), source
 
 
 def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float, difference: float | None) -> str:
