@@ -10,6 +10,7 @@ import sysconfig
 import time
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import yaml
 from engine_entries import engine_of
@@ -20,6 +21,8 @@ from refusal_eval.tools.check import environment_checks, machine_checks
 from refusal_eval.tools.check.check_lines import any_failed, counted, fail, ok, text_of, warn
 from refusal_eval.tools.check.gpu_checks import gpu_lines
 from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
+from refusal_eval.tools.plan import disk_use
+from refusal_eval.tools.plan.disk_use import NEED
 
 GIB, GB = 2**30, 10**9
 
@@ -352,7 +355,7 @@ def test_a_wrong_clock_is_seen(tmp_path, monkeypatch):
 
 
 def fetching(*sources):
-    return Needs(sources=sources, response_bytes=GB)
+    return Needs(sources=sources)
 
 
 OPEN = Source("weights org/m", "hub", here=False)
@@ -362,23 +365,54 @@ SIZES = ["weights org/m (145 GB, estimated)", "weights org/unknown (size not kno
 
 
 @pytest.mark.parametrize(
-    ("check", "free", "needs", "state", "words"),
+    ("free", "needs", "state", "words"),
     [
-        ("results", 80 * GB, fetching(), "ok", ["1.00 GB"]),
-        ("results", GB // 10, fetching(), "fail", ["results_dir"]),
-        ("results", GB // 10, None, "warn", []),
-        ("cache", GB // 10, Needs(), "warn", []),
-        ("cache", GB // 10, fetching(OPEN), "fail", ["weights org/m", "cache_dir"]),
-        ("cache", GB // 10, fetching(dataclasses.replace(OPEN, here=True)), "warn", []),
-        ("cache", 80 * GB, fetching(OPEN), "ok", []),
-        ("cache", 6 * GB, fetching(LONG, UNKNOWN), "fail", SIZES),
-        ("cache", 150 * GB, fetching(LONG, UNKNOWN), "fail", SIZES),  # 5 % more than the files
-        ("cache", 160 * GB, fetching(LONG, UNKNOWN), "ok", SIZES[:2]),
-        ("cache", 160 * GB, fetching(dataclasses.replace(LONG, estimated=False)), "ok", ["weights org/m (145 GB)"]),
+        (GB // 10, Needs(), "warn", []),
+        (GB // 10, fetching(OPEN), "fail", ["weights org/m", "cache_dir"]),
+        (GB // 10, fetching(dataclasses.replace(OPEN, here=True)), "warn", []),
+        (80 * GB, fetching(OPEN), "ok", []),
+        (6 * GB, fetching(LONG, UNKNOWN), "fail", SIZES),
+        (150 * GB, fetching(LONG, UNKNOWN), "fail", SIZES),  # 5 % more than the files
+        (160 * GB, fetching(LONG, UNKNOWN), "ok", SIZES[:2]),
+        (160 * GB, fetching(dataclasses.replace(LONG, estimated=False)), "ok", ["weights org/m (145 GB)"]),
     ],
 )
-def test_disk_for_answers_and_for_what_is_still_to_be_fetched(check, free, needs, state, words):
-    reported(getattr(machine_checks, f"{check}_disk")("folder", free, needs), state, *words)
+def test_disk_for_what_is_still_to_be_fetched(free, needs, state, words):
+    reported(machine_checks.cache_disk("folder", free, needs), state, *words)
+
+
+FILLS = [("weights", ".cache", "cache_dir", 20 * GB), ("responses", "store", "store_dir", 3 * GB)]
+FILLS += [("results", "results/x", "results_dir", 1 * GB)]
+NEEDED = pd.DataFrame([(*row, 2 * row[-1], "") for row in FILLS], columns=NEED)
+
+
+@pytest.mark.parametrize(
+    ("free", "states"),
+    [
+        ({"store": 2 * GB, "results": 80 * GB}, {"responses": "fail", "results": "ok"}),
+        ({"store": 5 * GB, "results": 80 * GB}, {"responses": "warn", "results": "ok"}),
+        ({"store": 80 * GB, "results": GB // 2}, {"responses": "ok", "results": "fail"}),
+    ],
+)
+def test_each_disk_has_room_for_what_will_lie_on_it(free, states, monkeypatch):
+    monkeypatch.setattr(disk_use, "device_of", lambda folder: folder.split("/")[0])
+    monkeypatch.setattr(machine_checks, "read_free", lambda folder: free.get(folder.split("/")[0], 80 * GB))
+    lines = dict(machine_checks.machine_lines(Needs(disk=NEEDED), "cpu", os.environ))
+    for name, state in states.items():
+        outcome = lines[f"disk for {name}"]
+        assert outcome.state == state, outcome
+        assert outcome.todo == (
+            f"make room, or set `{name.replace('responses', 'store')}_dir` to a larger disk" if state != "ok" else ""
+        )
+
+
+def test_one_disk_has_room_for_downloads_and_answers_together(monkeypatch):
+    monkeypatch.setattr(disk_use, "device_of", lambda folder: 1)
+    monkeypatch.setattr(machine_checks, "read_free", lambda folder: 22 * GB)
+    lines = dict(machine_checks.machine_lines(Needs(disk=NEEDED), "cpu", os.environ))
+    reported(lines["disk for results"], "fail", "24 GB needed", "`cache_dir`")
+    monkeypatch.setattr(machine_checks, "read_free", lambda folder: GB // 10)
+    reported(dict(machine_checks.machine_lines(None, "cpu", os.environ))["disk for results"], "warn", "results_dir")
 
 
 # ---------------------------------------------------------------- unfinished downloads

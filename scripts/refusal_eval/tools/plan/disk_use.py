@@ -1,6 +1,7 @@
 """The disk that a study takes: weights and data in the cache, responses in the store, and what is made of them."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from refusal_eval.activations.model_facts import model_facts
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Plan
 from refusal_eval.tools.plan.workload import stored_bytes
 from refusal_eval.workflow.activations_stage import layers
@@ -22,6 +22,7 @@ ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
 MADE = ("answers", "verdicts", "judge_requests")  # folders of what the sizes above are of
 ROW_BYTES = 2000  # of a data set; assumed
+SPARE = 1.05  # what a download needs beside the files themselves
 # What takes disk, where it will lie and the study's key that says so, bytes as expected and if every answer took all
 # the tokens that it may have, and what it is made of.
 NEED = ["what", "folder", "key", "expected", "most", "detail"]
@@ -64,7 +65,8 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
 def disks(
     needs: pd.DataFrame, free: Callable[[str], int], device: Callable[[str], object] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the disks on which these lie, and whether there is room: `enough`, `tight` (if answers are long) or not.
+    """Return the disks on which these lie, whether there is room (`enough`, `tight` if answers are long, or not), and
+    `todo`, what to do if there is not.
 
     Args:
         needs: what takes disk.
@@ -77,13 +79,24 @@ def disks(
         verdict = "too small" if expected * SPARE > space else "tight" if most * SPARE > space else "enough"
         folders, key = list(dict.fromkeys(own["folder"])), own.sort_values("expected")["key"].iloc[-1]
         sizes = {"free": space, "expected": expected, "most": most}
-        found.append({"folders": folders, "key": key, **sizes, "verdict": verdict})
+        todo = f"make room, or set `{key}` to a larger disk"
+        found.append({"folders": folders, "key": key, **sizes, "verdict": verdict, "todo": todo})
     return found
 
 
 def device_of(folder: str) -> int:
     """Return the number of the disk on which a folder lies or would lie."""
     return nearest_folder(Path(folder)).stat().st_dev
+
+
+def read_free(folder: str) -> int:
+    """Return the free bytes of the disk on which a folder lies or would lie."""
+    return shutil.disk_usage(nearest_folder(Path(folder))).free
+
+
+def nearest_folder(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that is there."""
+    return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
 
 
 def _weights(plan: Plan) -> tuple[float, str]:

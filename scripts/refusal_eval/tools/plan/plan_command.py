@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.data.hub import token_is_set
-from refusal_eval.tools.check.machine_checks import read_free
-from refusal_eval.tools.plan.disk_use import disk_needs, disks
+from refusal_eval.tools.plan.disk_use import disk_needs, disks, read_free
 from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
