@@ -11,6 +11,7 @@ from config_project import COMMIT, STUDY, WHOLE_STUDY, changed
 
 from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
+from refusal_eval.study.batches import Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
@@ -243,6 +244,23 @@ def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rend
     monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
     found = json.loads(plan("--json")[1])["work"]["generate"]
     assert (found["requests"], found["tokens_in"]) == (1000, 1000 * 100)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"rejected": null}', '{"rejected": [{}]}'])
+def test_a_damaged_receipt_is_told_and_ends_no_plan(plan, project, monkeypatch, caplog, content):
+    config = project.load(yaml.safe_load((project.folder / "study.yaml").read_text()))
+    file = project.folder / "results" / "planned" / "requests" / "s-8b" / "s0.jsonl"
+    file.parent.mkdir(parents=True)
+    asks = [Ask("p0", [{"role": "user", "content": "Why?"}], [(0, 0)])]
+    write_requests(file, asks, RequestSettings("far", {"kind": "chat"}, {"max_tokens": 1000}), None)
+    batch = Study(config).batch_of[Cell("s-8b", "s0")]
+    for receipt in Paths(config).receipts("generate", batch):
+        project.write(receipt, content)
+    current = workload_files.Current({"results/planned/requests/s-8b/s0.jsonl"}, 5)
+    monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
+    code, text = plan()
+    assert code == 0 and numbers(text, "answers")[3] == "6,030"
+    assert "what the store has of s-8b/s0 is not counted" in caplog.text and "0-of-1.json" in caplog.text
 
 
 # ---------------------------------------------------------------- disk

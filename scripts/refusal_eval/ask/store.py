@@ -34,7 +34,7 @@ from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, sha256_of, utf8, write_text
+from refusal_eval.core.files import BadFile, canonical_json, read_json, sha256_of, utf8, write_text
 from refusal_eval.core.packing import unpack_floats
 
 # What to do where a receipt tells of responses that are gone. All answers of a batch are then read again: what is
@@ -55,9 +55,18 @@ DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when 
 
 
 def rejections(receipts: Iterable[str | Path]) -> dict[str, str]:
-    """Return the message of each request that the engine rejected for its own sake, by key: it has no response."""
-    there = (path for path in receipts if Path(path).is_file())
-    return {row["key"]: row["message"] for path in there for row in read_json(path)["rejected"]}
+    """Return the message of each request that the engine rejected for its own sake, by key: it has no response.
+
+    Raises:
+        BadFile: if a receipt is damaged.
+    """
+    found: dict[str, str] = {}
+    for path in (path for path in receipts if Path(path).is_file()):
+        try:
+            found |= {row["key"]: row["message"] for row in read_json(path)["rejected"]}
+        except (KeyError, TypeError) as error:
+            raise BadFile(f"{path} is not a receipt; delete it and run again") from error
+    return found
 
 
 class NotInStore(UserError):

@@ -132,7 +132,10 @@ def states_captured(study: Study, root: Path, current: Current) -> dict[Capture,
 
 
 def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) -> dict[Cell, CellWork]:
-    """Return the same without what the store has already, wherever request files are there that hold."""
+    """Return the same without what the store has already, wherever request files are there that hold.
+
+    Of files that cannot be used the log warns.
+    """
     work, samples = dict(whole), study.settings.samples
     for cell, estimate in whole.items():
         file, of_answers = Path(requests_file(study.paths, cell)), cell.judge is not None and cell.model != GOLD
@@ -144,7 +147,10 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
         elif not (of_answers and work[Cell(cell.model, cell.split)].requests):
             receipts = study.paths.receipts("judge" if cell.judge else "generate", study.batch_of[cell])
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
-            work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
+            try:
+                work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
+            except UserError as error:  # `status` and the next run tell it, too
+                LOG.warning("%s; what the store has of %s is not counted", error, cell)
     return work
 
 
@@ -179,7 +185,7 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
         samples: the study's K, where the file may have been made for another.
 
     Raises:
-        UserError: if it is not a request file.
+        UserError: if it is not a request file, or a receipt is none.
     """
     from refusal_eval.ask.store import StoreReader, rejections
 
