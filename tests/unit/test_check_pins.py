@@ -11,6 +11,17 @@ from refusal_eval.tools.check import check_command
 from refusal_eval.tools.check.checked_model import checked_entry
 
 COMMIT, OTHER = "a" * 40, "b" * 40
+PLUGIN = """
+from typing import Literal
+
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.judges.judge_base import AnswerJudge
+
+
+@JUDGES.add
+class Shortest(AnswerJudge):
+    kind: Literal["shortest"]
+"""
 
 
 def catalogue(folder, engine=None, adapter=COMMIT):
@@ -100,3 +111,20 @@ def test_the_program_says_it(tmp_path, monkeypatch, capsys):
     study = catalogue(tmp_path)
     assert main(["check", "--model", "tuned", str(study)]) == 1
     assert f"refusal-eval pin {study}" in capsys.readouterr().err
+
+
+def test_the_plugins_of_the_study_are_known_to_the_check_of_a_model(tmp_path, monkeypatch):
+    study = catalogue(tmp_path, engine=COMMIT)
+    (tmp_path / "kinds.py").write_text(PLUGIN)
+    content = yaml.safe_load((tmp_path / "own.yaml").read_text()) | {"judges": {"mine": {"kind": "shortest"}}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(content))
+    study.write_text(yaml.safe_dump(yaml.safe_load(study.read_text()) | {"plugins": ["kinds.py"]}))
+    found = []
+
+    def prepare(model, catalogues, cache, folder, study_file, *more):
+        found.append(checked_entry(model, catalogues, folder / "study.yaml", study_file, False, *more))
+        raise UserError("far enough")
+
+    monkeypatch.setattr(check_command, "prepare", prepare)
+    main(["check", "--model", "tuned", str(study)])
+    assert [one["engine"] for one in found] == ["big"]

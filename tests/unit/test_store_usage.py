@@ -100,6 +100,19 @@ def second_study(project: Project) -> None:
         render(path, KEYS[50:52])
 
 
+PLUGIN = """
+from typing import Literal
+
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.judges.judge_base import AnswerJudge
+
+
+@JUDGES.add
+class Shortest(AnswerJudge):
+    kind: Literal["shortest"]
+"""
+
+
 @pytest.fixture
 def reported(capsys):
     """Return a function that runs the tool and returns its exit code and everything that it says."""
@@ -129,6 +142,20 @@ def test_the_numbers_are_those_of_the_files(tmp_path):
     times = [record["time"] for record in StoreReader(tmp_path, TINY).lookup(KEYS).values()]
     assert tiny.first == min(times) and tiny.last > tiny.first
     assert (other.responses, other.unasked) == (1, 1)
+
+
+def test_a_study_with_plugins_is_looked_at_beside_others(project, reported):
+    store(project.store, KEYS)
+    second_study(project)
+    (project.folder / "kinds.py").write_text(PLUGIN)
+    (project.folder / "kinds.yaml").write_text(yaml.safe_dump({"judges": {"mine": {"kind": "shortest"}}}))
+    study = yaml.safe_load((project.folder / "study.yaml").read_text())
+    own = {"plugins": ["kinds.py"], "catalogue": [*study["catalogue"], "kinds.yaml"]}
+    change_yaml(project.folder / "study.yaml", lambda study: study | own | {"judges": [*study["judges"], "mine"]})
+    for files in (["study.yaml", "second.yaml"], ["second.yaml", "study.yaml"]):
+        code, text = reported(*files)
+        assert code == 0 and "study.yaml: 9 of 9 cells rendered" in text, text
+        assert "second.yaml: 1 of 1 cells rendered" in text, text
 
 
 def test_a_store_is_only_looked_at(project, reported):

@@ -95,6 +95,13 @@ def _with_entries(study: Study, draft: Draft) -> StudyConfig:
     return StudyConfig(**values)
 
 
+def know_kinds_of(config: Mapping[str, Any]) -> None:
+    """Let the kinds of a validated study's plug-ins be known again, after another study was loaded."""
+    if Registry.forget_added() or config["plugins"]:
+        load_plugins(config["plugins"])
+        ask_for_kinds_again()
+
+
 def refuse_merged(config: Mapping[str, Any], study_file: str, command_line: Mapping[str, Any]) -> None:
     """Raise `ConfigError` unless Snakemake's config is one study file with the command line laid over it.
 

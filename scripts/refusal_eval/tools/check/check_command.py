@@ -59,8 +59,8 @@ def command(
     nothing of it is left; where there are GPUs for it, also on another number of them. For a steered model, the plain
     model passes these tests first; then made-up interventions must work in every step. The block that is printed
     holds no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the
-    cache. Where something fails, the folder is kept, with the logs. From a study it takes catalogue files, cache and
-    lock file.
+    cache. Where something fails, the folder is kept, with the logs. From a study it takes catalogue files, plug-ins,
+    cache and lock file.
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
     """
@@ -103,12 +103,12 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
     logging.getLogger("refusal_eval.engines.devices").setLevel(logging.INFO)  # users are to know who waits for a GPU
     allow_many_connections()
     folder = Path(tempfile.mkdtemp(prefix="refusal-eval-check-"))
-    catalogues = [os.path.abspath(file) for file in config["catalogue"]] if config else []
+    catalogues, plugins = ([*map(os.path.abspath, config[key])] if config else [] for key in ("catalogue", "plugins"))
     cache = os.path.abspath(config["cache_dir"]) if config else str(ROOT / ".cache")
     failed = True  # also by whatever nobody expected
     try:
         say("rendering prompts, and fetching what is missing ...")
-        trial = Trial(prepare(model, catalogues, cache, folder, study_file))
+        trial = Trial(prepare(model, catalogues, cache, folder, study_file, plugins))
         if trial.local_engine.nodes_used() == 1:
             trial.network = take_network_away()
         try:

@@ -51,7 +51,7 @@ class CheckedModel:
     steered: bool = False  # whether its entry has an intervention, which is left out
 
 
-def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:
+def asking_study(model: str, catalogues: Sequence[str], plugins: Sequence[str] = ()) -> dict[str, Any]:
     """Return a study that only names the model: validated, it tells the model's entry, or that there is none.
 
     Whoever names a model for a check has allowed it.
@@ -64,14 +64,17 @@ def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:
         "samples": 1,
         "judges": ["keyword"],
         "catalogue": list(catalogues),
+        "plugins": list(plugins),
     }
 
 
-def checking_study(entry: Mapping[str, Any], catalogues: Sequence[str], cache_dir: str) -> dict[str, Any]:
+def checking_study(
+    entry: Mapping[str, Any], catalogues: Sequence[str], cache_dir: str, plugins: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the study of the check."""
     samples = 1 if is_greedy(entry) else SAMPLES
     own = {"splits": list(SPLITS), "samples": samples, "cache_dir": cache_dir}
-    return asking_study(CHECKED, catalogues) | own
+    return asking_study(CHECKED, catalogues, plugins) | own
 
 
 def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +100,12 @@ def is_greedy(entry: Mapping[str, Any]) -> bool:
 
 
 def prepare(
-    model: str, catalogues: Sequence[str], cache_dir: str, folder: Path, study_file: Path | None
+    model: str,
+    catalogues: Sequence[str],
+    cache_dir: str,
+    folder: Path,
+    study_file: Path | None,
+    plugins: Sequence[str] = (),
 ) -> CheckedModel:
     """Write the study into `folder` and run the rules that come before an engine.
 
@@ -107,6 +115,7 @@ def prepare(
         cache_dir: absolute path of the cache.
         folder: where everything but the weights goes.
         study_file: the user's study, whose lock file fills open pins.
+        plugins: absolute paths of its plug-ins, whose kinds the catalogue files may have.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
@@ -114,9 +123,9 @@ def prepare(
     """
     study, own = folder / "study.yaml", folder / "catalogue.yaml"
     written, steered = written_entry(model, catalogues)
-    entry = checked_entry(written, catalogues, study, study_file, steered)
+    entry = checked_entry(written, catalogues, study, study_file, steered, plugins)
     own.write_text(yaml.safe_dump(checking_catalogue(written, entry)), encoding="utf-8")
-    config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir))
+    config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
     paths = Paths(config)
     ((name, engine),) = config["engine_entries"].items()
     weights = engine.get("weights")
@@ -151,7 +160,12 @@ def written_entry(model: str, catalogues: Sequence[str]) -> tuple[str, bool]:
 
 
 def checked_entry(
-    model: str, catalogues: Sequence[str], check: Path, study_file: Path | None, steered: bool = False
+    model: str,
+    catalogues: Sequence[str],
+    check: Path,
+    study_file: Path | None,
+    steered: bool = False,
+    plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
 
@@ -161,11 +175,11 @@ def checked_entry(
         ConfigError: if there is no such model, or it is not valid.
         UserError: if it is not pinned.
     """
-    asking = asking_study(model, catalogues)
+    asking = asking_study(model, catalogues, plugins)
     if steered:
         plain = check.with_name("plain.yaml")
         plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **PLAIN}}}), encoding="utf-8")
-        asking = asking_study(CHECKED, [*catalogues, str(plain)])
+        asking = asking_study(CHECKED, [*catalogues, str(plain)], plugins)
     _loaded(check, asking, open_pins=True)
     try:
         config = _loaded(check, asking)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refusal_eval.ask.requests import RequestFile, read_requests
-from refusal_eval.config.load_study import load_study
+from refusal_eval.config.load_study import know_kinds_of, load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
@@ -128,6 +128,7 @@ def request_files(study: Study) -> list[str]:
 
 def read_asks(config: Mapping[str, Any]) -> Asks:
     """Return what a study asks for."""
+    know_kinds_of(config)
     asks, study = Asks(), Study(config)
     for path in request_files(study):
         asks.cells += 1
