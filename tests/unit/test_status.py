@@ -18,6 +18,7 @@ from refusal_eval.study.study import Study as TypedStudy
 from refusal_eval.tools.status.log_text import clean, error_and_cause, progress, server_cause
 from refusal_eval.tools.status.status_table import status_table
 from refusal_eval.tools.status.study_status import ReportStatus, study_status
+from refusal_eval.workflow.activations_stage import uses
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
 CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
@@ -231,12 +232,40 @@ def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_wa
     study = Study(Project(tmp_path).load(STUDY | steered))
     write_json(f"{study.results}/directions/refusal.safetensors", {})
     study.log("direction/chance", record("ERROR", "direction chance: both sides have the same mean"))
-    assert "Directions: 1 of 2 fitted (not yet: chance)" in study.text()
+    assert "Directions: 1 of 2 fitted (not yet: chance [1])" in study.text()
     (trouble,) = study.status().troubles
     assert study.cell("control/hub-rows").trouble == trouble.job == ("direction", "chance")
     assert study.cell("steered/hub-rows").state == "waiting"
     write_json(f"{study.results}/directions/chance.safetensors", {})
     assert study.status().troubles == [] and "Directions: 2 of 2 fitted\n" in study.text()
+
+
+@pytest.mark.parametrize(
+    ("log", "age", "state", "cell", "words"),
+    [
+        (record("ERROR", "the capture ended with exit code 1"), 0, "failed", "failed", "ended with exit code 1"),
+        (record("ERROR", "the time limit is reached; what was captured is kept"), 0, "stopped", "waiting", "is kept"),
+        (record("INFO", "12 of 30 prompts"), 0, "running", "waiting", "12 of 30 prompts"),
+        (record("INFO", "12 of 30 prompts"), LONG_AGO, "stopped", "waiting", "without its file (killed?)"),
+    ],
+)
+def test_a_direction_and_its_steered_model_wait_for_a_capture(tmp_path, monkeypatch, log, age, state, cell, words):
+    monkeypatch.chdir(tmp_path)
+    steered = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
+    study = Study(Project(tmp_path).load(STUDY | steered))
+    write_json(f"{study.results}/directions/chance.safetensors", {})
+    name = "/".join(next(uses(TypedStudy(study.config)))[0])
+    study.log(f"activations/{name}", log, age)
+    for only in ((), ("steered/hub-rows",)):
+        (trouble,) = study.status(only).troubles
+        assert trouble.job == ("activations", name) and trouble.state == state and words in trouble.message
+        assert study.status(only).state == ("failed" if state == "failed" else "incomplete")
+    waiting = study.cell("steered/hub-rows")
+    assert (waiting.state, waiting.trouble) == (cell, trouble.job) and f"activations {state}" in waiting.note
+    assert "Directions: 1 of 2 fitted (not yet: refusal [1])" in study.text()
+    assert study.status().as_json()["open_directions"] == {"refusal": f"activations {name}"}
+    write_json(f"{study.results}/activations/{name}.safetensors", {})
+    assert study.status().troubles == []
 
 
 def test_only_the_cells_that_are_asked_for(study):

@@ -79,7 +79,7 @@ class Cells:
 
     Args:
         study: the study.
-        failures: jobs that failed; request files that cannot be read are added.
+        failures: jobs that failed, and captures that run or stopped; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
     """
 
@@ -185,19 +185,27 @@ class Cells:
         return status
 
     def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:
-        """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these."""
+        """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these.
+
+        It also waits for captures of a steered model's directions that run or stopped.
+        """
         model = self._study.models.get(status.model)
         asked = self._study.engine_judges.get(status.judge) if status.judge else model
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
-        names |= set(model.intervention.directions) if model and model.intervention else set()
+        directions = model.intervention.directions if model and model.intervention else ()
+        names |= set(directions)
+        captures = set[Job]().union(*(jobs.capture_jobs(self._study, name) for name in directions))
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
         before = ORDER[: ORDER.index(rule) + 1]
-        failed = [job for job in self._failures if job[0] in before and names.issuperset(job[1].split("/"))]
+        own = [job for job in self._failures if job in captures or names.issuperset(job[1].split("/"))]
+        failed = [job for job in own if job[0] in before]
         status.note, status.trouble = note, max(failed, key=lambda job: ORDER.index(job[0]), default=None)
         if status.trouble is not None:
-            status.state, status.note = jobs.FAILED, f"{note}: {status.trouble[0]} failed"
+            state = self._failures[status.trouble].state
+            status.state = jobs.FAILED if state == jobs.FAILED else WAITING
+            status.note = f"{note}: {status.trouble[0]} {state}"
         return status
 
     def _with_states(self, status: CellStatus) -> None:

@@ -18,9 +18,10 @@ FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
 RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
 REJECTED = "rejected"
 LOADS = ("generate", "judge")  # their logs are read with their receipts
+CAPTURE = "activations"  # loads an engine, too, and writes no receipt
 # A job whose log was silent for so long is not running: servers log every ten seconds.
 SILENCE = 120.0  # seconds
-TIME_LIMIT = "the time limit is reached"  # how scripts/execute.py ends a load whose time is over: nothing went wrong
+TIME_LIMIT = "the time limit is reached"  # how a load or a capture ends whose time is over: nothing went wrong
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
 # The file (the first, of several) that a job makes for a cell, or for what cells need, in the order of the rules. What
 # other rules make is the report.
@@ -32,6 +33,7 @@ OUTPUTS = {
     "check_judge": "{results}/judges/{name}.json",
     "prompts": "{results}/prompts/{name}.jsonl",
     "gold": "{results}/answers/gold/{name}.jsonl",
+    CAPTURE: "{results}/activations/{name}.safetensors",
     "direction": "{results}/directions/{name}.safetensors",
     "intervention": "{results}/interventions/{name}.json",
     "requests": "{results}/requests/{name}.jsonl",
@@ -100,7 +102,7 @@ def failures(study: Study) -> dict[Job, Trouble]:
     for log in sorted(Path(study.paths.logs).rglob("*.log")):
         rule, *parts = log.relative_to(study.paths.logs).with_suffix("").parts
         job = rule, "/".join(parts)
-        if rule in LOADS:
+        if rule in (*LOADS, CAPTURE):
             continue
         if rule in {*OUTPUTS, *OF_NAMES} and not names.issuperset(parts):
             continue
@@ -121,7 +123,6 @@ def _still_asked(study: Study, rule: str, name: str) -> bool:
         return name in tables_of(study)
     separations = study.settings.separation
     asked: dict[str, Callable[[], Collection[str]]] = {
-        "activations": lambda: {"/".join(use) for use, _ in uses(study)},
         "check_adapter": lambda: {model for model, entry in study.models.items() if entry.lora},
         "direction_cosines": lambda: {""} if len(study.directions) > 1 else set(),
         "figures": lambda: study.figures,
@@ -165,22 +166,46 @@ def _load(study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cel
         if any((modified(requests_file(study.paths, cell)) or 0) > done for cell in cells):
             return Load(NOT_STARTED)  # a job that starts takes the receipt away
         return _done(stage, name, receipt)
+    trouble = _unfinished(study, stage, name, ".server.log", now)
+    return Load(NOT_STARTED) if trouble is None else Load(trouble.state, trouble)
+
+
+def capture_jobs(study: Study, direction: str) -> set[Job]:
+    """Return the captures that a direction is made from."""
+    entry = study.directions[direction]
+    return {(CAPTURE, f"{entry.positions}/{entry.model}/{side.split}") for side in entry.sides.values()}
+
+
+def captures(study: Study, now: float) -> dict[Job, Trouble]:
+    """Return the captures of activations that failed, run or stopped: those with a log and without their file."""
+    names = dict.fromkeys("/".join(use) for use, _ in uses(study))
+    left = [name for name in names if modified(output(study.paths, CAPTURE, name)) is None]
+    found = (_unfinished(study, CAPTURE, name, ".capture.log", now) for name in left)
+    return {trouble.job: trouble for trouble in found if trouble is not None}
+
+
+def _unfinished(study: Study, stage: str, name: str, server: str, now: float) -> Trouble | None:
+    """Return what there is to tell of a job with an engine that has not made its file; None if it never started.
+
+    Args:
+        server: how the engine's own log ends, in place of `.log`.
+    """
     log = Path(study.paths.logs, stage, f"{name}.log")
-    server_log = log.with_suffix(".server.log")
+    server_log = log.with_suffix(server)
     written = modified(log)
     if written is None:
-        return Load(NOT_STARTED)
+        return None
     text, cause = tail(log), None
     if trouble_read := error_and_cause(text, tail(server_log)):
         message, cause = trouble_read
         state = STOPPED if message.startswith(TIME_LIMIT) else FAILED
     elif now - max(written, modified(server_log) or 0) > SILENCE:
-        state = STOPPED
-        message = f"ended without an error and without a receipt (killed?); the last it said: {progress(text)}"
+        state, lacks = STOPPED, "its file" if stage == CAPTURE else "a receipt"
+        message = f"ended without an error and without {lacks} (killed?); the last it said: {progress(text)}"
     else:
-        state, message = RUNNING if at_work(text) else STARTING, progress(text)
+        state, message = RUNNING if stage == CAPTURE or at_work(text) else STARTING, progress(text)
     shown_server_log = shown_path(server_log) if server_log.exists() else None
-    return Load(state, Trouble(stage, name, state, clean(message), cause, shown_path(log), shown_server_log))
+    return Trouble(stage, name, state, clean(message), cause, shown_path(log), shown_server_log)
 
 
 def _done(stage: str, name: str, receipt: str) -> Load:

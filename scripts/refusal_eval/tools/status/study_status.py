@@ -11,7 +11,17 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
-from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures
+from refusal_eval.tools.status.status_jobs import (
+    DONE,
+    FAILED,
+    Job,
+    Trouble,
+    batches,
+    capture_jobs,
+    captures,
+    engine_loads,
+    failures,
+)
 from refusal_eval.workflow.left_over import left_over
 
 INCOMPLETE = "incomplete"
@@ -42,6 +52,7 @@ class StudyStatus:
     state: str  # done; failed: a job or an engine load failed; or incomplete
     cells: Sequence[CellStatus]  # the cells, answers first
     directions: Mapping[str, bool]  # whether each is fitted, by name
+    open_directions: Mapping[str, Job]  # of those that are not, the job that failed, runs or stopped, if one did
     troubles: Sequence[Trouble]  # what failed, runs, stopped or was rejected
     report: ReportStatus | None  # the report; None until all cells are done, or when only some were asked for
 
@@ -50,6 +61,7 @@ class StudyStatus:
         value = asdict(self)
         for cell in value["cells"]:
             cell["trouble"] = " ".join(cell["trouble"]).strip() if cell["trouble"] else None
+        value["open_directions"] = {name: " ".join(job) for name, job in self.open_directions.items()}
         return value
 
 
@@ -71,7 +83,7 @@ def study_status(
         OSError: if the store cannot be read.
     """
     study = Study(config)
-    troubles, loads = failures(study), engine_loads(study, now)
+    troubles, loads = failures(study) | captures(study, now), engine_loads(study, now)
     cells = Cells(study, troubles, loads).statuses(only)
     behind = {cell.cell for cell in cells if not cell.current}
     for batch, of_batch in batches(study).items():
@@ -88,9 +100,10 @@ def study_status(
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
     fitted = {name: Path(study.paths.direction(name)).is_file() for name in study.directions}
-    return StudyStatus(
-        study.name, shown_path(study.paths.results), state, cells, fitted, list(troubles.values()), report
-    )
+    made_by = {name: [*sorted(capture_jobs(study, name)), ("direction", name)] for name in fitted if not fitted[name]}
+    stuck = {name: job for name, made in made_by.items() for job in made if job in troubles}  # the last one counts
+    results, every = shown_path(study.paths.results), list(troubles.values())
+    return StudyStatus(study.name, results, state, cells, fitted, stuck, every, report)
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
