@@ -53,6 +53,16 @@ def test_a_complete_cell_is_said_at_once_and_turns_of_a_dialogue_that_ended_earl
     assert caplog.messages[-2].startswith("2 of 3 requests")
 
 
+def test_no_bar_is_drawn_where_there_is_no_terminal(capsys):
+    progress = Progress(["m/a"] * 3)
+    progress.done("m/a")
+    progress.engine_counters(counters(generated=30))
+    progress.drop("m/a", 1)
+    progress.done("m/a")
+    progress.close()
+    assert capsys.readouterr().err == ""
+
+
 def test_many_cells_at_work_are_not_all_listed():
     todo = {f"m/{n}": 2 for n in range(20)}
     line = cells_line(dict.fromkeys(list(todo)[:12], 1) | {"m/19": 2}, todo)

@@ -22,7 +22,8 @@ class Progress:
         self._tokens = self._generated = 0
         self._cache: float | None = None
         self._started = self._said = time.monotonic()
-        self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0)
+        # `disable=None`: no bar where standard error is no terminal, such as in a log of Slurm's.
+        self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0, disable=None)
 
     def done(self, cell: str, tokens: int = 0) -> None:
         """Count a request that needs no more work, with the tokens that were generated for it."""

@@ -75,7 +75,7 @@ def command(
         raise typer.Exit(1)
 
 
-def check_this_machine(config: Mapping[str, Any] | None, study_file: Path | None) -> bool:
+def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -> bool:
     """Print the checks of this machine, for a study if there is one; tell whether one failed."""
     needs = study_needs(config, study_file) if config and study_file else None
     engines, variables, slurm = needs.engines if needs else (), os.environ, read_slurm(os.environ)

@@ -101,7 +101,7 @@ def chosen_design(given: Numbers, pilot: Numbers) -> tuple[Design, dict[str, str
             raise UserError(f"--{name} is missing; give it, or a pilot run (--pilot)".replace("_", "-"))
     if not 0 < numbers["rate"] < 1:
         raise UserError(f"a refusal rate of {numbers['rate']:g} tells nothing about how answers vary; give --rate")
-    measured = pilot if source["cluster_correlation"] == "pilot" else numbers
+    measured: Mapping[str, Any] = pilot if source["cluster_correlation"] == "pilot" else numbers
     return Design(**numbers, cluster_samples=measured["samples"]), source
 
 

@@ -36,8 +36,8 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
     for judge, cells in grouped(status.cells, lambda cell: cell.judge).items():
         lines += ["", *_section(f"Verdicts of {judge}" if judge else "Answers", cells, numbers, every)]
     if status.directions:
-        number = {name: f" [{numbers[job]}]" for name, job in status.open_directions.items()}
-        open_ones = [name + number.get(name, "") for name, fitted in status.directions.items() if not fitted]
+        marks = {name: f" [{numbers[job]}]" for name, job in status.open_directions.items()}
+        open_ones = [name + marks.get(name, "") for name, fitted in status.directions.items() if not fitted]
         done = f"Directions: {len(status.directions) - len(open_ones)} of {len(status.directions)} fitted"
         lines += ["", *filled([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
     if report := status.report:
