@@ -15,9 +15,10 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.study.batches import load_names
 from refusal_eval.study.study import Study as TypedStudy
+from refusal_eval.tools.snakemake_summary import Made
 from refusal_eval.tools.status.log_text import clean, error_and_cause, progress, server_cause
 from refusal_eval.tools.status.status_table import status_table
-from refusal_eval.tools.status.study_status import ReportStatus, study_status
+from refusal_eval.tools.status.study_status import ReportStatus, report_status, study_status
 from refusal_eval.workflow.activations_stage import uses
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
@@ -104,8 +105,8 @@ class Study:
     def outdate(self, path):
         os.utime(f"{self.results}/{path}", (1, 1))
 
-    def status(self, only=()):
-        return study_status(self.config, time.time(), only, lambda: self.report)
+    def status(self, only=(), **asked):
+        return study_status(self.config, time.time(), only, lambda: self.report, **asked)
 
     def cell(self, name=HUB, judge=None):
         """Return one cell's status."""
@@ -176,6 +177,54 @@ def test_what_a_cell_waits_for(study, change, path, receipt, judge, note):
     cell, status = study.cell(judge=judge), study.status()
     assert (cell.state, cell.note, status.state, status.troubles) == ("waiting", note, "incomplete", [])
     assert note in status_table(status, every=True) and study.cell("plain/file-rows", "words").state == "done"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"answers/{HUB}.jsonl",
+        f"judge_requests/reader/{HUB}.jsonl",
+        f"verdicts/words/{HUB}.jsonl",
+        f"scores/words/{HUB}.parquet",
+        "judge_cards/reader/people.json",
+    ],
+)
+def test_a_file_whose_time_is_out_of_order_is_done_if_snakemake_would_leave_it(study, path):
+    """Such as one that was copied, or restored from a backup."""
+    study.finish()
+    asked = []
+
+    def current():
+        asked.append(1)
+        return [f"{study.results}/{path}"]
+
+    assert study.status(current_of=current).state == "done" and not asked
+    study.outdate(path)
+    assert study.status().state == "incomplete"
+    assert study.status(current_of=current).state == "done" and len(asked) == 1
+
+
+def test_a_receipt_whose_time_is_out_of_order_is_one_if_snakemake_would_leave_it(study):
+    study.execute(study.render(HUB))
+    study.receipt("generate", PLAIN)
+    study.outdate(f"receipts/generate/{PLAIN}.json")
+    assert study.cell().note == "all in the store, waits for its batch"
+    status = study.status(current_of=lambda: [f"{study.results}/receipts/generate/{PLAIN}.json"])
+    assert status.cells[0].note == "answers not collected"
+
+
+def test_a_finished_study_is_not_done_while_snakemake_would_make_files_of_its_cells_again(study, monkeypatch):
+    study.finish()
+    answers, table = f"{study.results}/answers/{HUB}.jsonl", f"{study.results}/tables/scores.csv"
+    write_json(table, {})
+    made = [Made(answers, "answers", False), Made(f"{study.results}/answers/x.jsonl", "answers", False)]
+    monkeypatch.setattr(
+        "refusal_eval.tools.status.study_status.summary", lambda *_: [*made, Made(table, "tables", True)]
+    )
+    study.report = report_status(study.config, None, None)
+    assert (study.report.files, study.report.old, study.report.remade) == (1, 0, 1)
+    assert study.status().state == "incomplete"
+    assert "1 file of prompts, requests, answers, verdicts or scores would be made again" in study.text()
 
 
 def test_a_card_and_requests_count_as_well(study):

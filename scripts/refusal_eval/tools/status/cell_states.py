@@ -21,7 +21,7 @@ from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status import status_jobs as jobs
-from refusal_eval.tools.status.status_jobs import Job, Load, Trouble
+from refusal_eval.tools.status.status_jobs import Current, Job, Load, Trouble
 
 ANSWERS, VERDICTS = "answers", "verdicts"
 WAITING = "waiting"
@@ -81,10 +81,13 @@ class Cells:
         study: the study.
         failures: jobs that failed, and captures that run or stopped; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
+        current: tells which files Snakemake would leave as they are.
     """
 
-    def __init__(self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]]) -> None:
-        self._study, self._failures = study, failures
+    def __init__(
+        self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]], current: Current
+    ) -> None:
+        self._study, self._failures, self._current = study, failures, current
         self._loads = {cell: loads[batch] for batch, cells in jobs.batches(study).items() for cell in cells}
         self._store = functools.cache(functools.partial(StoreReader, study.paths.store))
 
@@ -112,7 +115,7 @@ class Cells:
                 return self._waits(status, "answers", "recorded answers not read")
         elif rendered is None:
             return self._waits(status, "requests", "not rendered")
-        elif made is None or made < rendered:
+        elif made is None or self._older("answers", name, made, rendered):
             return self._counted(status)
         self._with_states(status)
         status.state, status.note = jobs.DONE, "done"
@@ -133,21 +136,18 @@ class Cells:
         before: float | None = answered
         if asks:
             before = self._time("judge_requests", name)
-            if before is None or before < answered:
+            if before is None or self._older("judge_requests", name, before, answered):
                 return self._waits(status, "judge_requests", "not rendered")
         made = self._time("verdicts", name)
-        if made is None or made < (before or 0):
+        if made is None or self._older("verdicts", name, made, before or 0):
             note = "not judged" if made is None else "verdicts older than the answers"
             return self._counted(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
-        rule, what, scored = "score", "scores", self._time("score", name)
+        rule, what = "score", "scores"
         if status.model == GOLD:
-            rule, what, scored = (
-                "judge_card",
-                "judge's card",
-                self._time("judge_card", f"{status.judge}/{status.split}"),
-            )
-        if scored is None or scored < made:
+            rule, what, name = "judge_card", "judge's card", f"{status.judge}/{status.split}"
+        scored = self._time(rule, name)
+        if scored is None or self._older(rule, name, scored, made):
             return self._waits(status, rule, f"{what} {'not made' if scored is None else 'older than the verdicts'}")
         status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
@@ -240,6 +240,9 @@ class Cells:
 
     def _output(self, rule: str, name: str) -> str:
         return jobs.output(self._study.paths, rule, name)
+
+    def _older(self, rule: str, name: str, made: float, before: float) -> bool:
+        return jobs.outdated(self._output(rule, name), made, before, self._current)
 
     def _time(self, rule: str, name: str) -> float | None:
         return jobs.modified(self._output(rule, name))

@@ -22,6 +22,7 @@ CAPTURE = "activations"  # loads an engine, too, and writes no receipt
 # A job whose log was silent for so long is not running: servers log every ten seconds.
 SILENCE = 120.0  # seconds
 TIME_LIMIT = "the time limit is reached"  # how a load or a capture ends whose time is over: nothing went wrong
+Current = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
 # The file (the first, of several) that a job makes for a cell, or for what cells need, in the order of the rules. What
 # other rules make is the report.
@@ -149,21 +150,24 @@ def requests_file(paths: Paths, cell: Cell) -> str:
     return output(paths, "judge_requests" if cell.judge else "requests", str(cell))
 
 
-def engine_loads(study: Study, now: float) -> dict[Job, list[Load]]:
+def engine_loads(study: Study, now: float, current: Current) -> dict[Job, list[Load]]:
     """Return the engine loads of each batch, a load for each shard; `now` in seconds since 1970."""
     return {
         (stage, batch): [
-            _load(study, stage, f"{batch}/{Path(receipt).stem}", receipt, cells, now)
+            _load(study, stage, f"{batch}/{Path(receipt).stem}", receipt, cells, now, current)
             for receipt in study.paths.receipts(stage, batch)
         ]
         for (stage, batch), cells in batches(study).items()
     }
 
 
-def _load(study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cell], now: float) -> Load:
+def _load(
+    study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cell], now: float, current: Current
+) -> Load:
     done = modified(receipt)
     if done is not None:
-        if any((modified(requests_file(study.paths, cell)) or 0) > done for cell in cells):
+        newest = max((modified(requests_file(study.paths, cell)) or 0 for cell in cells), default=0)
+        if outdated(receipt, done, newest, current):
             return Load(NOT_STARTED)  # a job that starts takes the receipt away
         return _done(stage, name, receipt)
     trouble = _unfinished(study, stage, name, ".server.log", now)
@@ -226,6 +230,14 @@ def _done(stage: str, name: str, receipt: str) -> Load:
 def damaged(job: Job, path: str, message: object) -> Trouble:
     """Return the trouble with a file that cannot be used; the file itself stands for the log."""
     return Trouble(*job, FAILED, clean(str(message)), None, shown_path(path))
+
+
+def outdated(path: str, made: float, before: float, current: Current) -> bool:
+    """Tell whether a file is older than what it is made from, and Snakemake would make it again.
+
+    Files that were copied or restored have times in any order, and Snakemake knows many of them by their content.
+    """
+    return made < before and path not in current()
 
 
 def modified(path: str | Path) -> float | None:

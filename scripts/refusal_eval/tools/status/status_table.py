@@ -46,6 +46,11 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             or f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
         )
         lines += ["", there + (f", {report.old} of them are outdated" if report.old else "")]
+        if report.remade:
+            again = (
+                f"{many(report.remade, 'file')} of prompts, requests, answers, verdicts or scores would be made again"
+            )
+            lines += filled([f"{again} by the next run (`snakemake -n` says why)"], "")
         lines += filled([about_left_over(status.results, report.left)] if report.left else [], "")
     if groups:
         lines += ["", "What failed, runs, stopped or was rejected:"]

@@ -1,5 +1,6 @@
 """A study's status: its cells, its engine loads, what failed, and its report."""
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,11 +10,12 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.tools.snakemake_summary import summary
+from refusal_eval.tools.snakemake_summary import Made, summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import (
     DONE,
     FAILED,
+    Current,
     Job,
     Trouble,
     batches,
@@ -41,6 +43,7 @@ class ReportStatus:
     old: int
     unknown: str | None = None  # why it is not known, where the study cannot be planned
     left: Sequence[str] = ()  # tables, figures and the like that the study no longer makes
+    remade: int = 0  # files of cells that are there, and that the next run would make again
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def study_status(
     now: float,
     only: Collection[str] = (),
     report_of: Callable[[], ReportStatus] | None = None,
+    current_of: Current = tuple,
 ) -> StudyStatus:
     """Return how far a study is. Nothing is written.
 
@@ -78,13 +82,15 @@ def study_status(
         now: the present time (seconds since 1970).
         only: the cells (`model/split`) to look at, with what concerns them; all if none is named.
         report_of: tells how far the report is; asked only once all cells are done.
+        current_of: tells which files Snakemake would leave as they are; asked at most once, and only where a file is
+            older than what it is made from.
 
     Raises:
         OSError: if the store cannot be read.
     """
-    study = Study(config)
-    troubles, loads = failures(study) | captures(study, now), engine_loads(study, now)
-    cells = Cells(study, troubles, loads).statuses(only)
+    study, current = Study(config), functools.cache(current_of)
+    troubles, loads = failures(study) | captures(study, now), engine_loads(study, now, current)
+    cells = Cells(study, troubles, loads, current).statuses(only)
     behind = {cell.cell for cell in cells if not cell.current}
     for batch, of_batch in batches(study).items():
         for load in loads[batch]:
@@ -96,7 +102,8 @@ def study_status(
         troubles = {job: trouble for job, trouble in troubles.items() if job in needed}
     finished = all(cell.state == DONE for cell in cells)
     report = report_of() if report_of and finished and not only else None
-    state = DONE if finished and (report is None or not (report.missing + report.old or report.unknown)) else INCOMPLETE
+    behind_report = report and (report.missing + report.old + report.remade or report.unknown)
+    state = INCOMPLETE if behind_report or not finished else DONE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
     fitted = {name: Path(study.paths.direction(name)).is_file() for name in study.directions}
@@ -114,7 +121,19 @@ def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> Re
     except UserError as error:
         return ReportStatus(0, 0, 0, str(error))
     made = [file for file in planned if Path(file.path).is_relative_to(results)]
-    report = [file for file in made if Path(file.path).relative_to(results).parts[0] not in OF_CELLS]
+    report, of_cells = list[Made](), list[Made]()
+    for file in made:
+        (of_cells if Path(file.path).relative_to(results).parts[0] in OF_CELLS else report).append(file)
     missing = sum(not Path(file.path).exists() for file in report)
     left = left_over(str(results), (file.path for file in made))
-    return ReportStatus(len(report), missing, sum(not file.current for file in report) - missing, left=left)
+    old = sum(not file.current for file in report) - missing
+    remade = sum(not file.current and Path(file.path).exists() for file in of_cells)
+    return ReportStatus(len(report), missing, old, left=left, remade=remade)
+
+
+def files_left_alone(study_file: Path, root: Path) -> set[str]:
+    """Return the files of a study that Snakemake would leave as they are; none if the study cannot be planned."""
+    try:
+        return {file.path for file in summary(study_file, root) if file.current}
+    except UserError:
+        return set()
