@@ -195,8 +195,16 @@ def test_an_adapter_of_another_depth_or_width_is_refused(
         check_fits(adapter, base(tmp_path / "base", {**SMALL, **change}), LOG)
 
 
-def test_packed_weights_are_compared_by_name_only(adapter: Path, tmp_path: Path) -> None:
-    check_fits(adapter, base(tmp_path / "packed", {**SMALL, "width": 8}, dtype=np.uint8), LOG)
+def test_packed_weights_are_compared_by_name_and_by_the_width_in_their_config(adapter: Path, tmp_path: Path) -> None:
+    packed = base(tmp_path / "packed", {**SMALL, "width": 8}, dtype=np.uint8)
+    check_fits(adapter, packed, LOG)
+    for config in ({"hidden_size": 16}, {"text_config": {"hidden_size": 16}, "vision_config": {"hidden_size": 4}}, {}):
+        (packed / "config.json").write_text(json.dumps(config))
+        check_fits(adapter, packed, LOG)
+    for config in ({"hidden_size": 32}, {"text_config": {"hidden_size": 32}}):
+        (packed / "config.json").write_text(json.dumps(config))
+        with pytest.raises(UserError, match="it reads a model of width 16, and this one's is 32"):
+            check_fits(adapter, packed, LOG)
     with pytest.raises(UserError, match=r"has no layers\.1"):
         check_fits(adapter, base(tmp_path / "short", {**SMALL, "layers": 1}, dtype=np.uint8), LOG)
 

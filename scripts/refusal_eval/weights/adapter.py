@@ -52,6 +52,8 @@ PARTS = {
 }
 # Models name their parts differently in training and in serving; from the layer's number on they agree.
 FROM_THE_LAYER = re.compile(r"(?:^|\.)([A-Za-z_]+\.\d+\..+)$")
+# What these modules read is as wide as the model, whose config.json says how wide that is: for packed weights.
+READS_THE_STREAM = re.compile(r"\.(q|k|v|gate|up)_proj$")
 WHOLE_NUMBERS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # one stored number per weight; others are packed
 
 Shape = tuple[int, ...]
@@ -239,6 +241,12 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
                 )
         elif _pattern(name) in patterns:
             raise UserError(f"{wrong}, which has no {name}: it was made for another model")
+    unseen = [module for module in modules if READS_THE_STREAM.search(module) and not base.get(_from_the_layer(module))]
+    read = {modules[module]["a"][1] for module in unseen}
+    widths = _widths(Path(weights_folder) / "config.json")
+    if read and widths and not read & widths:
+        needs, has = (" or ".join(map(str, sorted(sizes))) for sizes in (read, widths))
+        raise UserError(f"{wrong}: it reads a model of width {needs}, and this one's is {has}; it was made for another")
     if compared == len(modules):
         log.info("%s: all %d modules were compared with the weights", adapter_folder, compared)
     elif compared:
@@ -246,6 +254,15 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
         log.warning(message + "whether they fit is unknown", adapter_folder, compared, len(modules))
     else:
         log.warning("%s: its modules have other names than the weights; whether it fits is not known", adapter_folder)
+
+
+def _widths(config: Path) -> set[int]:
+    """Return the `hidden_size` of a model and of its parts; nothing if its config.json does not say it."""
+    whole = read_json(config) if config.is_file() else {}
+    parts = [whole, *whole.values()] if isinstance(whole, dict) else []
+    return {
+        part["hidden_size"] for part in parts if isinstance(part, dict) and isinstance(part.get("hidden_size"), int)
+    }
 
 
 def warn_of_another_base(adapter_folder: str | Path, repo: str, log: logging.Logger) -> None:
