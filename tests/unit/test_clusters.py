@@ -1,13 +1,17 @@
 """Names of clusters among several splits."""
 
 import dataclasses
+import tracemalloc
 
+import numpy as np
 import pytest
 from rate_rows import units_of
 
 from refusal_eval.core.cluster_names import names_apart
+from refusal_eval.stats.estimates.intervals import effective_of
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
-from refusal_eval.stats.estimates.units import clusters_apart
+from refusal_eval.stats.estimates.resampling import cluster_codes
+from refusal_eval.stats.estimates.units import clusters_apart, few_of
 
 PROMPT = "872afa51aa4a373a"
 
@@ -20,6 +24,22 @@ def test_a_name_means_something_within_its_source_only():
     # Names without a namesake stay, and so does a prompt that two sources have.
     assert (found["safe"]["2"], found["unsafe"]["3"], found["other"]["4"]) == ("2", "3", "4")
     assert found["other"][PROMPT] == found["more"][PROMPT] == PROMPT
+
+
+def test_names_that_differ_in_a_nul_at_the_end_are_two_clusters():
+    names = ["b", "a\0", "a", "b", "\U0001f469", "\uffff"]
+    assert cluster_codes(names).tolist() == [2, 1, 0, 2, 4, 3]
+    assert effective_of(["a", "a\0"]) == 2
+    # 30 clusters of one prompt each; 15 of two are few.
+    assert few_of(np.array([0.0, 1.0] * 15), [f"{i:02d}" + "\0" * odd for i in range(15) for odd in (0, 1)]) == ()
+
+
+def test_a_long_name_makes_the_others_no_longer():
+    names = ["x" * 100_000, *map(str, range(10_000))]  # as an array of text: 4 GB
+    tracemalloc.start()
+    assert cluster_codes(names)[0] == 10_000
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
 
 
 def test_cells_of_one_split_keep_common_names():

@@ -117,7 +117,7 @@ def separation(
     """
     if min(positive.sum(), (~positive).sum()) < 2:
         raise UserError("separation needs two prompts in each group")
-    codes = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
+    codes = np.unique(np.asarray(clusters, dtype=object), return_inverse=True)[1]
     folds = cluster_folds(codes, positive, seed)
     layer = Layer.of(states)
     # Permutations that are the labels themselves count as far apart as these: one formula, to the last bit, for both.

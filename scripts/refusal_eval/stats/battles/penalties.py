@@ -64,7 +64,7 @@ def class_estimates(
 
     def made(estimand: str, number: Number | None, rows: Names, parameter: str | None, **more: Any) -> Estimate:
         clusters = battles.clusters[PROMPTS][rows]
-        about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(np.unique(clusters.astype(str)))}
+        about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(set(clusters))}
         about |= {"flags": few_flags(effective_of(clusters))} | more
         return estimated(estimand, number, level, parameter=parameter, **about, **known)
 
@@ -208,7 +208,7 @@ def _number(
         if not np.isfinite(value):
             return None
         own = rates[:, voters, place]
-        with_class = len(np.unique(names.astype(str)))
+        with_class = len(set(names))
         moves = all(len(np.unique(voter[np.isfinite(voter)])) > 1 for voter in own.T)
         found[what] = with_interval(float(value), statistic(rates[1:], place), with_class if moves else 0, level)
     return _widest(found)

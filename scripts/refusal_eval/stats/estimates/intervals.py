@@ -6,7 +6,8 @@ one prompt even more. So no interval here is ever computed on n * K answers.
 
 import hashlib
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -207,9 +208,9 @@ def effective_number(sizes: ArrayLike) -> float:
     return math.fsum(numbers) ** 2 / squares if squares else 0.0
 
 
-def effective_of(names: ArrayLike) -> float:
+def effective_of(names: Iterable[Hashable]) -> float:
     """Return `effective_number` of rows, by the name of the cluster of each."""
-    return effective_number(np.unique(np.asarray(names, dtype=str), return_counts=True)[1])
+    return effective_number(list(Counter(map(str, names)).values()))
 
 
 class _Clusters(NamedTuple):

@@ -67,7 +67,7 @@ def mixed_estimates(
     models, judges, z, notes = _varying(models, judges, z.transpose(2, 0, 3, 1), split)  # units, models, K, judges
     answered = np.asarray(~np.isnan(z)).any(axis=3).sum(axis=2)  # the answers of each model to each prompt that count
     used, most = answered.any(axis=1), int(answered.max(initial=0))
-    codes = cluster_codes(np.asarray(clusters)[used]) if used.any() else np.zeros(0, dtype=np.intp)
+    codes = cluster_codes(np.asarray(clusters, dtype=object)[used]) if used.any() else np.zeros(0, dtype=np.intp)
     groups = len(np.unique(codes))
     fit, why = None, ""
     if not models:

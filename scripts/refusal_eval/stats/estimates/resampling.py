@@ -6,12 +6,12 @@ brought to whole billionths (`whole`) before they are summed.
 
 import functools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import Codes, Floats
@@ -44,9 +44,14 @@ def whole(values: Floats) -> Floats:
     return np.rint(values * WHOLE)
 
 
-def cluster_codes(clusters: ArrayLike | Sequence[Hashable]) -> Codes:
-    """Return the number of each row's cluster, counted in the order of the clusters' names."""
-    return np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1].astype(np.intp)
+def cluster_codes(clusters: Iterable[Hashable]) -> Codes:
+    """Return the number of each row's cluster, counted in the order of the clusters' names.
+
+    Names are compared as Python does: arrays of text drop NUL at the end, and make every name as long as the longest.
+    """
+    names = list(map(str, clusters))
+    places = {name: place for place, name in enumerate(sorted(set(names)))}
+    return np.array([places[name] for name in names], dtype=np.intp)
 
 
 def numbered(names: Sequence[NDArray[Any]]) -> tuple[list[Codes], int]:

@@ -27,6 +27,7 @@ from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
 from refusal_eval.stats.estimates.estimate import mean
 from refusal_eval.stats.estimates.flags import EARLY, WHOLE, Ends, cut_flags, few_flags, unjudged_flags
 from refusal_eval.stats.estimates.intervals import Interval, cluster_wilson, effective_number
+from refusal_eval.stats.estimates.resampling import cluster_codes
 from refusal_eval.stats.estimates.samples import read_samples
 
 Cell = tuple[str, str, str]  # judge, model, split
@@ -197,7 +198,8 @@ def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] 
     Where clusters hold several values, those with one above the lower limit show one outcome, and those with one below
     the upper limit the other.
     """
-    _, codes, sizes = np.unique(np.array(clusters, dtype=str), return_inverse=True, return_counts=True)
+    codes = cluster_codes(clusters)
+    sizes = np.bincount(codes)
     if len(sizes) == len(values):
         return few_flags(float(len(sizes)))
     rarer = min(len(np.unique(codes[side])) for side in (values > limits[0], values < limits[1]))

@@ -127,7 +127,7 @@ def variance_parts(
     """
     found = moments(z)
     usable = found[0] >= 2
-    codes = cluster_codes(np.asarray(clusters)[usable])
+    codes = cluster_codes(np.asarray(clusters, dtype=object)[usable])
     groups = len(np.unique(codes))
     if groups < 2:
         return None

@@ -36,7 +36,8 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     rows = [one for one in rows if len(one.given) == 2]
     pairs = [[LABELS.index(one.given[rater]) for rater in one.row["raters"] if rater in one.given] for one in rows]
     codes = np.array(pairs, dtype=int).reshape(-1, 2)
-    weights, clusters = np.array([one.weight for one in rows]), np.array([str(one.row["cluster"]) for one in rows])
+    weights = np.array([one.weight for one in rows])
+    clusters = np.array([str(one.row["cluster"]) for one in rows], dtype=object)
     cohen = raters <= 2
     counts = np.zeros((3, 3), dtype=int)
     np.add.at(counts, tuple(codes.T), 1)
