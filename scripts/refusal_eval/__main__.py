@@ -60,6 +60,7 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
 
     from refusal_eval.config.problems import ConfigError
     from refusal_eval.core.errors import UserError
+    from refusal_eval.core.texts import visible
 
     found = importlib.import_module(f"refusal_eval.tools.{VERBS[verb][0]}").command
     app = found
@@ -76,7 +77,7 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except (ConfigError, UserError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error)), file=sys.stderr)
         return 1
     return 0
 

@@ -62,6 +62,17 @@ def test_half_of_a_surrogate_pair_can_be_logged(log, capsys, monkeypatch):
     assert "a model said" in log.read_text() and "Logging error" not in capsys.readouterr().err
 
 
+def test_what_a_model_or_a_server_wrote_steers_no_terminal_and_hides_nothing(log):
+    said = "\x1b[1;36m(EngineCore pid=7)\x1b[0;0m it said \x1b[2J\x9b1A\x08 \u202eabc\u2066\x00 \u0634\u200c\u0627"
+    shown = "(EngineCore pid=7) it said [U+001B][2J[U+009B]1A[U+0008] [U+202E]abc[U+2066][U+0000] \u0634\u200c\u0627"
+    logging.getLogger("refusal_eval.rule").warning("%s", said)
+    thrown(KeyError("a\tb"))
+    thrown(UserError(said))
+    lines = log.read_text().splitlines()
+    assert lines[0].endswith("WARNING " + shown) and lines[-1].endswith("ERROR " + shown)
+    assert "Traceback (most recent call last):" in lines  # lines stay lines
+
+
 @pytest.mark.parametrize("name", ["httpx", "httpx2", "httpcore2.connection"])
 def test_libraries_that_log_every_request_are_quiet(log, name):
     logging.getLogger(name).info("HTTP Request: GET")

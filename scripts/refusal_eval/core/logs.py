@@ -1,6 +1,7 @@
 """The common start of the rules' scripts: plug-ins, and a log file and the console, with uncaught errors in both."""
 
 import logging
+import re
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -9,11 +10,24 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import disk_is_full, no_room
 from refusal_eval.core.plugins import load_plugins
+from refusal_eval.core.texts import visible
 
 LOG = logging.getLogger("refusal_eval")  # of the rules' scripts
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 # Libraries that log a line for every request, lock or font.
 QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matplotlib", "fontTools")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of servers' own lines
+
+
+class ShownFormatter(logging.Formatter):
+    """Leaves nothing in a line that steers a terminal or hides or reorders text: models and servers wrote some of it.
+
+    Colours are dropped, other characters of that kind become codes (`texts.visible`).
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        return visible(_COLOUR.sub("", super().format(record)))
 
 
 def start_log(snakemake: Any) -> logging.Logger:
@@ -27,7 +41,9 @@ def start_log(snakemake: Any) -> logging.Logger:
         logging.FileHandler(path, mode="w", encoding="utf-8", errors="backslashreplace"),
         logging.StreamHandler(sys.stderr),
     ]
-    logging.basicConfig(level=logging.INFO, format=FORMAT, datefmt="%H:%M:%S", handlers=handlers, force=True)
+    for handler in handlers:
+        handler.setFormatter(ShownFormatter(FORMAT, "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

@@ -15,6 +15,8 @@ from execute import allow_many_connections
 
 from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.logs import ShownFormatter
+from refusal_eval.core.texts import visible
 from refusal_eval.engines.devices.lease import may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.process import end_with_parent
@@ -99,7 +101,9 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
         UserError: if the model cannot be prepared.
     """
     end_with_parent()
-    logging.basicConfig(level=logging.WARNING, format="check: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(ShownFormatter("check: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("refusal_eval.engines.devices").setLevel(logging.INFO)  # users are to know who waits for a GPU
     allow_many_connections()
     folder = Path(tempfile.mkdtemp(prefix="refusal-eval-check-"))
@@ -128,4 +132,4 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
 
 def say(text: str) -> None:
     """Report progress; standard output is for the block alone."""
-    print(f"check: {text}", file=sys.stderr, flush=True)
+    print(f"check: {visible(text)}", file=sys.stderr, flush=True)
