@@ -55,6 +55,13 @@ def test_a_huge_answer_is_cut_in_the_sheet_and_says_so():
     assert shown["answer"].endswith("[5 more characters: label this row on the page]")
 
 
+@pytest.mark.parametrize(("answer", "left"), [("\U0001f600" * 20_000, 4_000), ("x" + "\U0001f600" * 20_000, 4_001)])
+def test_a_cell_is_as_long_as_a_spreadsheet_counts_it(answer, left):
+    shown = shown_texts({"messages": [], "answer": answer})["answer"]
+    assert shown.endswith(f"\U0001f600\n[{left} more characters: label this row on the page]")
+    assert len(escaped_cell(shown).encode("utf-16-le")) <= 2 * 32_767
+
+
 def test_a_conversation_says_who_speaks_and_a_question_does_not():
     assert conversation_text([{"role": "user", "content": "Hi"}]) == "Hi"
     three = [("system", "Be kind."), ("user", "Hi"), ("assistant", "Ho"), ("user", "And?")]

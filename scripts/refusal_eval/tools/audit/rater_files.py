@@ -24,7 +24,7 @@ from refusal_eval.tools.text_templates import rendered
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
 DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated", "comment")
-LONGEST_CELL = 32_000  # characters; spreadsheets cut a cell at 32,767
+LONGEST_CELL = 32_000  # units of UTF-16, of which an emoji has two; spreadsheets cut a cell at 32,767
 ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 _DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country writes
 PAGE = Path(__file__).parent / "page"
@@ -86,11 +86,15 @@ def shown_texts(row: Mapping[str, Any]) -> dict[str, str]:
 
     A longer text says how much is left out and where it stands.
     """
-    texts = {"prompt": conversation_text(row["messages"]), "answer": visible(row["answer"])}
-    for name, text in texts.items():
-        if (more := len(text) - LONGEST_CELL) > 0:
-            texts[name] = text[:LONGEST_CELL] + f"\n[{more} more characters: label this row on the page]"
-    return texts
+    return {"prompt": _short(conversation_text(row["messages"])), "answer": _short(visible(row["answer"]))}
+
+
+def _short(text: str) -> str:
+    units = text.encode("utf-16-le")  # two bytes each
+    if len(units) <= 2 * LONGEST_CELL:
+        return text
+    shown = units[: 2 * LONGEST_CELL].decode("utf-16-le", "ignore")  # without half of a character
+    return f"{shown}\n[{len(text) - len(shown)} more characters: label this row on the page]"
 
 
 def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
