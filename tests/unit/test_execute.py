@@ -212,8 +212,12 @@ def test_a_response_that_the_store_could_not_give_back_is_named_and_not_stored(
     assert "answer 4" not in caplog.text
 
 
-def test_half_a_pair_of_surrogates_is_stored_as_a_replacement_character(tmp_path: Path) -> None:
-    assert run(tmp_path, 10, OddReply("text", "cut \ud83d")).executed == 10
+def test_half_a_pair_of_surrogates_is_stored_as_a_replacement_character_and_so_is_what_follows(tmp_path: Path) -> None:
+    seen = list[Any]()
+    outcome = run(tmp_path, 10, OddReply("text", "cut \ud83d"), look=lambda cell, asked, given: seen.append(given))
+    assert outcome.executed == 10
+    assert seen[4] == StoreReader(tmp_path, "engine").lookup([sha256_of(4)])[sha256_of(4)]["response"]
+    assert seen[4]["text"] == "cut \ufffd"
 
 
 def test_too_many_failures_end_the_work_and_keep_what_succeeded(tmp_path: Path) -> None:

@@ -411,22 +411,23 @@ def _whole(line: bytes) -> Record:
     return record
 
 
-def checked_response(response: dict[str, Any]) -> dict[str, Any]:
-    """Return a response that an engine has just given, if it can be read once it is stored.
+def checked_response(response: Mapping[str, Any]) -> Response:
+    """Return a response that an engine has just given as it is read once it is stored, if it can be.
+
+    What follows a response is made of what the store holds, now as in any later run.
 
     Raises:
         ValueError: if it cannot, or gives another reason for its end than those that answers are read by.
     """
     try:
-        _check_numbers(_RESPONSE.validate_json(utf8(canonical_json(response))))  # as it will be read
+        stored = _RESPONSE.validate_json(utf8(canonical_json(response)))
+        _check_numbers(stored)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the engine's response is not as it should be: {_reason(error)}") from error
-    if response["finish_reason"] not in FINISH_REASONS:
+    if stored["finish_reason"] not in FINISH_REASONS:
         known = ", ".join(FINISH_REASONS)
-        raise ValueError(
-            f"the engine's response has the finish_reason {response['finish_reason']!r}, not one of {known}"
-        )
-    return response
+        raise ValueError(f"the engine's response has the finish_reason {stored['finish_reason']!r}, not one of {known}")
+    return stored
 
 
 def _check_numbers(response: Response) -> None:
