@@ -26,6 +26,7 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
         labels = {cell: units.labels for cell, units in cells.items() if units.labels is not None}
         clusters = next(iter(cells.values()))["cluster"].tolist()
         flags = [units.flags for units in cells.values()]
+        LOG.info("split %s: fitting %d cells of %d prompts", split, len(labels), len(clusters))
         estimates, notes = mixed_estimates(labels, clusters, split, reading, study["level"], flags)
         found += estimates
         left_out += notes

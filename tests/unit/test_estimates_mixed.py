@@ -10,6 +10,7 @@ from config_project import STUDY, WHOLE_STUDY, Project
 from mixed_model import Made, verdicts
 
 from refusal_eval.report.results.dictionary import definition_of
+from refusal_eval.stats.estimates import mixed_likelihood
 from refusal_eval.stats.estimates.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
 from refusal_eval.stats.estimates.mixed_model import mixed_estimates
 from refusal_eval.study.study import Study
@@ -168,6 +169,16 @@ def test_what_a_random_effect_may_be_at_most_does_not_grow_as_its_estimate_nears
     near, far = (values(estimated(verdicts(made, seed)).estimates)["sd_prompt_model", None] for seed in (35, 3))
     assert near.value == pytest.approx(0.06, abs=0.01) and far.value == pytest.approx(0.52, abs=0.01)
     assert (near.low, far.low) == (0, 0) and near.high < far.high < 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_long_fit_tells_the_log_where_it_is(seconds, monkeypatch, caplog):
+    monkeypatch.setattr(mixed_likelihood, "SECONDS_BETWEEN_LINES", seconds)
+    caplog.set_level("INFO", "refusal_eval")
+    fitted(verdicts(SMALL, 5), EFFECTS, np.arange(60))
+    said = [line.split(": ", 1)[1] for line in caplog.messages]
+    assert ("evaluation 1 of the likelihood" in said) == (not seconds)
+    assert ("the curvature at the maximum, 6 of 7 rows" in said) == (not seconds)
 
 
 def test_errors_are_those_at_the_maximum():

@@ -6,8 +6,10 @@ prompts have few verdicts (docs/statistics.md has figures): mean-field variation
 of the standard deviation of prompt x model or less, and its standard errors are too small.
 """
 
+import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, count
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -23,6 +25,8 @@ _Table = tuple[Floats, ...]  # of a model, at each place: the rows of counts the
 _AT_ONCE = 2_000  # prompts, which bounds the memory
 _STEP = 1e-4  # of the differences of the score that the curvature is made of
 _STEPS, _CLOSE = 50, 1e-8  # Newton's, at the end
+SECONDS_BETWEEN_LINES = 60.0  # of the log
+LOG = logging.getLogger(__name__)
 
 
 class Fit(NamedTuple):
@@ -32,6 +36,20 @@ class Fit(NamedTuple):
     sds: dict[str, float]  # of the random effects by name
     names: tuple[str, ...]  # of those that are above 0, in the order of the last columns of:
     covariance: Floats  # of the errors of the log-odds, row by row, and of the logarithms of the standard deviations
+
+
+class _Pace:
+    """Tells the log now and then what a fit is at: one of many models and judges takes minutes."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+
+    def at(self, what: str) -> None:
+        """Say so, if nothing was said for a minute."""
+        now = time.monotonic()
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            LOG.info("fitting for %.0f s: %s", now - self._began, what)
 
 
 class Part(NamedTuple):
@@ -69,12 +87,13 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
     """
     parts, (_, models, _, judges) = list(parts_of(z)), z.shape
     rates = np.nanmean(z, axis=(0, 2)).ravel()
-    names = tuple(effects)
+    names, pace, tried = tuple(effects), _Pace(), count(1)
     while True:
         start = np.concatenate([1.5 * np.log(rates / (1 - rates)), np.zeros(len(names))])
         limits = [(-STEEPEST, STEEPEST)] * len(rates) + [(np.log(SMALLEST), np.log(LARGEST))] * len(names)
 
         def objective(theta: Floats, names: tuple[str, ...] = names) -> tuple[float, Floats]:
+            pace.at(f"evaluation {next(tried)} of the likelihood")
             value, scores = likelihood(theta, parts, names, models, judges)
             return -value / len(z), -scores.sum(axis=0) / len(z)
 
@@ -89,12 +108,13 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
     theta = found.x
 
     def inverse_at(theta: Floats) -> Floats | None:
-        bread = _curvature(theta, parts, names, models, judges)
+        bread = _curvature(theta, parts, names, models, judges, pace)
         return None if np.linalg.eigvalsh(bread)[0] <= 0 else np.asarray(np.linalg.inv(bread), dtype=float)
 
     if (inverse := inverse_at(theta)) is None:
         return None
-    for _ in range(_STEPS):  # the last digits of L-BFGS-B differ between machines
+    for number in range(_STEPS):  # the last digits of L-BFGS-B differ between machines
+        pace.at(f"step {number + 1} at the maximum")
         _, scores = likelihood(theta, parts, names, models, judges)
         step = inverse @ scores.sum(axis=0)
         theta = theta + step
@@ -241,13 +261,16 @@ def _summed(part: Part, tables: Sequence[_Table], weights: Floats, at: tuple[Flo
     return np.concatenate(values), np.concatenate(found)
 
 
-def _curvature(theta: Floats, parts: Iterable[Part], names: Sequence[str], models: int, judges: int) -> Floats:
+def _curvature(
+    theta: Floats, parts: Sequence[Part], names: Sequence[str], models: int, judges: int, pace: _Pace
+) -> Floats:
     """Second derivatives of the likelihood with their sign turned, from differences of its score."""
     found = np.zeros((len(theta), len(theta)))
-    for part in parts:
+    for number, part in enumerate(parts):
         # A log-odds changes the table of its model alone, and no part without its judge.
         tables = _of_part(theta, part, names, models, judges)[2]
         for i, step in enumerate(np.eye(len(theta)) * _STEP):
+            pace.at(f"the curvature at the maximum, {number * len(theta) + i} of {len(parts) * len(theta)} rows")
             if i >= models * judges or i % judges in part.judges:
                 ends = (_of_part(at, part, names, models, judges, tables)[1] for at in (theta - step, theta + step))
                 before, after = (scores.sum(axis=0) for scores in ends)
