@@ -1,5 +1,6 @@
 """Render a judge's prompts for the answers of one cell and write the verdict requests."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def main(
         token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(answer["answer"]), 0)
         seeds = [vote_seed(asked["seed"], token_ids, vote) if by_chance else None for vote in range(votes.votes)]
         samples = [(answer["sample"], seed) for seed in seeds]
-        asks.append(Ask(answer["prompt_id"], token_ids, samples, answer["turn"], cut=left_out))
+        asks.append(Ask(answer["prompt_id"], array("i", token_ids), samples, answer["turn"], cut=left_out))
         cut += left_out > 0
     retries: dict[str, Any] | None = None
     if votes.retries:  # how votes that cannot be read are asked again (see `judges.follow_ups`)

@@ -1,6 +1,8 @@
 """Request files: round trip, shared prefix, prompts that do not fit."""
 
 import dataclasses
+import tracemalloc
+from array import array
 
 import pytest
 from engine_entries import settings_of
@@ -37,6 +39,17 @@ def test_ten_thousand_requests_behind_a_long_rubric_stay_small(tmp_path):
     asks = [Ask(f"{i:016x}", [*rubric, *range(40)], [(0, None)]) for i in range(1000)]
     written(tmp_path / "r.jsonl", asks, limit=9999)
     assert (tmp_path / "r.jsonl").stat().st_size < 500_000
+
+
+def test_a_million_requests_are_written_without_a_list_of_each(tmp_path):
+    asks = [Ask(f"{i:016x}", array("i", range(10_000, 12_000)), [(0, None)]) for i in range(500)]
+    tracemalloc.start()
+    write_requests(tmp_path / "r.jsonl", asks, settings_of(ENGINE, SAMPLING), 9999)
+    requests = list(read_requests(tmp_path / "r.jsonl").requests())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert requests[-1].token_ids == list(range(10_000, 12_000))
+    assert peak < 2e6  # lists of the ids: 8 MB for each copy
 
 
 def test_a_prompt_that_does_not_fit_is_decided_when_rendering(tmp_path):

@@ -152,9 +152,9 @@ class RequestFile:
 
     def requests(self) -> Iterator[Request]:
         """Yield the requests in the file's order; of a dialogue only the first."""
-        shared = array("q", self.header["prefix"])
+        shared = array("i", self.header["prefix"])
         for row in self._rows():
-            prompt = array("q", row.get("token_ids", ())), row.get("cut", 0), shared, row.get("messages")
+            prompt = array("i", row.get("token_ids", ())), row.get("cut", 0), shared, row.get("messages")
             for one in row["samples"]:
                 yield Request(row["prompt_id"], one["sample"], row["turn"], one["key"], one["seed"], *prompt)
 
@@ -194,32 +194,36 @@ def write_requests(
     """
     asks, prefix = list(asks), list[Any]()
     if len(asks) > 1 and not any(is_messages(ask.prompt) for ask in asks):
-        prompts: list[list[Any]] = [list(ask.prompt) for ask in asks]
-        prefix = list(os.path.commonprefix(prompts))  # noqa: RUF071 - of ids
+        # What the first and the last in order share, all do.
+        ends: list[list[Any]] = [list(end((ask.prompt for ask in asks), key=list)) for end in (min, max)]
+        prefix = list(os.path.commonprefix(ends))  # noqa: RUF071 - of ids
     header = {"key_version": KEY_VERSION, "prefix": prefix, **settings.header()}
     if dialogue is not None:
         header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
     if retries is not None:
         header["retries"] = dict(retries)
     counts = {"requests": 0, TOO_LONG: 0}
-    rows: list[dict[str, Any]] = [header]
-    for ask in asks:
-        samples = []
-        for sample, seed in ask.samples:
-            key = settings.key(ask.prompt, seed, max_model_len)
-            samples.append({"sample": sample, "seed": seed, "key": key})
-            counts[TOO_LONG if key is None else "requests"] += 1
-        row: dict[str, Any] = {"prompt_id": ask.prompt_id, "turn": ask.turn, "samples": samples}
-        if is_messages(ask.prompt):
-            row["messages"] = list(ask.prompt)
-        else:
-            row["token_ids"] = list(ask.prompt[len(prefix) :])
-        if ask.script is not None:
-            row["script"] = dict(ask.script)
-        if ask.cut:
-            row["cut"] = ask.cut
-        rows.append(row)
-    write_jsonl(path, rows)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield header
+        for ask in asks:
+            samples = []
+            for sample, seed in ask.samples:
+                key = settings.key(ask.prompt, seed, max_model_len)
+                samples.append({"sample": sample, "seed": seed, "key": key})
+                counts[TOO_LONG if key is None else "requests"] += 1
+            row: dict[str, Any] = {"prompt_id": ask.prompt_id, "turn": ask.turn, "samples": samples}
+            if is_messages(ask.prompt):
+                row["messages"] = list(ask.prompt)
+            else:
+                row["token_ids"] = list(ask.prompt[len(prefix) :])
+            if ask.script is not None:
+                row["script"] = dict(ask.script)
+            if ask.cut:
+                row["cut"] = ask.cut
+            yield row
+
+    write_jsonl(path, rows())
     return counts
 
 
