@@ -51,13 +51,15 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
         output: the file to write.
     """
     file, model, reasoning = read_requests(files.requests), Path(files.requests).parent.name, how["reasoning"]
-    turns = Turns(file, tokenizer_folder)
-    chains = list(walk(turns, StoreReader(store_dir, file.header["engine_id"])))
-    waiting = {chain.next.key for chain in chains if chain.next is not None and chain.next.key is not None}
+    turns, reader = Turns(file, tokenizer_folder), AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])
+    rows, waiting, chains = list[dict[str, Any]](), set[str](), 0
+    for chain in walk(turns, StoreReader(store_dir, file.header["engine_id"])):
+        chains += 1
+        if chain.next is not None and chain.next.key is not None:
+            waiting.add(chain.next.key)
+        rows += chain_rows(chain, turns, reader)
     if lost := waiting.difference(rejections(files.receipts)):
-        raise not_in_store(f"{len(lost)} of {len(chains)} responses are")
-    reader = AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])
-    rows = [row for chain in chains for row in chain_rows(chain, turns, reader)]
+        raise not_in_store(f"{len(lost)} of {chains} responses are")
     if reasoning is not None:
         refuse_no_answers(model, rows)
     elif "protocol" not in how:  # the published code judges such responses whole

@@ -187,6 +187,24 @@ def test_answers_have_a_row_per_turn(cell: Cell) -> None:
     assert {row["state"] for row in rows} == {"complete"}
 
 
+def test_responses_are_looked_up_in_parts_whatever_their_number(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    while items := cell.pending():
+        cell.answer(items)
+    whole = cell.answers([])
+    looked_up, lookup = list[int](), StoreReader.lookup
+
+    def counted(self: StoreReader, keys: Any) -> Any:
+        wanted = list(keys)
+        looked_up.append(len(wanted))
+        return lookup(self, wanted)
+
+    monkeypatch.setattr(StoreReader, "lookup", counted)
+    monkeypatch.setattr("refusal_eval.ask.turns.AT_ONCE", 3)
+    assert cell.answers([]) == whole
+    # Three chains, of which two are dialogues of three turns, and the last one; nothing follows either.
+    assert looked_up == [3, 2, 2, 0, 1, 0]
+
+
 def test_a_dialogue_that_ended_early_has_its_other_turns_as_failed(cell: Cell) -> None:
     cell.answer(cell.pending())
     cell.answer(cell.pending(), finish="length")  # turn 2 comes back empty

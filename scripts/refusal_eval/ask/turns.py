@@ -6,6 +6,7 @@ cannot be read is followed by another try.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import as_planned
 from refusal_eval.study.dialogues import asked_turns, conversation, earlier_replies, next_turn
 
+AT_ONCE = 5_000  # chains that are followed together
 Response = Mapping[str, Any]
 
 
@@ -111,8 +113,18 @@ class Chain:
 
 
 def walk(turns: Following, store: StoreReader) -> Iterator[Chain]:
-    """Yield the chain of each (prompt, sample) of a request file, in the file's order."""
-    chains = [Chain([], request) for request in turns.file.requests()]
+    """Yield the chain of each (prompt, sample) of a request file, in the file's order.
+
+    Some thousands are looked up together: the responses of all would not fit into memory.
+    """
+    requests = turns.file.requests()
+    while chains := [Chain([], request) for request in itertools.islice(requests, AT_ONCE)]:
+        _follow(chains, turns, store)
+        yield from chains
+
+
+def _follow(chains: Sequence[Chain], turns: Following, store: StoreReader) -> None:
+    """Follow chains that have only begun as far as the store goes."""
     going_on = chains
     while going_on:  # once per turn, so that each turn takes one look-up for all
         records = store.lookup(chain.next.key for chain in going_on if chain.next is not None and chain.next.key)
@@ -121,4 +133,3 @@ def walk(turns: Following, store: StoreReader) -> Iterator[Chain]:
             assert chain.next is not None and chain.next.key is not None
             chain.answered.append((chain.next, records[chain.next.key]))
             chain.next = turns.next_request(chain.responses)
-    yield from chains
