@@ -22,7 +22,8 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
     found: list[Estimate] = []
     left_out: list[str] = []
     for split, reading in study["readings"].items():
-        cells = {cell: read_units(paths[*cell, split]) for cell in itertools.product(study["judges"], study["models"])}
+        names = itertools.product(study["judges"], study["models"])
+        cells = {cell: read_units(paths[*cell, split], keep_samples=False) for cell in names}
         labels = {cell: units.labels for cell, units in cells.items() if units.labels is not None}
         clusters = next(iter(cells.values()))["cluster"].tolist()
         flags = [units.flags for units in cells.values()]

@@ -19,7 +19,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
         output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
-    units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}
+    units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, paths["scores"], strict=True)}
     duplicates = [pair for path in paths["duplicates"] for pair in read_json(path)["pairs"]]
     families = [family_of(family) for family in study["families"]]
     rows = compared(families, units, study, duplicates)

@@ -20,7 +20,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
         output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
-    units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}
+    units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, paths["scores"], strict=True)}
     names = [split["name"] for split in study["splits"]]
     languages = {name: languages_of(read_jsonl(path)) for name, path in zip(names, paths["prompts"], strict=True)}
     away = {Place(**place) for path in paths["duplicates"] for place in read_json(path)["left_out"]}

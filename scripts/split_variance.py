@@ -21,7 +21,7 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
     """
     found: list[Estimate] = []
     for model, split in itertools.product(study["models"], study["splits"]):
-        cells = {judge: read_units(paths[judge, model, split]) for judge in study["judges"]}
+        cells = {judge: read_units(paths[judge, model, split], keep_samples=False) for judge in study["judges"]}
         labels = {judge: units.labels for judge, units in cells.items() if units.labels is not None}
         clusters = cells[study["judges"][0]]["cluster"].tolist()
         flags = [units.flags for units in cells.values()]

@@ -54,6 +54,13 @@ def test_each_sample_has_its_label_and_its_log_probability(tmp_path):
     )
 
 
+def test_a_cell_without_its_samples_is_the_same_cell(tmp_path):
+    path = written(tmp_path / "s.parquet", judge="j", scored="all")
+    whole, without = read_units(path), read_units(path, keep_samples=False)
+    assert without.samples is None and without.frame.equals(whole.frame) and without.flags == whole.flags
+    assert np.array_equal(without.labels, whole.labels)
+
+
 def test_the_same_samples_give_the_same_bytes(tmp_path):
     one, two = (written(tmp_path / name).read_bytes() for name in ("one.parquet", "two.parquet"))
     assert one == two

@@ -136,14 +136,19 @@ class Units:
         )
 
 
-def read_units(path: str | Path) -> Units:
+def read_units(path: str | Path, keep_samples: bool = True) -> Units:
     """Return a scored cell.
+
+    Args:
+        path: the file.
+        keep_samples: whether `Units.samples` is wanted, which takes most of the memory.
 
     Raises:
         BadFile: if the file is none, or has not the samples that its facts say.
     """
     table, facts = read_samples(path)
-    return units_of_samples(table.to_pandas(), facts, str(path))
+    units = units_of_samples(table.to_pandas(), facts, str(path))
+    return units if keep_samples else replace(units, samples=None)
 
 
 def confidence_by_prompt(path: str | Path) -> dict[str, float]:
