@@ -1,5 +1,6 @@
 """What numbers and pages are made of: answers and verdicts, a fitted judge, and text that is shown."""
 
+import contextlib
 import re
 import unicodedata
 from pathlib import Path
@@ -11,6 +12,7 @@ from fuzz.targets import file_of, is_finite, target
 from score_cell import main as score_cell
 
 from refusal_eval.ask.answers import blank
+from refusal_eval.core.right_answers import is_right, right_answer
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
 from refusal_eval.report.paper.display import clean
@@ -83,6 +85,18 @@ def fitted_judge(data: bytes, folder: Path) -> None:
     (row,) = trained_judge.predict(model, np.zeros((1, 4)))
     verdict = trained_judge.verdict(row)
     assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
+
+
+SAID = ["So 1{,}270 + 7 = **1,277.50**.", "\u2212\u0663.5 = x\u00b2", "Answer: (B), as option C is wrong.", "A"]
+
+
+@target("right answers", [text.encode() for text in SAID])
+def right_answers(data: bytes, folder: Path) -> None:
+    text = data.decode(errors="replace")
+    for match, right in (("number", "1277.5"), ("choice", "B")):
+        assert is_right(text, right, match) in (True, False)
+        with contextlib.suppress(ValueError):  # of a cell that holds none
+            assert is_right(text, right_answer(text, match), match) in (True, False)
 
 
 TEXTS = [
