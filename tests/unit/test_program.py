@@ -47,6 +47,12 @@ def test_a_study_file_that_is_not_there_is_one_message(verb: str, capsys: pytest
     assert "not_there.yaml" in reported.err and "Traceback" not in reported.err and not reported.out
 
 
+def test_a_name_in_a_message_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "a\x1b[2J.yaml"]) == 1
+    reported = capsys.readouterr().err
+    assert "\x1b" not in reported and "a[U+001B][2J.yaml" in reported
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"]])
 def test_whoever_reads_no_further_gets_no_traceback(arguments: list[str]) -> None:
     """As `refusal-eval --help | head -1`, which closes the pipe."""
