@@ -50,6 +50,7 @@ async def run_engine(
     """
     # Here, because a job that finds everything in the store should end at once.
     from refusal_eval.engines.execution import Execution
+    from refusal_eval.engines.suspects import Suspects
 
     started, load = time.monotonic(), plan.load(log, pending)
     async with plan.engine.running(load) as engine:
@@ -64,9 +65,9 @@ async def run_engine(
             with writer:
                 writer.describe(serving_id, serving)
                 seeded = plan.determinism != "free"
-                look = reasoning_check(plan)
+                look, suspects = reasoning_check(plan), Suspects(log.with_suffix(".suspects.json"))
                 work = Execution(
-                    engine, writer, store, serving_id, plan.in_flight, seeded, most_failed, plan.limit, look
+                    engine, writer, store, serving_id, plan.in_flight, seeded, most_failed, plan.limit, look, suspects
                 )
                 outcome = await work.run(pending)
         finally:

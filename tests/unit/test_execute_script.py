@@ -24,7 +24,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines import running_jobs
-from refusal_eval.engines.engine_base import RunningEngine
+from refusal_eval.engines.engine_base import EngineDied, RunningEngine
 from refusal_eval.engines.execution import Outcome
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
@@ -304,6 +304,25 @@ def test_the_published_protocol_takes_whole_responses(cell, tmp_path):
 def test_with_the_right_marks_the_whole_batch_is_executed(cell, tmp_path):
     run_batch(tmp_path, RIGHT)
     assert Engine.asked == SAMPLES and (tmp_path / "receipts" / "0.json").exists()
+
+
+def test_a_prompt_that_kills_its_engine_keeps_the_others_of_its_batch_from_being_stored_only_once(
+    cell, tmp_path, monkeypatch
+):
+    complete, asked = Engine.complete, []
+
+    async def die(self, prompt, settings, seed):
+        asked.append(seed)
+        if seed == 0:
+            raise EngineDied("exit code 1")
+        return await complete(self, prompt, settings, seed)
+
+    monkeypatch.setattr(Engine, "complete", die)
+    for count in (1, SAMPLES):
+        with pytest.raises(EngineDied, match="asked for p0 of thinker/split alone"):
+            run_batch(tmp_path, RIGHT)
+        assert len(asked) == count and asked[-1] == 0
+        asked.clear()
 
 
 def test_a_job_that_came_first_and_is_seen_while_the_engine_starts_ends_the_load(cell, tmp_path, monkeypatch):

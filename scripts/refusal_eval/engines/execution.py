@@ -19,6 +19,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 from refusal_eval.engines.progress import Progress
+from refusal_eval.engines.suspects import Suspects
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_CHECKS = 1.0
@@ -64,6 +65,7 @@ class Execution:
     most_failures: int | None = None  # failed and rejected requests beyond this number end the work
     limit: TimeLimit | None = None  # when to stop
     look: Callable[[str, Request, Response], None] | None = None  # at each new response; what it raises ends the work
+    suspects: Suspects | None = None  # what was in flight when an earlier engine died
 
     def __post_init__(self) -> None:
         self._outcome = Outcome()
@@ -73,35 +75,41 @@ class Execution:
         self._waiting: set[str] = set()
         self._arrived: set[str] = set()
         self._shared: dict[str, asyncio.Future[Response | None]] = {}
+        self._asking: dict[str, Pending] = {}
 
     async def run(self, pending: Sequence[Pending]) -> Outcome:
-        """Execute requests, in their order, and store each response as it comes; return the counts.
+        """Execute requests, in their order but for suspects, and store each response as it comes; return the counts.
 
         Raises:
             EngineDied: at once when the engine is gone; what came before is in the store.
             TooManyFailures: beyond the limit of failures.
             OSError: when the store cannot be written.
         """
-        self._queue = deque(pending)
         self._waiting = {item.request.key for item in pending if item.request.key is not None}
         self._others = OtherRuns(self.writer.path, self._waiting)
         self._progress = Progress(item.cell for item in pending for _ in range(item.turns_left))
         total = sum(item.turns_left for item in pending)
+        parts = [(self.in_flight, list(pending))]
+        if self.suspects is not None:
+            parts = self.suspects.in_turn(pending, self.in_flight)
         try:
             self._take_in()  # starting the engine took a while
             async with asyncio.TaskGroup() as group:
                 watch = group.create_task(self._part(self._watch))
-                number = min(self.in_flight, len(pending))
-                workers = [group.create_task(self._part(self._work)) for _ in range(number)]
                 try:
-                    if workers:
-                        await asyncio.wait(workers)
+                    for at_once, part in parts:
+                        self._queue = deque(part)
+                        number = 0 if self._over else min(at_once, len(part))
+                        if workers := [group.create_task(self._part(self._work)) for _ in range(number)]:
+                            await asyncio.wait(workers)
                 finally:
                     self._over = True
                     watch.cancel()
         except BaseExceptionGroup as group_of_errors:
             # Many workers fail of one cause: the death of the engine explains the rest.
             cause = (group_of_errors.subgroup(EngineDied) or group_of_errors).exceptions[0]
+            if isinstance(cause, EngineDied) and self.suspects is not None:
+                raise EngineDied(self.suspects.died(list(self._asking.values())) + str(cause)) from None
             if not isinstance(cause, OutOfTime):
                 raise cause from None
         finally:
@@ -111,6 +119,8 @@ class Execution:
         outcome.left = total - self._dropped - done if self.limit is not None else 0
         outcome.rejected.sort(key=lambda row: str(row["key"]))
         outcome.failed.sort()
+        if self.suspects is not None and not outcome.left:
+            self.suspects.clear()
         return outcome
 
     async def _part(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -182,6 +192,7 @@ class Execution:
     async def _ask(self, item: Pending, key: str) -> Response | None:
         request, outcome = item.request, self._outcome
         response = None
+        self._asking[key] = item
         try:
             seed = request.seed if self.seeded else None
             response = checked_response(await self.engine.complete(request.prompt, item.settings, seed))
@@ -198,6 +209,7 @@ class Execution:
             outcome.executed += 1
             if self.look is not None:
                 self.look(item.cell, request, response)
+        del self._asking[key]  # it is left there by what ends the work
         self._progress.done(item.cell, len(response["token_ids"]) if response else 0)
         return response
 
