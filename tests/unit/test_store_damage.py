@@ -1,15 +1,18 @@
 """A store that was damaged or changed by hand: a record is read whole or executed again, and nothing else is lost."""
 
 import datetime
+import errno
 import logging
 import os
 import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from store_files import KEYS, fill, response, text_of
 
+from refusal_eval.ask import store, store_index
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.ask.store_index import index_path, load_index
 from refusal_eval.core.files import canonical_json, sha256_of
@@ -167,6 +170,56 @@ def test_a_damaged_serving_record_is_told(tmp_path, caplog):
     assert StoreReader(tmp_path, "engine").serving() == {sha256_of(path.name)[:16]: {"damaged": True}}
     assert f"{path}, line 1" in caplog.text
     assert stored(tmp_path, KEYS[:1]) == KEYS[:1]
+
+
+# --- Files that cannot be read ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unreadable(monkeypatch):
+    """Return a function after which a file cannot be opened, as for want of rights, which root always has."""
+
+    def forbid(path, number=errno.EACCES):
+        def refuse(file, *args, **more):
+            if Path(file) == path:
+                raise OSError(number, os.strerror(number), str(file))
+            return open(file, *args, **more)
+
+        monkeypatch.setattr(store, "open", refuse, raising=False)
+        monkeypatch.setattr(store_index, "open", refuse, raising=False)
+
+    return forbid
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_a_file_that_cannot_be_read_is_named_and_costs_what_it_holds(tmp_path, unreadable, caplog, number):
+    path, _ = fill(tmp_path, KEYS[:5]), fill(tmp_path, KEYS[5:9], job="other")
+    before = StoreReader(tmp_path, "engine")
+    unreadable(path, number)
+    for make in (lambda: before, lambda: StoreReader(tmp_path, "engine")):
+        caplog.clear()
+        one = make()
+        assert sorted(one.lookup(KEYS[:9])) == sorted(KEYS[5:9])
+        assert one.missing(KEYS[:9]) == KEYS[:5]
+        assert list(one.serving()) == ["s1"]
+        assert [record.getMessage() for record in caplog.records if str(path) in record.getMessage()] == [
+            f"{path} cannot be read: {os.strerror(number)}; what it holds counts as not stored and is executed again"
+        ]
+    assert index_path(path).is_file()
+    fill(tmp_path, KEYS[:5], job="again", text="again")
+    assert text_of(tmp_path, KEYS[0]).startswith("again")
+
+
+def test_a_folder_in_the_place_of_a_file_costs_nothing(tmp_path):
+    fill(tmp_path, KEYS[:5])
+    (tmp_path / "engine" / "0.jsonl").mkdir()
+    assert sorted(stored(tmp_path, KEYS[:6])) == sorted(KEYS[:5])
+
+
+def test_a_file_that_this_process_cannot_open_any_more_is_not_taken_for_missing(tmp_path, unreadable):
+    unreadable(fill(tmp_path, KEYS[:5]), errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files"):
+        stored(tmp_path)
 
 
 # --- Indexes -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ What was read once never changes, whatever the clocks of hosts say: who looks re
 the newest time among them, and who writes gives later times only. On network file systems this holds as far as
 hosts see each other's files: a response that two of them write within their delay may change until both are seen.
 
-A record that is damaged is not stored: it is neither found nor kept from being executed again.
+A record that is damaged is not stored: it is neither found nor kept from being executed again. So are the records of
+a file that cannot be read, for as long as it cannot.
 
 Beside each file stands a small index (see `store_index.py`), made again when missing; where its writer steered a model
 behind a gate, also the number of tokens that passed.
@@ -51,6 +52,7 @@ LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
 # How a response ended; the last two are of engines that write no text. What is stored may have other words.
 FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
+OF_THIS_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # why a file cannot be read that is sound
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
 
@@ -160,7 +162,7 @@ class StoreReader:
     def _look(self) -> bool:
         files: dict[Path, indexes.FileIndex] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
-            with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
+            with self._costing_no_more(path):
                 known = self.files.get(path)
                 files[path] = indexes.load_index(path) if known is None else known.brought_up_to_date()
         before, self.files = self.files, files
@@ -196,19 +198,20 @@ class StoreReader:
         wanted = sorted(set(keys))
         numbers = indexes.key_numbers(wanted)
         for path in list(self.files):
-            for load in (None, indexes.load_index, indexes.indexed_anew):
-                with contextlib.suppress(FileNotFoundError, _StaleIndex):
-                    if load is not None:
-                        self.files[path] = load(path)
-                    yield from self._records_in(path, wanted, numbers)
-                    break
+            with self._costing_no_more(path):
+                for load in (None, indexes.load_index, indexes.indexed_anew):
+                    with contextlib.suppress(_StaleIndex):
+                        if load is not None:
+                            self.files[path] = load(path)
+                        yield from self._records_in(path, wanted, numbers)
+                        break
 
     def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[Record]:
         entries = self.files[path].entries
         which, where = indexes.matches(numbers, entries)
         if not len(which):
             return
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+        with open(path, "rb") as handle:
             for offset, number in sorted(zip(entries["offset"][where].tolist(), which.tolist(), strict=True)):
                 handle.seek(offset)
                 line, key = handle.readline(), wanted[number].encode()
@@ -224,6 +227,21 @@ class StoreReader:
                 else:
                     self.read_from.add(path)
                     yield record
+
+    @contextlib.contextmanager
+    def _costing_no_more(self, path: Path) -> Iterator[None]:
+        """Read a file. One that cannot be read is named, and ends nothing: many studies may share a store."""
+        try:
+            yield
+        except FileNotFoundError:  # a writer without responses removes its file
+            pass
+        except OSError as error:
+            if error.errno in OF_THIS_PROCESS:
+                raise
+            if (path, -1) not in self._damaged:
+                self._damaged.add((path, -1))
+                what = f"cannot be read: {error.strerror or error}; what it holds counts as not stored"
+                LOG.warning("%s %s and is executed again", path, what)
 
     def _say(self, path: Path, offset: int, what: str) -> None:
         """Log what is wrong with a record, once."""
@@ -258,7 +276,7 @@ class StoreReader:
             if numbers is not None and not len(indexes.matches(numbers, index.entries)[0]):
                 continue
             own: dict[str, Any] = {}
-            with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+            with self._costing_no_more(path), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
                         break  # serving records stand at the head of a file
