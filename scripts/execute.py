@@ -168,7 +168,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             store.refresh()
             pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
             if pending:
-                StoreWriter(plan.store_dir, store.folder.name, job).close()  # or this is known after the engine's start
+                with StoreWriter(plan.store_dir, store.folder.name, job) as writer:
+                    writer.refuse_full()  # or this is known after the engine's start
                 load = run_engine(pending, store, server_log, job, plan, most, look_again)
                 outcome, engine = asyncio.run(load)
                 refuse_incomplete(outcome)

@@ -4,6 +4,8 @@ Marks of reasoning are looked at where answers are made, too.
 """
 
 import asyncio
+import errno
+import os
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from store_files import response as stored_response
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
+from refusal_eval.ask import store
 from refusal_eval.ask.reasoning_check import ENOUGH
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
@@ -271,6 +274,17 @@ def test_a_store_that_cannot_be_written_is_reported_before_an_engine_starts(cell
     (tmp_path / "store").write_text("a file in place of the folder")
     with pytest.raises(UserError, match=r"the store cannot be written: store/id/.*: Not a directory"):
         run_batch(tmp_path, RIGHT)
+
+
+def test_a_store_on_a_full_disk_is_reported_before_an_engine_starts(cell, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: pytest.fail("the engine was started"))
+    monkeypatch.setattr(store, "_flush_to_disk", full)
+    with pytest.raises(UserError, match=r"the disk with the store is full: store/id/.*; free space and run again"):
+        run_batch(tmp_path, RIGHT)
+    assert list((tmp_path / "store" / "id").iterdir()) == []
 
 
 # ---------------------------------------------------------------- while a batch is executed

@@ -137,6 +137,34 @@ def test_a_store_that_cannot_be_made_is_reported(tmp_path):
         StoreWriter(tmp_path / "store", "engine", "job")
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_or_quota_is_seen_before_there_is_a_response(tmp_path, monkeypatch, number):
+    """Empty files can be made there."""
+
+    def full(_):
+        raise OSError(number, os.strerror(number))
+
+    with StoreWriter(tmp_path, "engine", "job") as writer:
+        writer.refuse_full()
+        assert os.listdir(tmp_path / "engine") == [writer.path.name]
+        with largest_file(1000), pytest.raises(StoreError, match=r"cannot be written.*File too large"):
+            writer.refuse_full()
+        monkeypatch.setattr(os, "fsync", full)
+        what = f"the disk with the store is full: {writer.path}: {os.strerror(number)}; .*free space and run again"
+        with pytest.raises(StoreError, match=what):
+            writer.refuse_full()
+    assert list((tmp_path / "engine").iterdir()) == []
+
+
+def test_a_file_system_that_cannot_flush_on_demand_takes_responses(tmp_path, monkeypatch):
+    def cannot(_):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", cannot)
+    with StoreWriter(tmp_path, "engine", "job") as writer:
+        writer.refuse_full()
+
+
 @pytest.mark.parametrize("counted", [False, True])
 def test_a_record_behind_which_a_signal_came_is_read(tmp_path, monkeypatch, counted):
     """SIGTERM is an exception at whatever instruction: a whole record counts, though the index does not know of it."""

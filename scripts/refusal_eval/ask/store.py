@@ -24,6 +24,7 @@ import json
 import logging
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,7 @@ Result = TypeVar("Result")
 # How a response ended; the last two are of engines that write no text. What is stored may have other words.
 FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
 OF_THIS_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # why a file cannot be read that is sound
+PROBE_BYTES = 2**20  # a store that does not take so much is full
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
 
@@ -324,6 +326,16 @@ class StoreWriter:
         except OSError as error:
             raise self._explained(error) from error
 
+    def refuse_full(self) -> None:
+        """Raise `StoreError` if the disk takes no data; one that is full still takes empty files."""
+        try:
+            with tempfile.TemporaryFile(dir=self.path.parent) as probe:
+                probe.write(bytes(PROBE_BYTES))
+                probe.flush()
+                _flush_to_disk(probe.fileno())
+        except OSError as error:
+            raise self._explained(error) from error
+
     def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
         """Write the serving record that the responses of this file refer to; call it before the first `append`."""
         self._write({"serving_id": serving_id, "serving_record": dict(serving_record)})
@@ -368,9 +380,9 @@ class StoreWriter:
         """
         lost: OSError | None = None
         try:
-            os.fsync(self._handle.fileno())
-        except OSError as error:  # some file systems cannot flush on demand; that is no loss
-            lost = error if error.errno in DATA_LOST else None
+            _flush_to_disk(self._handle.fileno())
+        except OSError as error:
+            lost = error
         in_place = self._is_in_place()
         self._handle.close()
         if not len(self._index):
@@ -411,6 +423,14 @@ class StoreWriter:
 def writer_mark(pid: int) -> str:
     """Return how the name of a file ends (before `.jsonl`) that a process of this host writes."""
     return f"-{socket.gethostname()}-{pid}"
+
+
+def _flush_to_disk(file: int) -> None:
+    try:
+        os.fsync(file)
+    except OSError as error:  # some file systems cannot flush on demand; that is no loss
+        if error.errno in DATA_LOST:
+            raise
 
 
 class _StaleIndex(Exception):
