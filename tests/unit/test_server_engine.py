@@ -5,7 +5,9 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
+from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
 
@@ -59,13 +62,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-def engine(folder: Path, server: str = SERVER) -> Server:
+def engine(folder: Path, server: str = SERVER, **entry: Any) -> Server:
     program = folder / "server.py"
     program.write_text(f"TOLD = {str(folder / 'reported')!r}\n{server}")
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {program} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    return server_of(ENTRY, str(folder / "model"), str(python), "cuda", "seeded", folder / "server.log", gpus=2)
+    return server_of(ENTRY | entry, str(folder / "model"), str(python), "cuda", "seeded", folder / "server.log", gpus=2)
 
 
 def during(one: Server, look: Callable[[Server], Any]) -> Any:
@@ -127,6 +130,30 @@ def test_a_server_that_dies_later_is_reported_at_once_with_its_last_lines(machin
     )
     with pytest.raises(EngineDied, match=r"exit code -9(.|\n)*device-side assert"):
         during(engine(tmp_path, noisy), kill)
+
+
+HANGS = SERVER.replace(
+    "readline()).strip():\n        pass", "readline()).strip():\n        await answers(line)"
+).replace(
+    "async def serve",
+    "async def answers(line):\n    if line.startswith(b'POST'):\n        await asyncio.sleep(600)\n\nasync def serve",
+)
+
+
+def test_a_steered_server_that_hangs_at_its_proof_is_not_waited_for_without_end(
+    machine: Machine, tmp_path: Path
+) -> None:
+    one = engine(tmp_path, HANGS, stall_timeout=1)
+    one._load = replace(one._load, intervention=CompiledIntervention("m", "0" * 64, 1, "add", (2,), "file"))
+
+    async def work() -> None:
+        async with asyncio.timeout(60), one:
+            pytest.fail("it was taken for proven")
+
+    with pytest.raises(UserError, match="no token under the intervention of `m` in 1 s, which is what `stall_timeout`"):
+        asyncio.run(work())
+    one._start_deadline = time.monotonic() - 5
+    assert one._least_limit("stall_timeout", 1) == ("the time limit", 0.0)
 
 
 HALF_DEAD = SERVER.replace(

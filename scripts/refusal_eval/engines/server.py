@@ -29,7 +29,7 @@ from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABIL
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad, RunningEngine
 from refusal_eval.engines.engine_client import EngineClient, Health
-from refusal_eval.engines.intervention_file import gate_counts, proven, refusal
+from refusal_eval.engines.intervention_file import CompiledIntervention, gate_counts, proven, refusal
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.private_folder import make_private_folder
@@ -190,9 +190,7 @@ class Server(RunningEngine):
             await self._wait_until_healthy()
             self._engine.server_is_ready(load, self._server.pid)
             if load.intervention is not None:
-                self._intervention = await proven(load.intervention, self._client.ask, self._private)
-                with contextlib.suppress(ConnectionError):  # the end tells
-                    await self.gate_counts()  # the tokens of the proof do not count
+                await self._prove(load.intervention)
             self._versions = read_versions(self._asked)
         except BaseException:
             await self._stop()
@@ -205,10 +203,7 @@ class Server(RunningEngine):
     async def _wait_until_healthy(self) -> None:
         assert self._server and self._client and self._record
         started, said = time.monotonic(), 0.0
-        limits = {"`start_timeout`": float(self._engine.start_timeout)}
-        if self._start_deadline is not None:
-            limits["the time limit"] = max(0.0, self._start_deadline - started)
-        name, limit = min(limits.items(), key=lambda item: item[1])
+        name, limit = self._least_limit("start_timeout", self._engine.start_timeout)
         while await self._client.health() is not Health.WELL:
             waited = time.monotonic() - started
             if (code := self.exit_code()) is not None:
@@ -223,6 +218,27 @@ class Server(RunningEngine):
             await asyncio.sleep(0.5)
         self._record.update()
         LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
+
+    async def _prove(self, intervention: CompiledIntervention) -> None:
+        """Let the server show that it steers (see `proven`). A device that hangs at its first tokens is waited for no
+        longer than one that hangs later.
+        """
+        assert self._client
+        name, limit = self._least_limit("stall_timeout", self._engine.stall_timeout)
+        try:
+            self._intervention = await within(limit, proven(intervention, self._client.ask, self._private))
+            with contextlib.suppress(ConnectionError):  # the end tells
+                await within(limit, self.gate_counts())  # the tokens of the proof do not count
+        except TimeoutError as error:
+            trouble = f"the engine gave no token under the intervention of `{intervention.model}` in {limit:.0f} s"
+            raise UserError(f"{trouble}, which is what {name} allows. {self._last_words()}") from error
+
+    def _least_limit(self, name: str, seconds: float) -> tuple[str, float]:
+        """Return what ends a part of the start, and after how many seconds: a key of the entry, or the time limit."""
+        limits = {f"`{name}`": float(seconds)}
+        if self._start_deadline is not None:
+            limits["the time limit"] = max(0.0, self._start_deadline - time.monotonic())
+        return min(limits.items(), key=lambda item: item[1])
 
     async def _stop(self) -> None:
         with contextlib.ExitStack() as stops:  # each, whatever becomes of the others, from the last on
