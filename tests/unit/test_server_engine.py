@@ -17,6 +17,7 @@ from test_devices import Machine
 
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.log_text import SERVER_LINES
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
@@ -130,6 +131,23 @@ def test_a_server_that_dies_later_is_reported_at_once_with_its_last_lines(machin
     )
     with pytest.raises(EngineDied, match=r"exit code -9(.|\n)*device-side assert"):
         during(engine(tmp_path, noisy), kill)
+
+
+def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(machine: Machine, tmp_path: Path) -> None:
+    lines = [
+        "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] Traceback (most recent call last):",
+        "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] RuntimeError: CUDA error: device-side assert triggered",
+        *["(APIServer pid=1) INFO 11-22 01:00:27 [launcher.py:100] Shutting down"] * 40,
+    ]
+    broken = f"import sys\nif sys.argv[1] != '-c':\n    print({chr(10).join(lines)!r})\nsys.exit(1)\n"
+    with pytest.raises(UserError) as died:
+        during(engine(tmp_path, broken), lambda _: None)
+    first = str(died.value).splitlines()[0]
+    assert first == (
+        "the engine died while starting (exit code 1). Its cause: RuntimeError: CUDA error: device-side assert "
+        f"triggered. Its last lines, from {tmp_path / 'server.log'}:"
+    )
+    assert SERVER_LINES.sub("", first) == "the engine died while starting (exit code 1)"
 
 
 HANGS = SERVER.replace(

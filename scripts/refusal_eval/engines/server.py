@@ -22,6 +22,7 @@ from refusal_eval.ask.keys import Prompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
+from refusal_eval.core.log_text import server_cause, tail
 from refusal_eval.core.memory import main_memory
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
@@ -297,11 +298,16 @@ class Server(RunningEngine):
         return EngineDied(f"the engine died (exit code {self.exit_code()}). {self._last_words()}")
 
     def _last_words(self) -> str:
-        """Return the last lines of the server's log, and of those of other nodes' processes that have ended."""
+        """Return what the server's log says of its end, and those of other nodes' processes that have ended.
+
+        Cause and last lines: vLLM that shuts down says so much that these may hold nothing else.
+        """
         assert self._server
         ended = [worker for worker in self._workers if worker.exit_code() is not None]
+        causes = {one: server_cause(tail(one.log)) for one in (self._server, *ended)}
         return refusal(self._private) + "\n".join(
-            f"Its last lines, from {one.log}:\n{one.last_lines()}" for one in (self._server, *ended)
+            f"{f'Its cause: {cause}. ' if cause else ''}Its last lines, from {one.log}:\n{one.last_lines()}"
+            for one, cause in causes.items()
         )
 
     def _start_workers(self, server: Sequence[str], environment: Mapping[str, str], nodes: Nodes) -> None:

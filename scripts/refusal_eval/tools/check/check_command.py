@@ -15,6 +15,7 @@ from execute import allow_many_connections
 
 from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.log_text import tail
 from refusal_eval.core.logs import ShownFormatter
 from refusal_eval.core.texts import visible
 from refusal_eval.engines.devices.lease import may_share
@@ -32,7 +33,6 @@ from refusal_eval.tools.check.network_checks import network_lines, read_slurm
 from refusal_eval.tools.check.no_network import take_network_away
 from refusal_eval.tools.check.steering_checks import STEERING
 from refusal_eval.tools.check.study_needs import study_needs
-from refusal_eval.tools.status.log_text import tail
 from refusal_eval.tools.study_file import ROOT, Directory, working_in
 
 

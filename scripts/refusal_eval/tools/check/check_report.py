@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from refusal_eval.core.log_text import SERVER_LINES, clean, serious_lines, server_cause
 from refusal_eval.core.version import VERSION
 from refusal_eval.data.network import without_secrets
 from refusal_eval.tools.check.check_lines import Line, any_failed, counted, fail, text_of
-from refusal_eval.tools.status.log_text import SERVER_LINES, clean, serious_lines, server_cause
 
 if TYPE_CHECKING:
     from refusal_eval.tools.check.model_checks import Trial

@@ -7,10 +7,10 @@ from pathlib import Path
 from refusal_eval.config.source_entries import RowSource, Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, shown_path
+from refusal_eval.core.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.analyses_stage import estimate_files, floors
 

@@ -18,7 +18,7 @@ ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 PROGRESS = re.compile(r"\d+ of \d+ requests, ")
 STARTS = "starting the engine: "
 AT_WORK = re.compile(rf"{STARTS}|the engine is healthy|{PROGRESS.pattern}")
-SERVER_LINES = re.compile(r"\.?\s*Its last lines, from .*")
+SERVER_LINES = re.compile(r"\.?\s*(?:Its cause: .*)?Its last lines, from .*")
 UNCAUGHT = "uncaught error"  # `refusal_eval.core.logs`; a traceback follows
 FAILED_REQUEST = re.compile(r"a request(?: of \S+)? failed: (.*)")
 
