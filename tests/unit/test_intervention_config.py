@@ -108,6 +108,10 @@ def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Projec
         ({"dtype": "float16"}, "its engine has `dtype: float16`, in which a steered stream can overflow unnoticed"),
         ({"quantization": "fp8"}, "its engine quantizes (`quantization: fp8`), and interventions were never tried"),
         ({"pipeline_parallel": 2}, "its engine has `pipeline_parallel: 2`, and interventions were never tried"),
+        (
+            {"tensor_parallel": 2, "nodes": 2},
+            "its engine has `nodes: 2`, and interventions were never tried on several",
+        ),
         ({"args": {"load-format": "bitsandbytes"}}, "its engine has `load-format` in `args`"),
         ({"args": {"speculative-config": "{}"}}, "its engine has `speculative-config` in `args`"),
         ({"args": {"worker-cls": "mine.Worker"}}, "`worker-cls` is set by the workflow and cannot be changed here"),

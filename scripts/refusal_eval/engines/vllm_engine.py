@@ -146,12 +146,14 @@ class VllmEngine(LocalEngine):
         return self.nodes
 
     def untried_with_interventions(self) -> Iterator[str]:
-        """Yield quantized weights, float16, layers on several GPUs, and arguments that change how layers compute."""
+        """Yield quantized weights, float16, several machines, and what changes where and how layers compute."""
         untried = "interventions were never tried"
         if self.quantization is not None:
             yield f"its engine quantizes (`quantization: {self.quantization}`), and {untried} on quantized weights"
         if (self.pipeline_parallel or 1) > 1:
             yield f"its engine has `pipeline_parallel: {self.pipeline_parallel}`, and {untried} on layers in parts"
+        if self.nodes > 1:
+            yield f"its engine has `nodes: {self.nodes}`, and {untried} on several machines"
         if self.dtype == "float16":
             yield "its engine has `dtype: float16`, in which a steered stream can overflow unnoticed; take `bfloat16`"
         for name, value in (one_spelling(*arg) for arg in (self.args or {}).items()):
