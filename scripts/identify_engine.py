@@ -19,7 +19,7 @@ def main(snakemake: Any) -> None:
     manifest = None if weights is None or not weight_source(weights).fetched else snakemake.input[0]
     described = describe_engine(name, engine, weights, manifest, snakemake.config["cache_dir"])
     if params.get("strict") and engine.device_here(Path(snakemake.scriptdir).parent) == "cuda":
-        refuse_strict(name, described["folder"])
+        refuse_strict(name, described["folder"], getattr(engine, "quantization", None))
     log.info("engine %s: %s, identity %s", described["engine"], described["engine_id"], described["identity"])
     write_json(snakemake.output[0], described)
 

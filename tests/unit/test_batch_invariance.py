@@ -12,7 +12,7 @@ from config_project import WHOLE_STUDY, Project
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.study.study import Study
-from refusal_eval.weights.engine_file import NOT_INVARIANT, refuse_strict
+from refusal_eval.weights.engine_file import INVARIANT_METHODS, NOT_INVARIANT, refuse_strict
 from refusal_eval.workflow.weights_stage import identified_entry
 
 
@@ -38,6 +38,54 @@ def test_mxfp4_weights_are_refused(tmp_path: Path) -> None:
         refuse_strict("gpt", model_folder(tmp_path / "m", **config))
 
 
+def compressed(layout: str, kind: str) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "format": layout, "config_groups": {"0": {"weights": {"type": kind}}}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "quantized", "said"),
+    [
+        ("gptq", None, "gptq"),
+        (None, {"quant_method": "gptq"}, "gptq"),
+        ("gptq_marlin", {"quant_method": "gptq"}, "gptq_marlin"),
+        ("bitsandbytes", None, "bitsandbytes"),
+        ("int8_per_channel_weight_only", None, "int8_per_channel_weight_only"),
+        ("compressed-tensors", compressed("pack-quantized", "int"), "compressed-tensors"),
+        (None, compressed("mxfp4-pack-quantized", "float"), "compressed-tensors"),
+    ],
+)
+def test_weights_without_invariant_kernels_are_refused(
+    tmp_path: Path, asked: str | None, quantized: dict[str, Any] | None, said: str
+) -> None:
+    """vLLM starts and says nothing: the answers would differ between two runs that are called identical."""
+    with pytest.raises(UserError, match=f"engine e: .* for weights quantized by `{said}`.*`determinism: seeded`"):
+        refuse_strict("e", model_folder(tmp_path / "m", quantization_config=quantized), asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "quantized"),
+    [
+        ("fp8", None),
+        (None, {"quant_method": "awq"}),
+        ("humming", {"quant_method": "gptq"}),
+        ("fp8_per_channel", None),
+        (None, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+        ("compressed-tensors", compressed("float-quantized", "float")),
+        (None, compressed("nvfp4-pack-quantized", "float")),
+    ],
+)
+def test_weights_with_invariant_kernels_are_not_refused(
+    tmp_path: Path, asked: str | None, quantized: dict[str, Any] | None
+) -> None:
+    refuse_strict("e", model_folder(tmp_path / "m", quantization_config=quantized), asked)
+
+
+def test_the_methods_are_those_that_the_installed_vllm_has(repository: Path) -> None:
+    for vllm in repository.glob(".venv/engine/lib/python3*/site-packages/vllm"):
+        known = (vllm / "model_executor/layers/quantization/__init__.py").read_text()
+        assert [name for name in INVARIANT_METHODS if f'    "{name}",\n' not in known] == []
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -52,17 +100,19 @@ def test_other_models_are_not(tmp_path: Path, config: dict[str, Any]) -> None:
     refuse_strict("e", tmp_path)  # no config.json: nothing is known
 
 
+@pytest.mark.parametrize("quantized", [False, True])
 @pytest.mark.parametrize(
     ("determinism", "device", "refused"),
     [("strict", "cuda", True), ("strict", "auto", True), ("strict", "cpu", False), ("seeded", "cuda", False)],
 )
 def test_the_rule_that_identifies_an_engine_refuses_it_only_for_strict_studies_on_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, determinism: str, device: str, refused: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, determinism: str, device: str, refused: bool, quantized: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)  # without an engine environment `auto` is a GPU
     config = Project(tmp_path).load({**WHOLE_STUDY, "determinism": determinism})
     config["engine_entries"]["folder-engine"]["device"] = device
-    model_folder(Path(config["engine_entries"]["folder-engine"]["weights"]["path"]), architectures=["MambaForCausalLM"])
+    architecture = "LlamaForCausalLM" if quantized else "MambaForCausalLM"
+    model_folder(Path(config["engine_entries"]["folder-engine"]["weights"]["path"]), architectures=[architecture])
     wildcards = SimpleNamespace(engine="folder-engine")
     job = SimpleNamespace(
         params=SimpleNamespace(engine=identified_entry(Study(config), "folder-engine")),
@@ -73,6 +123,7 @@ def test_the_rule_that_identifies_an_engine_refuses_it_only_for_strict_studies_o
         log=[str(tmp_path / "log")],
         scriptdir=str(tmp_path / "scripts"),
     )
+    config["engine_entries"]["folder-engine"] |= {"quantization": "gptq"} if quantized else {}
     monkeypatch.setattr(identify_engine, "start_log", lambda _: SimpleNamespace(info=lambda *_: None))
     if refused:
         with pytest.raises(UserError, match="folder-engine"):

@@ -27,6 +27,12 @@ NOT_INVARIANT = (
     *("KimiK3", "KimiLinear", "Lfm2", "Mamba", "MiniCPMV4_6", "MiniCPMV4_7", "NemotronH", "OlmoHybrid"),
     *("Qwen3Next", "Qwen3_5", "Qwen4Exp", "Zamba2"),
 )
+# The ways to quantize, by vLLM's names, for which vLLM 0.32 has batch-invariant kernels, or computes without them in
+# strict studies. Of `compressed-tensors`, which is many, those with weights in FP8 and NVFP4 (see `_invariant`).
+INVARIANT_METHODS = (
+    *("awq", "auto_awq", "awq_marlin", "fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "fbgemm_fp8"),
+    *("deepseek_v4_fp8", "modelopt", "modelopt_fp4", "humming"),
+)
 
 
 class ModelConfig(BaseModel, extra="allow"):
@@ -91,22 +97,35 @@ def engine_id(identity: Mapping[str, Any]) -> str:
     return sha256_of({"key_version": KEY_VERSION, **identity})[:16]
 
 
-def refuse_strict(engine: str, folder: str | Path) -> None:
+def refuse_strict(engine: str, folder: str | Path, quantization: str | None = None) -> None:
     """Raise `UserError` if the model in this folder cannot be served strictly on a GPU.
 
-    vLLM itself says so only when the GPUs are there and the weights are loaded. Without a config.json nothing is known.
+    vLLM itself says so only when the GPUs are there and the weights are loaded, and of quantized weights not at all.
+    Without a config.json no more is known of a model than the `quantization` of its engine.
     """
     path = Path(folder) / "config.json"
     config = read_json(path) if path.is_file() else {}
     architectures = [str(name) for name in config.get("architectures") or ()]
-    method = (config.get("quantization_config") or {}).get("quant_method")
+    quantized = config.get("quantization_config") or {}
+    method = quantization or quantized.get("quant_method")
     if recurrent := [name for name in architectures if name.startswith(NOT_INVARIANT)]:
         lacks = f"the layers of {recurrent[0]}"
     elif method == "mxfp4":
         lacks = "MXFP4 weights that need no compiler"
+    elif method is not None and not _invariant(method, quantized):
+        lacks = f"weights quantized by `{method}`"
     else:
         return
     raise UserError(
         f"engine {engine}: `determinism: strict` cannot be had on a GPU, because vLLM has no batch-invariant kernels "
         f"for {lacks}. Write `determinism: seeded` into the study, or leave its models out"
     )
+
+
+def _invariant(method: str, quantized: Mapping[str, Any]) -> bool:
+    """Tell whether there are batch-invariant kernels for weights of a `quantization_config`."""
+    if method != "compressed-tensors":
+        return method in INVARIANT_METHODS
+    groups = (quantized.get("config_groups") or {}).values()
+    floats = all((group.get("weights") or {}).get("type") == "float" for group in groups)
+    return floats and not str(quantized.get("format")).startswith("mx")
