@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,35 @@ def test_what_was_answered_while_the_engine_started_is_not_asked(tmp_path: Path)
         outcome = asyncio.run(work.run([item(number) for number in range(20)]))
     assert asked(engine) == list(range(15, 20))
     assert (outcome.executed, outcome.elsewhere) == (5, 15)
+
+
+def test_of_a_million_requests_only_those_in_other_runs_files_are_looked_for(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop stands still meanwhile, and the engine waits for requests."""
+    missing, looked_for = StoreReader.missing, list[int]()
+
+    def counted(self: StoreReader, wanted: Iterable[str]) -> list[str]:
+        looked_for.append(len(found := list(wanted)))
+        return missing(self, found)
+
+    reader, engine = StoreReader(tmp_path, "engine"), ScriptedEngine(seconds=0.02)
+    with StoreWriter(tmp_path, "engine", "other") as other, StoreWriter(tmp_path, "engine", "job") as writer:
+
+        async def work() -> Outcome:
+            run = asyncio.create_task(
+                Execution(engine, writer, reader, "s", 2).run([item(number) for number in range(60)])
+            )
+            await asyncio.sleep(0.2)  # it looks at its own file only
+            assert sum(looked_for) == 0
+            for key in keys(range(50, 70)):
+                other.append(key, RESPONSE, "s")
+            return await run
+
+        monkeypatch.setattr(StoreReader, "missing", counted)
+        outcome = asyncio.run(work())
+    assert outcome.executed + outcome.elsewhere == 60 and outcome.elsewhere >= 8
+    assert looked_for and max(looked_for) <= 10
 
 
 def test_the_later_of_two_runs_sees_the_earlier_and_not_the_other_way_round(tmp_path: Path) -> None:

@@ -152,13 +152,13 @@ class StoreReader:
         self.read_from: set[Path] = set()  # the files that records were found in so far
         self._damaged: set[tuple[Path, int]] = set()  # where the log has said so
         self._noted = ""  # no note of a time up to this one is needed
-        self._news = False
+        self._news = set[Path]()
         self.refresh()
 
-    def refresh(self) -> bool:
-        """Take in what was written since, reading only that; return whether there was anything."""
+    def refresh(self) -> set[Path]:
+        """Take in what was written since, reading only that; return the files that changed, came or went."""
         self._look()
-        news, self._news = self._news, False
+        news, self._news = self._news, set()
         return news
 
     def _look(self) -> bool:
@@ -168,9 +168,9 @@ class StoreReader:
                 known = self.files.get(path)
                 files[path] = indexes.load_index(path) if known is None else known.brought_up_to_date()
         before, self.files = self.files, files
-        changed = any(before.get(path) is not index for path, index in files.items())
+        changed = {path for path in before.keys() | files.keys() if before.get(path) is not files.get(path)}
         self._news |= changed
-        return changed
+        return bool(changed)
 
     def missing(self, keys: Iterable[str]) -> list[str]:
         """Return the keys without a response, each once, in the order given: those that `lookup` does not find."""

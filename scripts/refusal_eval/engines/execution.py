@@ -248,9 +248,11 @@ class Execution:
 
         In the same order both would ask the same ones to the end; from the two ends they share the work.
         """
-        if not self.store.refresh():
+        changed = self.store.refresh() - {self.writer.path}
+        if not changed:
             return
-        found = self._waiting - set(self.store.missing(self._waiting))
+        asked = self._waiting.intersection(self._others.keys_in(self.store, changed))
+        found = asked.difference(self.store.missing(asked))
         self._arrived |= found
         self._waiting -= found
         backwards = self._others.earlier(self.store) % 2 == 1
@@ -271,7 +273,13 @@ class OtherRuns:
     def __init__(self, own: Path, keys: Iterable[str]) -> None:
         self._own = own
         self._began = own.stat().st_mtime  # by the file system's clock, as the times that it is compared with
-        self._numbers = key_numbers(sorted(set(keys)))
+        self._keys = sorted(set(keys))
+        self._numbers = key_numbers(self._keys)
+
+    def keys_in(self, store: StoreReader, paths: Iterable[Path]) -> set[str]:
+        """Return the keys that stand in some of the store's files, by the indexes alone."""
+        indexes = [store.files[path].entries for path in paths if path in store.files]
+        return {self._keys[place] for entries in indexes for place in matches(self._numbers, entries)[0].tolist()}
 
     def earlier(self, store: StoreReader) -> int:
         """Return the number of these runs. Names of store files begin with a time: every run sees the same order."""
