@@ -163,10 +163,9 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
         most = most_failures(plan.failure_limit, requests)
         with only_job(receipt, request_paths, *part) as look_again:
-            # Again, because a job of an earlier run may have ended meanwhile.
-            del pending  # a large batch fills gigabytes
-            store.refresh()
-            pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
+            if store.refresh():  # a job of an earlier run may have ended meanwhile
+                del pending  # a large batch fills gigabytes
+                pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
             if pending:
                 with StoreWriter(plan.store_dir, store.folder.name, job) as writer:
                     writer.refuse_full()  # or this is known after the engine's start

@@ -352,6 +352,22 @@ def test_a_job_that_came_first_and_is_seen_while_the_engine_starts_ends_the_load
     assert Engine.asked == 0
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_the_store_is_read_again_only_where_another_job_wrote_meanwhile(cell, tmp_path, monkeypatch, answered):
+    read, pending = [], execute.pending_requests
+    monkeypatch.setattr(execute, "pending_requests", lambda *a, **more: read.append(1) or pending(*a, **more))
+    first, *_ = read_requests("requests/thinker/split.jsonl").keys()
+
+    def wait_for_others(*_):
+        if answered and not Engine.asked:
+            with StoreWriter("store", "id", "other") as writer:
+                writer.append(first, response(cell), "serving")
+
+    monkeypatch.setattr(running_jobs, "_wait_for_others", wait_for_others)
+    run_batch(tmp_path, RIGHT)
+    assert len(read) == 1 + answered and Engine.asked == SAMPLES - answered
+
+
 async def hang():
     await asyncio.sleep(3600)
 

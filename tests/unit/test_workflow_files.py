@@ -15,6 +15,7 @@ from engine_entries import settings_of
 from store_files import response
 from workflow_cases import CELLS, of
 
+from refusal_eval.ask import pending
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.errors import UserError
@@ -235,7 +236,7 @@ def test_a_load_on_a_cpu_takes_no_gpu(project):
     assert execution_stage.gpus(Study(config), "engine/hub-engine", "0-of-1", project.folder, ["not/there.jsonl"]) == 0
 
 
-def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_shard(project):
+def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_shard(project, monkeypatch):
     parallel = {"device": "cuda", "tensor_parallel": 2, "pipeline_parallel": 2}
     config = project.load(WHOLE_STUDY | {"shards": 2})
     config["engine_entries"]["hub-engine"] |= parallel
@@ -255,6 +256,12 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
     assert gpus("r.jsonl") == [0, 4]
     config["shards"] = 1  # edited while the job waits, which has the part that its name says
     assert gpus("r.jsonl") == [0, 4]
+    # Nothing has changed: several resources of one load ask, and a large store takes minutes to read.
+    monkeypatch.setattr(pending, "anything_missing", lambda *_, **__: pytest.fail("the store was read again"))
+    assert gpus("r.jsonl") == [0, 4]
+    with StoreWriter("results/store", "id", "job") as writer, pytest.raises(pytest.fail.Exception):
+        writer.append("0" * 64, response("hi"), "serving")
+        gpus("r.jsonl")
 
 
 @pytest.mark.parametrize(("table", "judges"), [("scores", ["both", "own", "reader", "words"]), ("refusal", ["own"])])

@@ -1,11 +1,14 @@
 """What the rules `generate` and `judge` ask alike: the engine of a batch, and what one load of it takes."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import shard_of, shards_of
 from refusal_eval.study.study import Study
+from refusal_eval.weights.fingerprint import states_of
 
 # The most that one load on GPUs is given; fewer where all GPUs of the machine share few cores. vLLM's API server, which
 # turns log-probabilities into text, its engine core and our client are busy with one core each, and each GPU with one.
@@ -60,11 +63,22 @@ def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str
     gpus = engine.gpus(engine.device_here(root))
     if gpus == 0:
         return 0
+    file = Path(study.paths.engine(engine_of(batch)))
+    described = read_json(file) if file.is_file() else {"engine_id": "*", "tokenizer_folder": ""}
+    stored = Path(study.paths.store).glob(f"{described['engine_id']}/*.jsonl")
+    files = [*requests, *sorted(map(os.path.abspath, stored))]
+    states = tuple(map(tuple, states_of(".", files)))
+    where = (study.paths.store, described["tokenizer_folder"], shard_of(load), shards_of(load))
+    return gpus if _anything_missing(states, tuple(requests), *where) else 0
+
+
+@lru_cache
+def _anything_missing(
+    states: tuple[Hashable, ...], requests: tuple[str, ...], store: str, tokenizer: str | None, shard: int, shards: int
+) -> bool:
+    """Tell it once for these `states` of the files: several resources of one load depend on it, and all is read."""
     # Here and not above: the store needs numpy, and the workflow is parsed again for every job on a cluster.
     from refusal_eval.ask.pending import anything_missing
     from refusal_eval.judges.follow_ups import following
 
-    file = Path(study.paths.engine(engine_of(batch)))
-    tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
-    where = (study.paths.store, tokenizer, shard_of(load), shards_of(load))
-    return gpus if anything_missing(requests, *where, follow=following) else 0
+    return anything_missing(requests, store, tokenizer, shard, shards, follow=following)
