@@ -150,11 +150,14 @@ def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(machine: Ma
     assert SERVER_LINES.sub("", first) == "the engine died while starting (exit code 1)"
 
 
-HANGS = SERVER.replace(
-    "readline()).strip():\n        pass", "readline()).strip():\n        await answers(line)"
-).replace(
-    "async def serve",
-    "async def answers(line):\n    if line.startswith(b'POST'):\n        await asyncio.sleep(600)\n\nasync def serve",
+# Answers about its health, each time on a new connection, and nothing else.
+HANGS = (
+    SERVER.replace("readline()).strip():\n        pass", "readline()).strip():\n        await answers(line)")
+    .replace("Content-Length", "Connection: close\\r\\nContent-Length")
+    .replace(
+        "async def serve",
+        "async def answers(line):\n    await asyncio.sleep(600 if line.startswith(b'POST') else 0)\n\nasync def serve",
+    )
 )
 
 
