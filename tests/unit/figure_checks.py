@@ -58,6 +58,7 @@ def draw(
     scoring: Any = None,
     curves: Any = None,
     separation: Any = None,
+    units: Any = None,
     battles: Sequence[Any] = (),
     **entry: Any,
 ) -> Drawn:
@@ -73,6 +74,7 @@ def draw(
     vars(data)["given"] = {"scores": scores, "cards": cards}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
+    vars(data).update({} if units is None else {"units": units})
     vars(data).update({} if separation is None else {"separation": separation})
     with styled():
         found: Drawn = figure.draw(data)

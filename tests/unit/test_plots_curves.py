@@ -111,6 +111,29 @@ def test_a_model_with_the_name_of_a_split_leaves_that_splits_title_alone() -> No
     assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == ["Our tuned model", "base"]
 
 
+def test_a_point_without_a_value_is_a_gap_in_its_curve_and_named() -> None:
+    rows = [row for row in turns(2, 2) if row["reading"] == "broad"]
+    for row in rows:
+        cell = (row["model"], row["split"])
+        if cell == ("model_01", "split_01") or (*cell, row["parameter"]) == ("model_00", "split_00", 2):
+            row |= {"value": None, "low": None, "high": None}
+    cells, labels = study(2, 2)[0], Labels(models={"model_00": "Ours"}, splits={"split_01": "Talks"})
+    drawn = draw("turns", 2, 2, labels, scores=cells, estimates=rows, reading="broad")
+    values = [line.get_ydata() for line in drawn.figure.axes[0].lines if len(line.get_ydata()) == 5]
+    assert [pd.isna(line).tolist() for line in values] == [[False, False, True, False, False], [False] * 5]
+    assert "Without a number, and so not shown: model_01 on Talks." in drawn.caption.sentences
+    assert "Without a number at some points: Ours on split_00." in drawn.caption.sentences
+    assert "Without a number" not in words(draw("turns", 2, 2, scores=cells, estimates=turns(2, 2), reading="broad"))
+
+
+def test_the_sweep_names_cells_that_have_no_c() -> None:
+    rows = sweep(1, 2)
+    for row in rows[len(TAUS) :]:
+        row |= {"value": None, "low": None, "high": None}
+    drawn = draw("tau_sweep", 1, 2, scores=study(1, 2)[0], estimates=rows)
+    assert "Without a number, and so not shown: model_00 on split_01." in drawn.caption.sentences
+
+
 def test_turns_carry_the_marks_of_their_own_answers() -> None:
     scores, rows = [score("model_00", f"split_0{i}", 0.5, flags=["few_clusters"]) for i in (0, 1)], turns(1, 2)
     for row in rows:
@@ -194,6 +217,15 @@ def test_only_models_of_a_curve_mark_a_dose_response() -> None:
     assert drawn.frame["flags"].map(" ".join).tolist() == ["truncated", *[""] * 6]
 
 
+def test_a_scale_without_a_rate_is_a_gap_and_named() -> None:
+    scores, found = doses(1, 1)
+    scores[4]["broad"] = {"rate": None, "low": None, "high": None}
+    drawn = draw("dose_response", [*next(iter(found.values()))], 1, scores=scores, curves=found)
+    (values,) = [line.get_ydata() for line in drawn.figure.axes[0].lines if len(line.get_ydata()) == len(SCALES)]
+    assert pd.isna(values).tolist() == [scale == 0.5 for scale in SCALES]
+    assert "Without a number, and so not shown: model_0_4 on split_00." in drawn.caption.sentences
+
+
 def test_models_that_make_no_curve_are_not_drawn() -> None:
     with pytest.raises(UserError, match="no models differ in the scale of their intervention only"):
         draw("dose_response", 1, 1, scores=[score("model_00", "split_00", 0.5)], curves={})
@@ -256,6 +288,19 @@ def test_the_share_of_answers_that_reach_each_threshold() -> None:
     for row in verdicts:
         row["p_refusal"] = None
     assert shares(units_in(prompts, answers, verdicts, 2, **names)) == []
+
+
+def test_cells_without_a_probability_are_named() -> None:
+    names = {"judge": "rules", "expectation": "varies", "max_tokens": 64}
+    cells = {}
+    for split, p in (("split_00", 0.9), ("split_01", None)):
+        prompts, answers, verdicts = rows_of(single("R", "C"))
+        for row in verdicts:
+            row["p_refusal"] = p
+        cells["model_00", split] = units_in(prompts, answers, verdicts, 1, model="model_00", split=split, **names)
+    drawn = draw("threshold", 1, 2, scores=study(1, 2)[0], units=cells)
+    assert set(drawn.frame["split"].dropna()) == {"split_00"}
+    assert "Without a number, and so not shown: model_00 on split_01." in drawn.caption.sentences
 
 
 def test_precision_recall_and_over_refusal_by_category_at_each_threshold() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels, settle, text_width, width_of
 from refusal_eval.plots.captions import tagged
-from refusal_eval.plots.figure_data import FigureData, Row, fits
+from refusal_eval.plots.figure_data import Cell, FigureData, Row, fits
 from refusal_eval.plots.style import FAINT, GREY
-from refusal_eval.report.paper.display import MINUS, mark_of
+from refusal_eval.report.paper.display import MINUS, joined, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        rows: of estimates, whose marks stand behind the title of their panel; those without a value have no point.
+        rows: of estimates, whose marks stand behind the title of their panel; one without a value is a gap in a curve.
         chart: the axes.
         data: of the figure.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
@@ -117,6 +118,28 @@ def titles_words(rows: Sequence[Row]) -> list[str]:
     return ["A mark at a title applies to at least one point below it."] * marked
 
 
+def gaps_words(rows: Sequence[Row], data: FigureData, cells: Iterable[Cell] = ()) -> list[str]:
+    """Name the cells without any value, then those with some, as sentences for the caption.
+
+    Args:
+        rows: of estimates.
+        data: of the figure.
+        cells: further cells (model, split) that the figure should show, which may have no row.
+    """
+    known: dict[Cell, list[bool]] = {cell: [] for cell in cells}
+    for row in rows:
+        known.setdefault((row["model"], row["split"]), []).append(row["value"] is not None)
+    found = []
+    for start, wanted in (("Without a number, and so not shown", False), ("Without a number at some points", True)):
+        names = [
+            f"{data.labels.model(model)} on {data.labels.split(split)}"
+            for (model, split), there in known.items()
+            if any(there) == wanted and not (there and all(there))
+        ]
+        found += [f"{start}: {joined(names)}."] if names else []
+    return found
+
+
 def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None:
     for tick in chart.y_ticks[1:]:
         ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)
@@ -124,9 +147,9 @@ def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None
         ax.axvline(chart.positions[chart.mark], color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=1)
     for number, (rows, look) in enumerate(zip(series, LOOKS, strict=False)):
         shift = chart.gap * _DODGE * ((number + 0.5) / len(series) - 0.5)
-        found = sorted((row for row in rows if row["value"] is not None), key=chart.place)
+        found = sorted(rows, key=chart.place)
         places = [chart.positions[chart.place(row)] + shift for row in found]
-        values = [chart.factor * row["value"] for row in found]
+        values = [math.nan if row["value"] is None else chart.factor * row["value"] for row in found]
         ax.plot(places, values, **look.line(), clip_on=False, in_layout=False, zorder=2)  # whole at 0 and 100 %
         for place, row in zip(places, found, strict=True):
             ends = (row["low"], row["high"]) if chart.intervals else ()

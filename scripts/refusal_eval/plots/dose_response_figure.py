@@ -13,7 +13,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import rates_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, titles_words
+from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import MINUS, flags_in, headline
 
@@ -114,6 +114,7 @@ class DoseResponseFigure(OfModels):
             *rates_words(data.scores, data.labels),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),
+            *gaps_words(rows, data),
         ]
         title = self.title or "Refusal rate by the scale of the intervention."
         frame = pd.DataFrame(rows, dtype=object)

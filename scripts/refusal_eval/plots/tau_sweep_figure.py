@@ -12,7 +12,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import study_words
-from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, titles_words
+from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import TURNS_NOTE, blocked_notes, k_text
@@ -111,7 +111,7 @@ class TauSweepFigure(Ordered):
         if intervals and methods:
             words.append(f"Intervals: {' or '.join(f'{100 * x:g} %' for x in levels)}, {'; '.join(methods)}.")
         title = "c(x)" if self.measure == "mean" else "The bands of c(x)"
-        words += [*study_words(data, flags=flags_in(found)), *titles_words(found)]
+        words += [*study_words(data, flags=flags_in(found)), *titles_words(found), *gaps_words(found, data)]
         return Caption(self.title or f"{title} at other temperatures of its weights.", words)
 
 

@@ -13,7 +13,7 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import study_words
-from refusal_eval.plots.curves import Chart, draw_curves, titles_words
+from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import k_text
@@ -88,6 +88,7 @@ class ThresholdFigure(Ordered):
             *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),
+            *gaps_words(rows, data, data.units),
         ]
         frame = pd.DataFrame([{"measure": "share", **row} for row in rows] + measured, dtype=object)
         frame = frame.drop(columns="flags")  # those of whole cells, for the titles

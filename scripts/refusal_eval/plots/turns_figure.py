@@ -12,7 +12,7 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import rates_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, titles_words
+from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import Labels, flags_in
 
@@ -92,7 +92,7 @@ class TurnsFigure(Ordered):
         names = ["judge", "model", "split", "reading", "turn", "value", "low", "high"]
         names += ["n_prompts", "n_clusters", "flags"]
         words = [*rates_words(data.scores, data.labels), *study_words(data, flags=flags_in(found))]
-        words += [*titles_words(found), *_turns_words(frame, data.labels)]
+        words += [*titles_words(found), *gaps_words(found, data), *_turns_words(frame, data.labels)]
         caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
         return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
 
