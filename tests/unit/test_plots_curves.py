@@ -134,6 +134,24 @@ def test_the_sweep_names_cells_that_have_no_c() -> None:
     assert "Without a number, and so not shown: model_00 on split_01." in drawn.caption.sentences
 
 
+def test_captions_of_curves_say_how_dialogues_count() -> None:
+    talk = score("model_00", "split_00", 0.5, n=2, n_turns=6, scored="all")
+    prompts, answers, verdicts = rows_of(single("R", "C"))
+    for row in verdicts:
+        row["p_refusal"] = 0.5
+    units = {("model_00", "split_00"): units_in(prompts, answers, verdicts, 1, expectation="varies")}
+    swept = draw("tau_sweep", 1, 1, scores=[talk], estimates=sweep(1, 1))
+    mixed = draw("tau_sweep", 1, 1, scores=[talk], estimates=sweep(1, 1, "c_band_mixed"), measure="mixed")
+    reached = draw("threshold", 1, 1, scores=[talk], units=units)
+    by_turn = draw("turns", 1, 1, scores=[talk], estimates=turns(1, 1))
+    assert "Mean over prompts (scored turns in dialogues) of c(x)" in words(swept)
+    assert "Share of prompts (scored turns in dialogues) with |c(x)| at most 0.1" in words(mixed)
+    assert "Mean over prompts (scored turns in dialogues) of the share of K" in words(reached)
+    assert "Refusal rate of a turn: mean over dialogues of the share of refusals" in words(by_turn)
+    plain = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=sweep(1, 1))
+    assert "Mean over prompts of c(x)" in words(plain)
+
+
 def test_turns_carry_the_marks_of_their_own_answers() -> None:
     scores, rows = [score("model_00", f"split_0{i}", 0.5, flags=["few_clusters"]) for i in (0, 1)], turns(1, 2)
     for row in rows:

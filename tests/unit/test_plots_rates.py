@@ -101,6 +101,12 @@ def test_histograms_show_n_and_marks() -> None:
     assert drawn.frame.query("model == 'a'")["n"].tolist() == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
 
+def test_the_caption_of_histograms_tells_the_temperature_of_the_weights() -> None:
+    scoring = {"tau": 0.25, "band": 0.1}
+    drawn = draw("histograms", ["a"], ["safe"], scores=[score("a", "safe", 0.5)], scoring=scoring)
+    assert "weighted by their probability (\u03c4 = 0.25)" in words(drawn)
+
+
 def test_histograms_of_dialogues_count_turns() -> None:
     plain, talk = score("a", "safe", 0.5), score("a", "talks", 0.5, n=2, n_turns=4, scored="all")
     votes = {("a", "talks"): [1.0, -1.0, 0.1]}

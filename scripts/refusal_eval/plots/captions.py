@@ -43,12 +43,17 @@ def captions_preamble() -> str:
     return f"% For the captions of figures: \\input this file before \\begin{{document}}.\n{HAN}\n{OTHER}\n"
 
 
-def rates_words(scores: Sequence[Score], show: Labels) -> list[str]:
-    """What the refusal rates of scores are: mean over what, K, reading, interval."""
-    over = OF_DIALOGUES if has_turns(scores) else ""
+def prompts_words(scores: Sequence[Score]) -> str:
+    """What counts as a prompt: of dialogues each scored turn."""
+    return "prompts" + (OF_DIALOGUES if has_turns(scores) else "")
+
+
+def rates_words(scores: Sequence[Score], show: Labels, mean: str | None = None) -> list[str]:
+    """What the refusal rates of scores are: mean over what (`mean`; None for prompts), K, reading, interval."""
+    mean = mean or f"Refusal rate: mean over {prompts_words(scores)}"
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
     return [
-        f"Refusal rate: mean over prompts{over} of the share of refusals among K = {k_text(scores)} answers.",
+        f"{mean} of the share of refusals among K = {k_text(scores)} answers.",
         f"Reading: {headlines(scores, show.split)} (strict counts refusals, broad partial refusals as well).",
         f"Intervals: {level_text(scores)}, {methods}.",
     ]

@@ -25,13 +25,11 @@ from refusal_eval.plots.base import (
     widest,
     wrap_to,
 )  # fmt: skip
-from refusal_eval.plots.captions import rates_words, study_words, tagged
+from refusal_eval.plots.captions import prompts_words, rates_words, study_words, tagged
 from refusal_eval.plots.curves import highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
-from refusal_eval.report.paper.table_notes import OF_DIALOGUES
-from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -127,8 +125,7 @@ class CategoriesFigure(Ordered):
         shown = {(line.split, line.category) for line in lines}
         missing = {(row["split"], row["category"]) for row in rows} - shown
         left_out = {split: sum(of == split for of, _ in missing) for split in data.shown.splits}
-        over = OF_DIALOGUES if has_turns(scores) else ""
-        words = [f"In brackets: prompts{over}; thick lines: the whole split."]
+        words = [f"In brackets: {prompts_words(scores)}; thick lines: the whole split."]
         words += [
             f"Not shown of {data.labels.split(split)}: {n} {'category' if n == 1 else 'categories'} with fewer prompts."
             for split, n in left_out.items()

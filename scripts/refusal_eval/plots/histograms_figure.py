@@ -66,9 +66,9 @@ class HistogramsFigure(Ordered):
         counts = {cell: vote_counts(data.votes.get(cell, ()), band) for cell in cells}
         fig = data.fitting(lambda width: _draw(cells, counts, (models, splits), width, data), len(splits) > _COLUMNS)
         words = [
-            f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability: 1 "
-            f"when all refuse, \u22121 when all comply; it is not comparable between different K. Shaded: mixed, |c| "
-            f"at most {band:g}. Above panels: {_counted(data.scores)}.",
+            f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability "
+            f"(\u03c4 = {data.scoring['tau']:g}): 1 when all refuse, \u22121 when all comply; it is not comparable "
+            f"between different K. Shaded: mixed, |c| at most {band:g}. Above panels: {_counted(data.scores)}.",
             *blocked_notes(data.scores),
             *study_words(data),
         ]

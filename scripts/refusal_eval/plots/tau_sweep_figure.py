@@ -11,7 +11,7 @@ from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, too_m
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import study_words
+from refusal_eval.plots.captions import prompts_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 from refusal_eval.report.paper.display import flags_in
@@ -20,10 +20,10 @@ from refusal_eval.report.results.cells import has_turns
 
 # measure: estimand, name of the vertical axis, words of the caption
 _MEASURES = {
-    "mean": ("c_mean", "Mean c(x)", "Mean over prompts of c(x)"),
-    "refusing": ("c_band_refusing", "Prompts refusing (%)", "Share of prompts with c(x) above {band:g}"),
-    "mixed": ("c_band_mixed", "Prompts mixed (%)", "Share of prompts with |c(x)| at most {band:g}"),
-    "complying": ("c_band_complying", "Prompts complying (%)", "Share of prompts with c(x) below \u2212{band:g}"),
+    "mean": ("c_mean", "Mean c(x)", "Mean over {prompts} of c(x)"),
+    "refusing": ("c_band_refusing", "Prompts refusing (%)", "Share of {prompts} with c(x) above {band:g}"),
+    "mixed": ("c_band_mixed", "Prompts mixed (%)", "Share of {prompts} with |c(x)| at most {band:g}"),
+    "complying": ("c_band_complying", "Prompts complying (%)", "Share of {prompts} with c(x) below \u2212{band:g}"),
 }
 _MOST_WITH_INTERVALS = 3  # curves in a panel
 
@@ -98,7 +98,7 @@ class TauSweepFigure(Ordered):
 
     def _caption(self, found: Sequence[Row], intervals: bool, data: FigureData) -> Caption:
         band, tau = (data.scoring[name] for name in ("band", "tau"))
-        what = _MEASURES[self.measure][2].format(band=band)
+        what = _MEASURES[self.measure][2].format(band=band, prompts=prompts_words(data.scores))
         words = [
             f"{what}, the vote of K = {k_text(data.scores)} answers weighted by the softmax of their mean "
             "log-probability over \u03c4; at \u221e all answers weigh the same.",

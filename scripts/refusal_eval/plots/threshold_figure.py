@@ -12,7 +12,7 @@ from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, able_
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import study_words
+from refusal_eval.plots.captions import prompts_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import flags_in
@@ -82,9 +82,9 @@ class ThresholdFigure(Ordered):
         )
         level = data.scoring.get("level", 0.95)
         words = [
-            f"Mean over prompts of the share of K = {k_text(data.scores)} answers whose probability of (partial) "
-            "refusal reaches the threshold, whatever the judge's own is. Answers without a probability are left out, "
-            "blocked ones too.",
+            f"Mean over {prompts_words(data.scores)} of the share of K = {k_text(data.scores)} answers whose "
+            "probability of (partial) refusal reaches the threshold, whatever the judge's own is. Answers without a "
+            "probability are left out, blocked ones too.",
             *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),

@@ -17,6 +17,7 @@ from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import Labels, flags_in
 
 ESTIMAND = "refusal_rate_turn"
+_MEAN = "Refusal rate of a turn: mean over dialogues"
 
 
 class TurnsFigure(Ordered):
@@ -91,7 +92,7 @@ class TurnsFigure(Ordered):
         frame["turn"] = [int(row["parameter"]) + 1 for row in found]
         names = ["judge", "model", "split", "reading", "turn", "value", "low", "high"]
         names += ["n_prompts", "n_clusters", "flags"]
-        words = [*rates_words(data.scores, data.labels), *study_words(data, flags=flags_in(found))]
+        words = [*rates_words(data.scores, data.labels, _MEAN), *study_words(data, flags=flags_in(found))]
         words += [*titles_words(found), *gaps_words(found, data), *_turns_words(frame, data.labels)]
         caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
         return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
