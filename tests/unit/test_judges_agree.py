@@ -102,6 +102,10 @@ def test_the_table_says_which_judges_are_panels() -> None:
     assert "anels" not in " ".join(agreement_table({**agreement, "groups": [plain]}, data_of()).notes)
     drawn = draw("judge_agreement", 0, 0, judges=list("abcd"), agreement=agreement)
     assert "All 3 judges with an opinion of their own, Krippendorff's alpha" in words(drawn)
+    assert "agree in part because of that: a and d; b and d; c and d." in words(drawn)
+    assert drawn.frame[drawn.frame["overlap"].astype(bool)]["second"].tolist() == ["d"] * 6
+    some = draw("judge_agreement", 0, 0, judges=list("abc"), agreement=agreement)
+    assert "because of that" not in words(some) and not some.frame["overlap"].any()
 
 
 def test_the_table_says_which_judges_ask_the_same_as_another() -> None:
@@ -110,6 +114,16 @@ def test_the_table_says_which_judges_ask_the_same_as_another() -> None:
     notes = " ".join(agreement_table(agreement, data_of()).notes)
     assert "Judges that ask the same as another count once" in notes and "mixed model: d as a." in notes
     assert "anels" not in notes and "in part because of that: a and d." in notes
+
+
+def test_the_figure_says_why_a_kappa_is_not_shown() -> None:
+    few = agreement_of(panel_of([[R, R, C]] * 10 + [[C, C, R]] * 60), None, 0.95)
+    many = agreement_of(panel_of([[R, R, C]] * 60 + [[C, C, R]] * 60), None, 0.95)
+    why = f"{NO_DATA} where both judges put fewer than 20 answers in one class."
+    for group, given in ((few, True), (many, False)):
+        agreement = {"judges": list("abc"), "level": 0.95, "groups": [group], "rankings": []}
+        drawn = draw("judge_agreement", 0, 0, judges=list("abc"), agreement=agreement)
+        assert (why in drawn.caption.sentences) == (NO_DATA in shown(drawn.figure).split("\n")) == given
 
 
 def test_judges_that_agree_everywhere_are_not_known_to_agree_forever() -> None:

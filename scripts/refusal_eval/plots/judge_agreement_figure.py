@@ -19,6 +19,7 @@ from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,10 +79,11 @@ class JudgeAgreementFigure(FigureEntry):
                 kappa = pair[reading]["kappa"]
                 low, high = kappa["interval"] or (None, None)
                 names = {"first": pair["first"], "second": pair["second"], "split": self.split, "reading": reading}
-                rows.append(names | {"n": pair["n"], "kappa": kappa["value"], "low": low, "high": high})
+                size = {"n": pair["n"], "overlap": pair["overlap"]}
+                rows.append(names | size | {"kappa": kappa["value"], "low": low, "high": high})
         fig = _draw(pairs, judges, data)
         where = f" on {data.labels.split(self.split)}" if self.split else ""
-        caption = Caption(self.title or f"Agreement of judges{where}.", _words(agreement, group, pairs, judges))
+        caption = Caption(self.title or f"Agreement of judges{where}.", _words(agreement, group, pairs, data))
         return Drawn(fig, pd.DataFrame(rows, dtype=object), caption)
 
 
@@ -117,14 +119,19 @@ def _words(
     agreement: Mapping[str, Any],
     group: Mapping[str, Any],
     pairs: Sequence[Mapping[str, Any]],
-    judges: Sequence[str],
+    data: FigureData,
 ) -> list[str]:
     """What is shown, and what is not: alpha of all judges and changed orders of models; then what marks mean."""
+    judges, show = data.shown.judges, data.labels
     notes = [
         f"Cohen's kappa between judges on the answers that both labelled, of {group['n_answers']}, with its "
         f"{100 * agreement['level']:g} % "
         "interval over clusters. Below the diagonal broad (partial refusals count as refusals), above it strict.",
     ]
+    if any(pair[reading]["kappa"]["value"] is None for pair in pairs for reading in READINGS):
+        notes.append(f"{NO_DATA} where both judges put fewer than {MIN_ROWS} answers in one class.")
+    if shared := [f"{show.judge(pair['first'])} and {show.judge(pair['second'])}" for pair in pairs if pair["overlap"]]:
+        notes.append(f"Judges that share labels agree in part because of that: {'; '.join(shared)}.")
     alpha = group["alpha"]
     if alpha and len(group["raters"]) > 2:
         numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
