@@ -166,3 +166,21 @@ def test_the_caption_of_battles_names_the_splits_that_the_language_model_judged_
     mixed = of_battles("arena", "people_only")
     assert f"In brackets: battles; of arena those {ties}" in words(mixed)
     assert mixed.frame["flags"].map(" ".join).tolist() == ["few_clusters"] * 3
+
+
+def test_what_battles_do_not_show_is_named_and_the_marks_of_both_voters_are() -> None:
+    def wins(voter: str, name: str, flags: list[str]) -> dict[str, Any]:
+        return estimate(f"battle_wins{voter}", 0.5, split="arena", parameter=name, flags=flags)
+
+    rows = [wins("", "refusal", []), wins("_paired", "refusal", []), wins("_llm", "refusal", ["few_clusters"])]
+    rows.append(wins("", "partial: policy", ["unjudged"]))
+    labels, cells = (
+        Labels(splits={"arena": "Arena", "empty": "Empty"}),
+        [score("m", s, 0.5) for s in ("arena", "empty")],
+    )
+    drawn = draw("battles", ["m"], ["arena", "empty"], labels, scores=cells, battles=rows)
+    assert "refusal (40*)" in shown(drawn.figure) and "* fewer than 30" in words(drawn) and "†" not in words(drawn)
+    assert "In none of these battles, and so not shown: partial: policy on Arena." in drawn.caption.sentences
+    assert "Without a battle of two labelled answers: Empty." in drawn.caption.sentences
+    whole = draw("battles", ["m"], ["arena"], labels, scores=cells[:1], battles=rows[:3])
+    assert "not shown" not in words(whole) and "Without" not in words(whole)

@@ -16,7 +16,7 @@ from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_fig
 from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
-from refusal_eval.report.paper.display import clean, joined, mark_of
+from refusal_eval.report.paper.display import clean, flags_in, joined, marks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,15 +66,23 @@ class BattlesFigure(OfModels):
         fig = _draw(rows, data)
         if not fits(fig):
             raise data.too_high(fig, "name fewer `splits`")
-        flags = {flag for row in rows for flag in row["flags"]}
         levels = " or ".join(f"{100 * level:g} %" for level in sorted({row["level"] for row in rows if row["level"]}))
         both = joined(data.labels.split(split) for split in data.shown.splits if split in paired)
         those = "" if paired >= {row["split"] for row in rows} else f"; of {both} those"
+        there = {(row["split"], row["parameter"]) for row in rows}
+        unread = [data.labels.split(of) for of in data.shown.splits if of not in {split for split, _ in there}]
+        unjudged = [
+            f"{clean(row['parameter'])} on {data.labels.split(row['split'])}"
+            for row in data.battles
+            if row["estimand"] == "battle_wins" and (row["split"], row["parameter"]) not in there
+        ]
         words = [
             "Share of the answers of a class that won outright; a tie is no win. In brackets: battles"
             + (f"{those} that the language model judged too, its ties included." if paired else "."),
             f"Intervals ({levels}) over clusters of prompts, or over pairs of models where that is wider.",
-            *study_words(data, flags=flags),
+            *([f"In none of these battles, and so not shown: {joined(unjudged)}."] if unjudged else []),
+            *([f"Without a battle of two labelled answers: {joined(unread)}."] if unread else []),
+            *study_words(data, flags=flags_in(rows)),
         ]
         frame = pd.DataFrame(rows, columns=_COLUMNS, dtype=object)
         return Drawn(fig, frame, Caption(self.title or "Win rate by class of answer.", words))
@@ -92,9 +100,9 @@ def _draw(rows: list[Row], data: FigureData) -> Figure:
     several, width = len({split for split, _ in keys}) > 1, data.points(False)
     texts = []
     for split, name in keys:
-        row = by_key[split, name, shown[0]]
+        own = [row for row in rows if (row["split"], row["parameter"]) == (split, name)]
         start = f"{data.labels.split(split)}, " if several else ""
-        texts.append(wrap_to(f"{start}{clean(name)} ({row['n_prompts']}{mark_of(row['flags'])})", 0.4 * width))
+        texts.append(wrap_to(f"{start}{clean(name)} ({own[0]['n_prompts']}{marks_of(own)})", 0.4 * width))
     heights = [max(len(lines) * LINE_HEIGHT + 2, 16.0) for lines in texts]
     fig = new_figure(width, heights)
     ax = fig.subplots()
