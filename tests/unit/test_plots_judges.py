@@ -46,3 +46,18 @@ def test_judges_without_probabilities_have_no_panel() -> None:
     assert set(drawn.frame["judge"]) == {"soft"}
     with pytest.raises(UserError, match="none of its judges gives a probability"):
         draw("calibration", 0, 0, cards=cards, judges=["hard"], gold=["g"])
+
+
+def test_the_caption_of_calibration_says_how_many_answers_it_rests_on_and_what_is_not_shown() -> None:
+    cards = [made(2, True) | {"judge": "soft"}, made(2) | {"judge": "hard"}]
+    labels = Labels(judges={"hard": "Hard judge"}, golds={"g": "People"})
+    drawn = draw("calibration", 0, 0, labels, cards=cards, judges=["hard", "soft"], gold=["g"])
+    assert "soft on People (239 of 240 answers): As given" in words(drawn)
+    assert "Without a probability, and so not shown: Hard judge on People." in drawn.caption.sentences
+    assert drawn.frame.groupby("probabilities")["n"].sum().tolist() == [239, 239]
+    alone = draw("calibration", 0, 0, labels, cards=cards, judges=["soft"], gold=["g"])
+    assert "not shown" not in words(alone) and "weighted" not in words(alone)
+    weighted = cards[0] | {"weighted": {"n_effective": 120.4}}
+    assert "as much information as 120 rows" in words(
+        draw("calibration", 0, 0, cards=[weighted], judges=["soft"], gold=["g"])
+    )

@@ -16,8 +16,15 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
-from refusal_eval.report.paper.display import number
-from refusal_eval.report.paper.table_notes import is_calibrated_elsewhere, levels_text, ranking_text, value_text
+from refusal_eval.report.paper.display import joined, number
+from refusal_eval.report.paper.table_notes import (
+    is_calibrated_elsewhere,
+    levels_text,
+    of_all,
+    ranking_text,
+    value_text,
+    weights_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +97,7 @@ class CalibrationFigure(FigureEntry):
         if not found:
             raise data.undrawable(": none of its judges gives a probability on gold")
         fig = _draw(found, data)
+        names = {(judge, gold): f"{data.labels.judge(judge)} on {data.labels.gold(gold)}" for judge, gold in places}
         words = [
             "Each mark is a bin of equal mass: the share that people call a refusal or partial refusal, with its "
             f"interval, over the mean probability that the judge gives one. Intervals ({levels_text(found)}) are "
@@ -98,8 +106,11 @@ class CalibrationFigure(FigureEntry):
             + ".",
         ]
         for card in found:
-            name = f"{data.labels.judge(card['judge'])} on {data.labels.gold(card['gold'])}"
-            words.append(f"{name}: {' '.join(reliability_text(card))}")
+            (_, soft), *_ = soft_series(card)
+            about = f"{names.pop((card['judge'], card['gold']))} ({of_all(soft['n'], card['n'])} answers)"
+            words.append(" ".join([f"{about}:", *reliability_text(card), weights_text(card)]).rstrip())
+        if names:
+            words.append(f"Without a probability, and so not shown: {joined(names.values())}.")
         caption = Caption(self.title or "Calibration of the judges' probabilities.", words)
         return Drawn(fig, _frame(found), caption)
 
@@ -129,7 +140,8 @@ def _frame(cards: Sequence[Card]) -> pd.DataFrame:
             for place, found in enumerate(soft["bins"], 1):
                 low, high = found["interval"]
                 names = {"judge": card["judge"], "gold": card["gold"], "probabilities": words, "bin": place}
-                rows.append(names | {"mean_p": found["mean_p"], "refusal": found["rate"], "low": low, "high": high})
+                numbers = {"n": found["n"], "mean_p": found["mean_p"], "refusal": found["rate"]}
+                rows.append(names | numbers | {"low": low, "high": high})
     return pd.DataFrame(rows, dtype=object)
 
 
