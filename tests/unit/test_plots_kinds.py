@@ -149,6 +149,19 @@ def test_marks_of_categories_that_are_not_shown_are_not_explained() -> None:
         assert drawn.frame["flags"].map(" ".join).tolist().count("few_clusters") == 1
 
 
+def test_models_without_a_rate_in_a_category_are_named() -> None:
+    rows, scores = rates(2, 2, 3), study(2, 2)[0]
+    for row in rows:
+        if row["model"] == "model_01" and (row["split"] == "split_01" or row["category"] == "self_harm"):
+            row |= {"value": None, "low": None, "high": None}
+    drawn = draw("categories", 2, 2, Labels(models={"model_01": "Ours"}), scores=scores, estimates=rows)
+    assert [sentence for sentence in drawn.caption.sentences if sentence.startswith("Without")] == [
+        "Without a number, and so not shown: Ours on split_01.",
+        "Without a number in some categories: Ours on split_00.",
+    ]
+    assert "Without" not in words(draw("categories", 2, 2, scores=scores, estimates=rates(2, 2, 3)))
+
+
 def test_the_caption_of_categories_of_dialogues_calls_the_numbers_in_brackets_turns() -> None:
     plain, talks = (score("model_00", "split_00", 0.5) | {"n_prompts": n} for n in (60, 20))
     drawn = [draw("categories", 1, 1, scores=[one], estimates=rates(1, 1, 2)) for one in (plain, talks)]

@@ -26,7 +26,7 @@ from refusal_eval.plots.base import (
     wrap_to,
 )  # fmt: skip
 from refusal_eval.plots.captions import prompts_words, rates_words, study_words, tagged
-from refusal_eval.plots.curves import highest, percent_scale
+from refusal_eval.plots.curves import gaps_words, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
@@ -96,14 +96,14 @@ class CategoriesFigure(Ordered):
             UserError: without categories, or where no page is high enough.
         """
         readings = {score["split"]: score["headline"] for score in data.scores}
-        rows = [
+        every = [
             row
             for row in data.estimates
             if (row["estimand"], row["parameter"]) == (ESTIMAND, None)
             and row["category"] is not None
-            and row["value"] is not None
             and row["reading"] == readings.get(row["split"])
         ]
+        rows = [row for row in every if row["value"] is not None]
         if not rows:
             raise data.undrawable(": no prompt of its splits has a category")
         scores = [score for score in data.scores if score["split"] in {row["split"] for row in rows}]
@@ -117,13 +117,13 @@ class CategoriesFigure(Ordered):
             raise data.too_high(fig, "name one of its `splits`, or fewer `models`")
         frame = pd.DataFrame([*rows, *whole], columns=_COLUMNS, dtype=object)
         frame = frame.sort_values(["model", "split", "category"], na_position="first")
-        return Drawn(fig, frame, self._caption(rows, scores, _lines(rows, scores, most, data), data))
+        return Drawn(fig, frame, self._caption(every, scores, _lines(rows, scores, most, data), data))
 
     def _caption(
         self, rows: Sequence[Row], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
     ) -> Caption:
         shown = {(line.split, line.category) for line in lines}
-        missing = {(row["split"], row["category"]) for row in rows} - shown
+        missing = {(row["split"], row["category"]) for row in rows if row["value"] is not None} - shown
         left_out = {split: sum(of == split for of, _ in missing) for split in data.shown.splits}
         words = [f"In brackets: {prompts_words(scores)}; thick lines: the whole split."]
         words += [
@@ -131,6 +131,8 @@ class CategoriesFigure(Ordered):
             for split, n in left_out.items()
             if n
         ]
+        wanted = [row for row in rows if (row["split"], row["category"]) not in missing]
+        words += gaps_words(wanted, data, part="in some categories")
         splits = [split for split in data.shown.splits if any(score["split"] == split for score in scores)]
         words += [*rates_words(scores, data.labels), *study_words(data, scores, splits)]
         drawn = [row for row in rows if (row["split"], row["category"]) in shown]

@@ -118,19 +118,22 @@ def titles_words(rows: Sequence[Row]) -> list[str]:
     return ["A mark at a title applies to at least one point below it."] * marked
 
 
-def gaps_words(rows: Sequence[Row], data: FigureData, cells: Iterable[Cell] = ()) -> list[str]:
+def gaps_words(
+    rows: Sequence[Row], data: FigureData, cells: Iterable[Cell] = (), part: str = "at some points"
+) -> list[str]:
     """Name the cells without any value, then those with some, as sentences for the caption.
 
     Args:
         rows: of estimates.
         data: of the figure.
         cells: further cells (model, split) that the figure should show, which may have no row.
+        part: where cells that have some values lack others.
     """
     known: dict[Cell, list[bool]] = {cell: [] for cell in cells}
     for row in rows:
         known.setdefault((row["model"], row["split"]), []).append(row["value"] is not None)
     found = []
-    for start, wanted in (("Without a number, and so not shown", False), ("Without a number at some points", True)):
+    for start, wanted in (("Without a number, and so not shown", False), (f"Without a number {part}", True)):
         names = [
             f"{data.labels.model(model)} on {data.labels.split(split)}"
             for (model, split), there in known.items()
