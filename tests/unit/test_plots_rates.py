@@ -49,7 +49,7 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
     text = shown(drawn.figure)
     assert f"25\n[20{EN_DASH}40]" in text and "50†*" in text and "(refuse)" in text
     # Cell (b, unsafe) does not exist, (b, safe) has no rate.
-    assert text.split("\n").count(EN_DASH) == 2
+    assert text.split("\n").count(EN_DASH) == 2 and f"{EN_DASH} no answer that counts." in drawn.caption.sentences
     assert "Phrase list" in words(drawn) and "no verdict" in words(drawn) and "fewer than 30" in words(drawn)
     assert "cut off" not in words(drawn) and "Phrase list" not in text
     assert drawn.frame.to_dict("records")[1] == {
@@ -58,11 +58,17 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
     }  # fmt: skip
 
 
+def test_numbers_of_neighbouring_histograms_do_not_touch_where_names_of_models_are_long() -> None:
+    scores, votes = study(2, 12)
+    assert problems(draw("histograms", 2, 12, LONG, scores=scores, votes=votes).figure) == []
+
+
 def test_the_reading_asked_for_is_shown() -> None:
     cell = score("a", "safe", 0.5) | {"strict": {"rate": 0.125, "low": 0.1, "high": 0.2}}
     drawn = draw("heatmap", ["a"], ["safe"], scores=[cell], reading="strict")
     assert "13\n" in shown(drawn.figure) and "strict where a model" in words(drawn)
     assert drawn.frame["reading"].tolist() == ["strict"]
+    assert "no answer that counts" not in words(drawn)
 
 
 def test_captions_say_how_well_the_judge_agrees_with_people() -> None:

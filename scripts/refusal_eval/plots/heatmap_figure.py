@@ -56,8 +56,10 @@ class HeatmapFigure(Ordered):
         """
         cells, rows, columns = data.cells()
         fig = data.fitting(lambda width: _draw(cells, rows, columns, width, data), len(columns) > _COLUMNS)
+        rated = [cell for cell, score in cells.items() if headline(score)["rate"] is not None]
         words = [
             "In each cell the rate in percent and its interval; in brackets what is expected of a well-behaved model.",
+            *([f"{NO_DATA} no answer that counts."] if len(rated) < len(rows) * len(columns) else []),
             *rates_words(data.scores, data.labels),
             *study_words(data),
         ]

@@ -185,7 +185,8 @@ def _width_of_c(band: float) -> float:
 
 def _label_scales(ax: Axes, columns: int, band: float, width: float) -> None:
     """Number c below each column, with as many numbers as the width of a panel holds."""
-    both = width > text_width("\u22121") + text_width("1") + 4
+    wide, ends = _width_of_c(band), text_width("\u22121") + text_width("1")
+    between = (1 - 2 * wide) * width / (1 - 2 * _SIDE)  # from the 1 of a column to the -1 of the next
+    both = width > ends + 4 and (columns == 1 or between > ends / 2 + 1)
     numbers = ["\u22121", "0" if width > 30 else "", "1"] if both else ["", "0", ""]
-    wide = _width_of_c(band)
     ax.set_xticks([i + 0.5 + c * wide for i in range(columns) for c in (-1, 0, 1)], numbers * columns)
