@@ -66,14 +66,6 @@ def test_the_sweep_names_the_studys_own_tau_and_equal_weights() -> None:
     drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=sweep(1, 1))
     assert "\u221e" in shown(drawn.figure) and "\u03c4 = 1, that of the study" in words(drawn)
     assert drawn.frame["tau"].tolist() == list(TAUS)
-    assert "dialogues" not in words(drawn)
-
-
-def test_the_sweep_says_how_dialogues_count() -> None:
-    talks = score("model_00", "split_00", 0.5) | {"scored": "all"}
-    talks |= {"n_turns": 3 * talks["n_prompts"], "n_scored_turns": 3 * talks["n_prompts"]}
-    drawn = draw("tau_sweep", 1, 1, scores=[talks], estimates=sweep(1, 1))
-    assert "In dialogues each scored turn counts as a prompt." in words(drawn)
 
 
 def test_the_share_of_a_band_can_be_swept() -> None:
@@ -149,7 +141,7 @@ def test_captions_of_curves_say_how_dialogues_count() -> None:
     assert "Mean over prompts (scored turns in dialogues) of the share of K" in words(reached)
     assert "Refusal rate of a turn: mean over dialogues of the share of refusals" in words(by_turn)
     plain = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=sweep(1, 1))
-    assert "Mean over prompts of c(x)" in words(plain)
+    assert "Mean over prompts of c(x)" in words(plain) and "dialogues" not in words(plain)
 
 
 def test_turns_carry_the_marks_of_their_own_answers() -> None:
