@@ -38,8 +38,13 @@ def test_mxfp4_weights_are_refused(tmp_path: Path) -> None:
         refuse_strict("gpt", model_folder(tmp_path / "m", **config))
 
 
-def compressed(layout: str, kind: str) -> dict[str, Any]:
-    return {"quant_method": "compressed-tensors", "format": layout, "config_groups": {"0": {"weights": {"type": kind}}}}
+def compressed(kind: str, bits: int, activations: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    numbers = {"type": kind, "num_bits": bits}
+    group = {"weights": numbers, "input_activations": activations and numbers | activations, **more}
+    return {"quant_method": "compressed-tensors", "config_groups": {"0": group}}
+
+
+BY_TOKEN = {"dynamic": True, "strategy": "token"}
 
 
 @pytest.mark.parametrize(
@@ -50,8 +55,14 @@ def compressed(layout: str, kind: str) -> dict[str, Any]:
         ("gptq_marlin", {"quant_method": "gptq"}, "gptq_marlin"),
         ("bitsandbytes", None, "bitsandbytes"),
         ("int8_per_channel_weight_only", None, "int8_per_channel_weight_only"),
-        ("compressed-tensors", compressed("pack-quantized", "int"), "compressed-tensors"),
-        (None, compressed("mxfp4-pack-quantized", "float"), "compressed-tensors"),
+        ("compressed-tensors", compressed("int", 4, None), "compressed-tensors"),
+        (None, compressed("int", 8, BY_TOKEN), "compressed-tensors"),
+        (None, compressed("float", 4, {"dynamic": "local", "strategy": "tensor_group"}), "compressed-tensors"),
+        (None, compressed("float", 8, {"dynamic": False, "strategy": "tensor"}), "compressed-tensors"),
+        (None, compressed("float", 8, {"dynamic": True, "strategy": "tensor"}), "compressed-tensors"),
+        (None, compressed("float", 8, BY_TOKEN, format="mxfp8-quantized"), "compressed-tensors"),
+        (None, {"quant_method": "compressed-tensors", "config_groups": {"W8A8": ["Linear"]}}, "compressed-tensors"),
+        (None, {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "modelopt"),
     ],
 )
 def test_weights_without_invariant_kernels_are_refused(
@@ -69,15 +80,20 @@ def test_weights_without_invariant_kernels_are_refused(
         (None, {"quant_method": "awq"}),
         ("humming", {"quant_method": "gptq"}),
         ("fp8_per_channel", None),
-        (None, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
-        ("compressed-tensors", compressed("float-quantized", "float")),
-        (None, compressed("nvfp4-pack-quantized", "float")),
+        ("compressed-tensors", compressed("float", 8, BY_TOKEN)),
+        (None, compressed("float", 8, {"dynamic": True, "strategy": "group"})),
     ],
 )
 def test_weights_with_invariant_kernels_are_not_refused(
     tmp_path: Path, asked: str | None, quantized: dict[str, Any] | None
 ) -> None:
     refuse_strict("e", model_folder(tmp_path / "m", quantization_config=quantized), asked)
+
+
+def test_a_compression_config_is_read_as_vllm_reads_it(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "m", compression_config=compressed("int", 4, None))
+    with pytest.raises(UserError, match="compressed-tensors"):
+        refuse_strict("e", folder)
 
 
 def test_the_methods_are_those_that_the_installed_vllm_has(repository: Path) -> None:

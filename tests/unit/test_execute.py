@@ -340,6 +340,13 @@ def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) 
     assert outcome.executed + outcome.elsewhere == 6
 
 
+def test_a_turn_and_a_prompt_that_ask_the_same_at_one_time_are_both_answered(tmp_path: Path) -> None:
+    engine, turns = ScriptedEngine(seconds=0.02), CountingTurns(2, shared=True)
+    outcome = run(tmp_path, [*dialogues(1, turns), item(5), item(1001)], engine, in_flight=2)
+    assert sorted(number for number, _ in engine.asked) == [0, 5, 1001, 1001]
+    assert outcome.executed == 4
+
+
 def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine({101: Rejected(400, "no")}), CountingTurns(3)
     outcome = run(tmp_path, dialogues(2, turns), engine)

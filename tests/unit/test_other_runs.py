@@ -144,3 +144,18 @@ def test_files_of_earlier_times_and_those_that_are_gone_do_not_count(tmp_path: P
         assert others.earlier(store) == 0
     old.path.unlink()
     assert others.earlier(store) == 0
+
+
+def test_a_file_of_another_run_that_cannot_be_read_ends_no_load(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = ScriptedEngine(seconds=0.02)
+
+    async def both() -> Outcome:
+        first = asyncio.create_task(run_of(tmp_path, "one", engine, range(COUNT)))
+        await asyncio.sleep(0.1)
+        (tmp_path / "engine" / "0-other.jsonl").mkdir()  # no file, so that it cannot be read
+        return await first
+
+    assert asyncio.run(both()).executed == COUNT
+    assert "0-other.jsonl, a file of the store, cannot be read" in caplog.text

@@ -8,8 +8,8 @@ What was read once never changes, whatever the clocks of hosts say: who looks re
 the newest time among them, and who writes gives later times only. On network file systems this holds as far as
 hosts see each other's files: a response that two of them write within their delay may change until both are seen.
 
-A record that is damaged is not stored: it is neither found nor kept from being executed again. So are the records of
-a file that cannot be read, for as long as it cannot.
+A record that is damaged is not stored: it is neither found nor kept from being executed again. A file that cannot be
+read is an error, for its records may be found a moment later.
 
 Beside each file stands a small index (see `store_index.py`), made again when missing; where its writer steered a model
 behind a gate, also the number of tokens that passed.
@@ -53,7 +53,6 @@ LOG = logging.getLogger(__name__)
 Result = TypeVar("Result")
 # How a response ended; the last two are of engines that write no text. What is stored may have other words.
 FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
-OF_THIS_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # why a file cannot be read that is sound
 PROBE_BYTES = 2**20  # a store that does not take so much is full
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
@@ -102,7 +101,7 @@ def when_stored(read: Callable[[], Result]) -> Result:
 
 
 class StoreError(UserError, OSError):
-    """The store cannot be written; the message says which file, and why."""
+    """The store cannot be written or read; the message says which file, and why."""
 
 
 # Of times in this form the earlier one is the smaller text, seconds and microseconds mixed: "+" comes before ".".
@@ -164,7 +163,7 @@ class StoreReader:
     def _look(self) -> bool:
         files: dict[Path, indexes.FileIndex] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
-            with self._costing_no_more(path):
+            with _reading(path):
                 known = self.files.get(path)
                 files[path] = indexes.load_index(path) if known is None else known.brought_up_to_date()
         before, self.files = self.files, files
@@ -200,7 +199,7 @@ class StoreReader:
         wanted = sorted(set(keys))
         numbers = indexes.key_numbers(wanted)
         for path in list(self.files):
-            with self._costing_no_more(path):
+            with _reading(path):
                 for load in (None, indexes.load_index, indexes.indexed_anew):
                     with contextlib.suppress(_StaleIndex):
                         if load is not None:
@@ -229,21 +228,6 @@ class StoreReader:
                 else:
                     self.read_from.add(path)
                     yield record
-
-    @contextlib.contextmanager
-    def _costing_no_more(self, path: Path) -> Iterator[None]:
-        """Read a file. One that cannot be read is named, and ends nothing: many studies may share a store."""
-        try:
-            yield
-        except FileNotFoundError:  # a writer without responses removes its file
-            pass
-        except OSError as error:
-            if error.errno in OF_THIS_PROCESS:
-                raise
-            if (path, -1) not in self._damaged:
-                self._damaged.add((path, -1))
-                what = f"cannot be read: {error.strerror or error}; what it holds counts as not stored"
-                LOG.warning("%s %s and is executed again", path, what)
 
     def _say(self, path: Path, offset: int, what: str) -> None:
         """Log what is wrong with a record, once."""
@@ -278,7 +262,7 @@ class StoreReader:
             if numbers is not None and not len(indexes.matches(numbers, index.entries)[0]):
                 continue
             own: dict[str, Any] = {}
-            with self._costing_no_more(path), open(path, "rb") as handle:
+            with _reading(path), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
                         break  # serving records stand at the head of a file
@@ -304,6 +288,24 @@ class StoreReader:
         for index in self.files.values():
             known[indexes.matches(numbers, index.entries)[0]] = True
         return numbers[~known]
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Read a file of the store, which may be gone: a writer without responses removes its own.
+
+    Raises:
+        StoreError: if it is there and cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StoreError(
+            f"{path}, a file of the store, cannot be read: {error.strerror or error}. Run again once it can; if it is "
+            "lost, move it out of the store, and what it held is executed again"
+        ) from error
 
 
 class StoreWriter:

@@ -13,7 +13,7 @@ from typing import Any
 
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
-from refusal_eval.ask.store import StoreReader, StoreWriter, checked_response
+from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter, checked_response
 from refusal_eval.ask.store_index import key_numbers, matches
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
@@ -209,7 +209,7 @@ class Execution:
             outcome.executed += 1
             if self.look is not None:
                 self.look(item.cell, request, response)
-        del self._asking[key]  # it is left there by what ends the work
+        self._asking.pop(key, None)  # it is left there by what ends the work
         self._progress.done(item.cell, len(response["token_ids"]) if response else 0)
         return response
 
@@ -241,7 +241,10 @@ class Execution:
                     self._progress.engine_counters(await within(COUNTERS_SECONDS, self.engine.metrics()))
             self._progress.log_if_due()
             if checks % CHECKS_BETWEEN_REFRESHES == 0:
-                self._take_in()
+                try:
+                    self._take_in()
+                except StoreError as error:  # of another run's file: it costs time to ask the same, and no response
+                    LOG.warning("%s", error)
 
     def _take_in(self) -> None:
         """Drop what other runs have answered since, and come towards one that answers the same requests.

@@ -61,7 +61,10 @@ THREAD_VARIABLES = (
 )
 # With these an engine may compute otherwise; and of them those that only say where it lies, listens and logs, which
 # differ between loads that compute alike.
-COMPUTING = re.compile(r"VLLM_|FLASHINFER_|ONEDNN_|CUBLAS|NVIDIA_TF32|TORCH_ALLOW_TF32")
+COMPUTING = re.compile(
+    r"VLLM_|FLASHINFER_|ONEDNN_|CUBLAS|NVIDIA_TF32|TORCH_(ALLOW_TF32|BLAS)|PYTORCH_TUNABLEOP|TORCHINDUCTOR_MAX_AUTOTUNE|"
+    r"MKL_CBWR|ATEN_CPU_CAPABILITY"
+)
 PLACES = re.compile(
     r"_(LOG|LOGGING|STATS|DEBUG|HOST|PORT|IP|PATH|ROOT|DIR|FOLDER|SERVER|TIMEOUT|ALIVE|RANK|BIND)(_|$)|_CACHE$"
 )

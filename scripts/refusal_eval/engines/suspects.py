@@ -1,11 +1,13 @@
 """Requests that were in flight when an engine died: one of them may have killed it, and would kill every next one.
 
-They are kept beside the load's log, each with how many may be in flight at one time when they are asked again: fewer
-after every death, until the one that kills is asked alone. Requests that no engine died of come before them.
+They are kept beside the load's log, each with how many may be in flight at one time when they are asked again. At the
+first death that is as many as there were: most engines die of something else. From the next one on it is fewer after
+every death, until the one that kills is asked alone. Requests that no engine died of come before them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
 
 LOG = logging.getLogger(__name__)
-FEWER = 16  # how many times fewer after a death: of 1024 the one that kills is known after three more
+FEWER = 16  # how many times fewer after a death of suspects: of 1024 the one that kills is known after four more
 FILE = TypeAdapter(dict[str, NonNegativeInt])
 
 
@@ -30,7 +32,7 @@ class Suspects:
         self._path, self._at_once = path, dict[str, int]()
         try:
             self._at_once = FILE.validate_python(read_json(path)) if path.is_file() else {}
-        except (ValueError, UserError) as error:  # it only decides on an order
+        except (OSError, ValueError, UserError) as error:  # it only decides on an order
             LOG.warning("%s cannot be read, and no request is kept for the end: %s", path, error)
 
     def in_turn(self, pending: Sequence[Pending], in_flight: int) -> list[tuple[int, list[Pending]]]:
@@ -49,8 +51,10 @@ class Suspects:
         """Keep what was in flight when the engine died; return what is to be said of it, empty for nothing."""
         if not in_flight:
             return ""
-        at_once = -(-len(in_flight) // FEWER) if len(in_flight) > 1 else 0
-        self._at_once |= {str(item.request.key): at_once for item in in_flight}
+        keys = [str(item.request.key) for item in in_flight]
+        again = not self._at_once.keys().isdisjoint(keys)
+        at_once = 0 if len(keys) == 1 else -(-len(keys) // FEWER) if again else len(keys)
+        self._at_once |= dict.fromkeys(keys, at_once)
         try:
             write_json(self._path, self._at_once)
         except OSError as error:  # what killed the engine is to be said
@@ -58,8 +62,10 @@ class Suspects:
         first = in_flight[0]
         if not at_once:
             return f"asked for {first.request.prompt_id} of {first.cell} alone (key {str(first.request.key)[:16]}), "
-        return f"with {len(in_flight)} requests in flight, which a rerun asks last and at most {at_once} at a time, "
+        fewer = f" and at most {at_once} at a time" if again else ""
+        return f"with {len(in_flight)} requests in flight, which a rerun asks last{fewer}, "
 
     def clear(self) -> None:
         """Forget them: all were answered."""
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what is asked last once more costs little
+            self._path.unlink()

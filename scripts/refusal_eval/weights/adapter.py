@@ -258,11 +258,12 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
 
 def _widths(config: Path) -> set[int]:
     """Return the `hidden_size` of a model and of its parts; nothing if its config.json does not say it."""
-    whole = read_json(config) if config.is_file() else {}
-    parts = [whole, *whole.values()] if isinstance(whole, dict) else []
-    return {
-        part["hidden_size"] for part in parts if isinstance(part, dict) and isinstance(part.get("hidden_size"), int)
-    }
+    todo, found = [read_json(config)] if config.is_file() else [], set[int]()
+    while todo:
+        if isinstance(part := todo.pop(), dict):
+            todo += part.values()
+            found |= {part["hidden_size"]} if isinstance(part.get("hidden_size"), int) else set()
+    return found
 
 
 def warn_of_another_base(adapter_folder: str | Path, repo: str, log: logging.Logger) -> None:

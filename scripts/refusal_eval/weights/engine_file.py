@@ -27,11 +27,10 @@ NOT_INVARIANT = (
     *("KimiK3", "KimiLinear", "Lfm2", "Mamba", "MiniCPMV4_6", "MiniCPMV4_7", "NemotronH", "OlmoHybrid"),
     *("Qwen3Next", "Qwen3_5", "Qwen4Exp", "Zamba2"),
 )
-# The ways to quantize, by vLLM's names, for which vLLM 0.32 has batch-invariant kernels, or computes without them in
-# strict studies. Of `compressed-tensors`, which is many, those with weights in FP8 and NVFP4 (see `_invariant`).
+# The ways to quantize, by vLLM's names, whose code in vLLM 0.32 asks for batch invariance. Of `compressed-tensors`,
+# which is many, those whose kernels it calls invariant (see `_invariant`).
 INVARIANT_METHODS = (
-    *("awq", "auto_awq", "awq_marlin", "fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "fbgemm_fp8"),
-    *("deepseek_v4_fp8", "modelopt", "modelopt_fp4", "humming"),
+    *("awq", "auto_awq", "awq_marlin", "fp8", "fp8_per_tensor", "fp8_per_block", "fp8_per_channel", "humming"),
 )
 
 
@@ -106,7 +105,7 @@ def refuse_strict(engine: str, folder: str | Path, quantization: str | None = No
     path = Path(folder) / "config.json"
     config = read_json(path) if path.is_file() else {}
     architectures = [str(name) for name in config.get("architectures") or ()]
-    quantized = config.get("quantization_config") or {}
+    quantized = config.get("quantization_config") or config.get("compression_config") or {}
     method = quantization or quantized.get("quant_method")
     if recurrent := [name for name in architectures if name.startswith(NOT_INVARIANT)]:
         lacks = f"the layers of {recurrent[0]}"
@@ -123,9 +122,19 @@ def refuse_strict(engine: str, folder: str | Path, quantization: str | None = No
 
 
 def _invariant(method: str, quantized: Mapping[str, Any]) -> bool:
-    """Tell whether there are batch-invariant kernels for weights of a `quantization_config`."""
+    """Tell whether there are batch-invariant kernels for weights of a `quantization_config`.
+
+    Of `compressed-tensors` for weights of 8-bit floats with activations that each token scales alone: a scale of all
+    tokens depends on the batch, and for a fixed one vLLM takes other kernels on some GPUs.
+    """
     if method != "compressed-tensors":
         return method in INVARIANT_METHODS
-    groups = (quantized.get("config_groups") or {}).values()
-    floats = all((group.get("weights") or {}).get("type") == "float" for group in groups)
-    return floats and not str(quantized.get("format")).startswith("mx")
+    groups = quantized.get("config_groups") or {}
+    return bool(groups) and all(isinstance(group, dict) and _scales_by_token(group) for group in groups.values())
+
+
+def _scales_by_token(group: Mapping[str, Any]) -> bool:
+    weights, activations = group.get("weights") or {}, group.get("input_activations") or {}
+    floats = all(part.get("type") == "float" and part.get("num_bits") == 8 for part in (weights, activations))
+    microscaled = str(group.get("format")).startswith("mx")
+    return floats and activations.get("dynamic") is True and activations.get("strategy") != "tensor" and not microscaled

@@ -63,6 +63,9 @@ def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str
     gpus = engine.gpus(engine.device_here(root))
     if gpus == 0:
         return 0
+    requests = list(requests)
+    if not all(map(os.path.exists, requests)):  # nothing is asked yet, and the store may be large
+        return gpus
     file = Path(study.paths.engine(engine_of(batch)))
     described = read_json(file) if file.is_file() else {"engine_id": "*", "tokenizer_folder": ""}
     stored = Path(study.paths.store).glob(f"{described['engine_id']}/*.jsonl")
