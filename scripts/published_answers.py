@@ -6,26 +6,36 @@ from typing import Any
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
-from refusal_eval.ask.store import StoreReader
+from refusal_eval.ask.store import StoreReader, not_in_store, when_stored
 from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.compat.published_score import response_rows
-from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.states import place_of
 
 
-def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapping[str, Any], output: str) -> None:
+def main(
+    request_path: str, answers_path: str, store_dir: str, tokenizer_folder: str, reading: Mapping[str, Any], output: str
+) -> None:
     """Write a header and a line per response.
 
     Args:
         request_path: the cell's request file.
+        answers_path: the cell's answers, which tell what responses there were.
         store_dir: folder of the store.
         tokenizer_folder: folder of the model's tokenizer.
         reading: the model's `end_mark` and `trust_remote_code`.
         output: the file to write.
+
+    Raises:
+        NotInStore: if one of them is missing: its prompt would be in no denominator.
     """
     file = read_requests(request_path)
     chains = list(walk(Turns(file, tokenizer_folder), StoreReader(store_dir, file.header["engine_id"])))
     responses = [(request.place, response) for chain in chains for request, response in chain.responses]
+    answered = {place_of(row) for row in read_jsonl(answers_path) if row["serving"] is not None}
+    if lost := answered.difference(place for place, _ in responses):
+        raise not_in_store(f"{len(lost)} of {len(answered)} responses are")
     renderer = None
     if reading["end_mark"] is not None:
         renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=reading["trust_remote_code"])
@@ -43,6 +53,6 @@ def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapp
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    folder = read_json(snakemake.input.engine)["tokenizer_folder"]
-    store = snakemake.config["store_dir"]
-    main(snakemake.input.requests, store, folder, snakemake.params.published, snakemake.output[0])
+    files, store = snakemake.input, snakemake.config["store_dir"]
+    folder, reading, out = read_json(files.engine)["tokenizer_folder"], snakemake.params.published, snakemake.output[0]
+    when_stored(lambda: main(files.requests, files.answers, store, folder, reading, out))

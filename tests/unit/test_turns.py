@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import collect_answers
+import published_answers
 import pytest
 import render_requests
 from tokenizer_folders import byte_tokenizer
@@ -156,9 +157,24 @@ def test_responses_that_are_seen_late_are_waited_for(cell: Cell, monkeypatch: py
     assert len(looks) == 2 + 2 + 3
 
 
-@pytest.mark.parametrize("script", ["collect_answers", "collect_verdicts", "train_judge"])
+@pytest.mark.parametrize("script", ["collect_answers", "collect_verdicts", "published_answers", "train_judge"])
 def test_every_job_that_collects_responses_looks_again(repository: Path, script: str) -> None:
     assert "when_stored(lambda: main(" in (repository / "scripts" / f"{script}.py").read_text()
+
+
+def test_a_response_that_is_gone_is_missed_where_it_is_read_as_the_published_code_does(cell: Cell) -> None:
+    while cell.pending():
+        cell.answer(cell.pending())
+    cell.answers([])
+    out, reading = cell.folder / "published.jsonl", {"end_mark": None, "trust_remote_code": False}
+    where = str(cell.requests), str(cell.folder / "answers.jsonl")
+    published_answers.main(*where, str(cell.store_dir), str(cell.tokenizer), reading, str(out))
+    whole = out.read_bytes()
+    lost = max(cell.store_dir.rglob("*.jsonl"))
+    lost.unlink()
+    with pytest.raises(UserError, match="responses are not in the store"):
+        published_answers.main(*where, str(cell.store_dir), str(cell.tokenizer), reading, str(out))
+    assert out.read_bytes() == whole
 
 
 def test_a_request_that_the_engine_refused_becomes_a_failed_answer(cell: Cell) -> None:

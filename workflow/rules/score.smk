@@ -39,7 +39,7 @@ rule published_answers:
     input:
         requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
         engine=ancient(model_engine),
-        # Reads none of them: they are there when all responses are in the store, and to be seen from here.
+        # Only which of them have a response: all of these have to be in the store, and to be seen from here.
         answers=ancient(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl"),
     output:
         f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
