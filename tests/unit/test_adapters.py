@@ -198,7 +198,13 @@ def test_an_adapter_of_another_depth_or_width_is_refused(
 def test_packed_weights_are_compared_by_name_and_by_the_width_in_their_config(adapter: Path, tmp_path: Path) -> None:
     packed = base(tmp_path / "packed", {**SMALL, "width": 8}, dtype=np.uint8)
     check_fits(adapter, packed, LOG)
-    for config in ({"hidden_size": 16}, {"text_config": {"hidden_size": 16}, "vision_config": {"hidden_size": 4}}, {}):
+    deep = {"talker_config": {"hidden_size": 4}, "thinker_config": {"text_config": {"hidden_size": 16}}}
+    for config in (
+        {"hidden_size": 16},
+        {"text_config": {"hidden_size": 16}, "vision_config": {"hidden_size": 4}},
+        deep,
+        {},
+    ):
         (packed / "config.json").write_text(json.dumps(config))
         check_fits(adapter, packed, LOG)
     for config in ({"hidden_size": 32}, {"text_config": {"hidden_size": 32}}):
