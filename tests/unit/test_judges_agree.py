@@ -119,7 +119,7 @@ def test_the_table_says_which_judges_ask_the_same_as_another() -> None:
 def test_the_figure_says_why_a_kappa_is_not_shown() -> None:
     few = agreement_of(panel_of([[R, R, C]] * 10 + [[C, C, R]] * 60), None, 0.95)
     many = agreement_of(panel_of([[R, R, C]] * 60 + [[C, C, R]] * 60), None, 0.95)
-    why = f"{NO_DATA} where both judges put fewer than 20 answers in one class."
+    why = f"{NO_DATA} where both judges put fewer than 20 answers in one class or all answers are one cluster."
     for group, given in ((few, True), (many, False)):
         agreement = {"judges": list("abc"), "level": 0.95, "groups": [group], "rankings": []}
         drawn = draw("judge_agreement", 0, 0, judges=list("abc"), agreement=agreement)

@@ -33,6 +33,10 @@ COLUMNS = {"prompt": "prompt", "messages": None, "category": None, "cluster": No
         ("12 or 1, 2, 3", False),
         ("答案是12", True),
         ("答案是-12", False),
+        ("๒๔-๑๒", True),
+        ("所需时间为10小时-12小时", True),
+        ("10 บาท-12 บาท", True),
+        ("第3次的温度为-12", False),
     ],
 )
 def test_the_last_number_in_an_answer_counts(answer: str, right: bool) -> None:

@@ -413,6 +413,9 @@ def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     assert analyses_stage.variance(study)["judges"] == analyses_stage.mixed_model(study)["judges"]
     asked = analyses_stage.agreement(study)
     assert asked["twins"] == {"soft": "reader"} and asked["members"]["soft"] == ["reader"]
+    # The primary judge is the one that counts, however it is called.
+    study = Study(config | {"primary_judge": "soft"})
+    assert analyses_stage.opinions(study) == sorted({*analyses_stage.opinions(alone), "other", "soft"} - {"reader"})
 
 
 def test_a_judge_that_learns_is_fitted_again_when_gold_with_the_same_prompts_comes_back(project):

@@ -7,13 +7,16 @@ from typing import Literal
 Match = Literal["number", "choice"]
 
 # Letters of scripts that put no space between words: Thai, Lao, Burmese, Khmer, kana and Chinese characters.
-_UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_UNSPACED = (
+    r"(?!\d)[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 # A sign counts where nothing is before it that it could subtract from; marks of thousands stand before three digits.
 _NUMBER = re.compile(
     rf"(?:(?<!(?!{_UNSPACED})[\w.)\]])[-\u2212])?"
     r"(?:(?:(?<![\d.,])\d{1,3}(?:[,\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?"
     rf"|(?<!(?!{_UNSPACED})[\w.,)\]])\.\d+)"
 )
+_RANGE = re.compile(rf"(?<=\d)(\s?(?:{_UNSPACED}){{1,3}})[-\u2212](?=[\d.,]+\1)")  # of numbers with a unit
 _LATEX_MARK = re.compile(r"(?<=\d)(?:\{,\}|\\[,;:! ]|\{\\,\})(?=\d{3})")  # of thousands, as LaTeX sets it apart
 _MARKED = re.compile(r"[-+]?\d{1,3}(?:[,\s]\d{3})+(?:\.\d*)?")  # a whole number with marks of thousands
 _MARKS = r"[\s*_(\"'`\[]"
@@ -64,7 +67,7 @@ def is_right(answer: str, right: str, match: str) -> bool:
     if match == "choice":
         letters = [found["letter"].upper() for found in _SAID.finditer(answer)] or _LETTER.findall(answer)
         return bool(letters) and bool(letters[-1] == right)
-    numbers = _NUMBER.findall(_LATEX_MARK.sub(",", answer))
+    numbers = _NUMBER.findall(_RANGE.sub(r"\1 ", _LATEX_MARK.sub(",", answer)))
     return bool(numbers) and _decimal(numbers[-1]) == Decimal(right)
 
 

@@ -129,7 +129,8 @@ def _words(
         "interval over clusters. Below the diagonal broad (partial refusals count as refusals), above it strict.",
     ]
     if any(pair[reading]["kappa"]["value"] is None for pair in pairs for reading in READINGS):
-        notes.append(f"{NO_DATA} where both judges put fewer than {MIN_ROWS} answers in one class.")
+        few = f"both judges put fewer than {MIN_ROWS} answers in one class"
+        notes.append(f"{NO_DATA} where {few} or all answers are one cluster.")
     if shared := [f"{show.judge(pair['first'])} and {show.judge(pair['second'])}" for pair in pairs if pair["overlap"]]:
         notes.append(f"Judges that share labels agree in part because of that: {'; '.join(shared)}.")
     alpha = group["alpha"]

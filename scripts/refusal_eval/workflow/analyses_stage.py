@@ -69,12 +69,15 @@ def opinions(study: Study) -> list[str]:
 
 
 def asking_the_same(study: Study) -> dict[str, str]:
-    """Return the judges that ask the same as one whose name sorts before, with that one: such as a raw and a
-    calibrated one.
+    """Return the judges that ask the same as another one, with that one: such as a raw and a calibrated one.
+
+    The primary judge is the one of its kind that counts, and else the one whose name sorts first.
     """
     first: dict[str, dict[str, Any]] = {}
     twins = {}
-    for name, judge in sorted(study.judges.items()):
+    for name, judge in sorted(
+        study.judges.items(), key=lambda item: (item[0] != study.settings.primary_judge, item[0])
+    ):
         if judge.reads():
             continue
         asked = judge.asking() if name in study.engine_judges else judge.deciding()

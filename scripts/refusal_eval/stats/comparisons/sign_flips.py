@@ -25,7 +25,7 @@ from refusal_eval.stats.estimates.resampling import blocks, whole
 
 EXACT, MID = "exact", "mid-p"
 DRAWS = (9_999, 99_999)  # sign patterns drawn at first, and in all where fewer than FEW of the first are as extreme
-MORE_DRAWS = (999_999, 9_999_999)  # the same where even these are too few, as in a family of hundreds of comparisons
+MORE_DRAWS = 999_999  # in all where even these are too few, as in a family of hundreds of comparisons
 FEW = 20
 MOST_PATTERNS = 14  # so many clusters have 2^14 patterns, which are gone through one by one
 MOST_STEPS = 2_000_000_000  # additions that counting all patterns may take: some seconds
@@ -46,7 +46,7 @@ def sign_flip_p(sums: Whole, seed: int, slack: int = 0, mid: bool = False) -> tu
 
     All patterns are counted where their totals take few enough values or where there are at most 2^14 of them. Else
     patterns are drawn, and p is (b + 1) / (N + 1) with b of N as extreme as the sum itself: 9,999 of them, and where
-    fewer than 20 are as extreme ten times as many, up to 9,999,999. That keeps p valid: a p value that needs the
+    fewer than 20 are as extreme ten times as many, up to 999,999. That keeps p valid: a p value that needs the
     second stage is at most 20/10,000 in the first, and so on.
 
     Args:
@@ -107,16 +107,14 @@ def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:
         drawn = wanted
         if extreme >= FEW:
             break
-    tables = [] if extreme >= FEW else _tables(sizes)
-    for wanted in MORE_DRAWS if tables else ():
-        for count in blocks(wanted - drawn, 1, _TOTALS_AT_ONCE):
+    if extreme < FEW:
+        tables = _tables(sizes)
+        for count in blocks(MORE_DRAWS - drawn, 1, _TOTALS_AT_ONCE):
             drawn_totals = np.zeros(count)
             for table in tables:
                 drawn_totals += table[rng.integers(0, len(table), size=count, dtype=np.uint16)]
             extreme += int((np.abs(drawn_totals) >= threshold).sum())
-        drawn = wanted
-        if extreme >= FEW:
-            break
+        drawn = MORE_DRAWS
     return (extreme + 1) / (drawn + 1), f"{drawn} draws"
 
 

@@ -195,15 +195,20 @@ def _pairs(
             for feature in rarest[place]:
                 index[feature].append(place)
     frames = {split: _frame([texts[place] for place in texts if place.split == split]) for split in prompts}
-    unequal = [pair for pair, near in found.items() if near < math.inf]
+    # Similarities become less, so that the index has found all, and what is below the threshold stays there.
+    for pair in [pair for pair, near in found.items() if near < math.inf]:
+        if frame := frames[pair[0].split] & frames[pair[1].split]:
+            found[pair] = similarity(texts[pair[0]], texts[pair[1]], frame)
+    unequal = [pair for pair, near in found.items() if threshold <= near < math.inf]
     passages = _passages(texts, clusters, unequal)
-    for pair in unequal:
-        one, two = (texts[place] for place in pair)
-        frame = frames[pair[0].split] & frames[pair[1].split]
-        shared = passages[pair[0].split] & passages[pair[1].split]
-        frame |= _framed(one, shared) & _framed(two, shared)
-        if frame:  # less than before, so that the index has found all
-            found[pair] = similarity(one, two, frame)
+
+    @functools.cache
+    def framed(place: Place, other: str) -> frozenset[str]:
+        return _framed(texts[place], passages[place.split] & passages[other])
+
+    for one, two in unequal:
+        if passage := framed(one, two.split) & framed(two, one.split):
+            found[one, two] = similarity(texts[one], texts[two], passage | frames[one.split] & frames[two.split])
     return {pair: near for pair, near in found.items() if near >= threshold}
 
 
@@ -211,7 +216,8 @@ def _passages(
     texts: Mapping[Place, Text], clusters: Mapping[Place, str], pairs: Collection[Pair]
 ) -> dict[str, set[Passage]]:
     """Return for each split the passages, of those that pairs share, that stand in enough of its clusters."""
-    wanted = {passage for one, two in pairs for passage in set(_runs(texts[one])) & set(_runs(texts[two]))}
+    runs = {place: frozenset(_runs(texts[place])) for place in {place for pair in pairs for place in pair}}
+    wanted = {passage for one, two in pairs for passage in runs[one] & runs[two]}
     found: dict[str, dict[Passage, set[str]]] = defaultdict(lambda: defaultdict(set))
     for place, text in texts.items() if wanted else ():
         for passage in wanted.intersection(_runs(text)):

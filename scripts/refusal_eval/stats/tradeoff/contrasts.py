@@ -35,12 +35,13 @@ MIN_TWINS = 10
 # Scripts by which languages are told apart where no column names them, by the first word of a letter's name in Unicode;
 # other words are the script's own name.
 _SCRIPTS = {
+    "LATIN": "Latin",
     **dict.fromkeys(("CJK", "IDEOGRAPHIC"), "Chinese"),
     **dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"), "Japanese"),
     "HANGUL": "Korean",
 }
-KANA = 0.1  # least share of kana among Japanese and Chinese characters in a Japanese text
-MAJORITY = 0.6  # least share of a script among the letters of a text that is in it
+OWN = 0.1  # least share of kana among them and Chinese characters in a Japanese text; of hangul in a Korean one
+LATIN, OTHER = 0.6, 0.3  # least shares of the letters of a text that is in a script: names in Latin letters are common
 
 
 def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) -> dict[str, Any] | None:
@@ -116,8 +117,8 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
 def language_of(prompt: Mapping[str, Any]) -> str | None:
     """Return a prompt's language: by a column that the split keeps, else the script of most of its last message.
 
-    A Chinese or Japanese character counts as three letters, about what it says. None for a text without letters, and
-    where no script has a clear majority.
+    A Chinese, Japanese or Korean character counts as three letters, about what it says. None for a text without
+    letters, and where no script has enough of them.
     """
     kept = prompt["source"].get("kept") or {}
     for column in COLUMNS:
@@ -128,11 +129,15 @@ def language_of(prompt: Mapping[str, Any]) -> str | None:
         if letter.isalpha():
             word = unicodedata.name(letter, "UNKNOWN").split()[0]
             counts[_SCRIPTS.get(word, word.capitalize())] += number
-    kana = counts.pop("Japanese", 0)
-    if both := kana + counts.pop("Chinese", 0):
-        counts["Japanese" if kana >= KANA * both else "Chinese"] = 3 * both
-    best, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
-    return f"{best} script" if most and most >= MAJORITY * counts.total() else None
+    han, whose = counts.pop("Chinese", 0), max(("Japanese", "Korean"), key=lambda script: counts[script])
+    counts[whose if counts[whose] and counts[whose] >= OWN * (counts[whose] + han) else "Chinese"] += han
+    for script in ("Chinese", "Japanese", "Korean"):
+        counts[script] *= 3
+    latin, total = counts.pop("Latin", 0), counts.total()
+    best, most = max(counts.items(), key=lambda item: item[1])
+    if most and most >= max(OTHER * (latin + total), LATIN * total):
+        return f"{best} script"
+    return "Latin script" if latin and latin >= LATIN * (latin + total) else None
 
 
 def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
