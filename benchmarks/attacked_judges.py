@@ -202,7 +202,9 @@ def judged(folder: Path, study: Path, judge: str, fitted_on: str | None = None) 
     results = folder / "results" / "attacked"
     target = results / "verdicts" / judge / "gold" / "attacks.jsonl"
     fits = [results / "calibration" / judge / f"{fitted_on}.json"] if fitted_on else []
-    seconds = timed([*run, "--cores", "all", *map(str, (target, *fits))], folder).seconds
+    if fits:  # not in the seconds of the attacks
+        timed([*run, "--cores", "all", *map(str, fits)], folder)
+    seconds = timed([*run, "--cores", "all", str(target)], folder).seconds
     rows = list(read_jsonl(target))
     for path in fits:
         rows = [calibrated_row(row, read_json(path)) for row in rows]
@@ -260,6 +262,8 @@ def main() -> None:
         lines, flips = list(HEAD), list[str]()
         for judge, entry in loaded.judges.items():
             fitted_on = entry.threshold_on_gold(loaded.view)
+            if fitted_on == "attacks":
+                raise SystemExit(f"{judge} has a calibrated threshold: name a study (--study) with gold to fit it to")
             line, *own = line_of(judge, entry.kind, *judged(folder, study, judge, fitted_on))
             lines.append(line)
             flips += own
