@@ -206,9 +206,10 @@ def _pairs(
     def framed(place: Place, other: str) -> frozenset[str]:
         return _framed(texts[place], passages[place.split] & passages[other])
 
-    for one, two in unequal:
-        if passage := framed(one, two.split) & framed(two, one.split):
-            found[one, two] = similarity(texts[one], texts[two], passage | frames[one.split] & frames[two.split])
+    for first, second in unequal:
+        if passage := framed(first, second.split) & framed(second, first.split):
+            frame = passage | frames[first.split] & frames[second.split]
+            found[first, second] = similarity(texts[first], texts[second], frame)
     return {pair: near for pair, near in found.items() if near >= threshold}
 
 
