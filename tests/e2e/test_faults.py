@@ -332,8 +332,8 @@ def test_with_dozens_of_requests_in_flight(
     """An engine that is told to stop answers what is in flight with what it has: none of that may count."""
     with Place(copy_of(prepared, tmp_path / "project"), compiled) as place:
         project = place.project
-        project.study(determinism="seeded", samples=20)
-        run = place.start()  # the engine takes 256 of 320 requests at a time, and equal lengths end in the same moment
+        project.study(determinism="seeded", samples=60)
+        run = place.start()  # the engine takes 256 of 960 requests at a time, and equal lengths end in the same moment
         wait_for_records(run, 3)
         in_flight = sum(len(list(file.keys())) for file in project.request_files("requests")) - len(
             stored(project.store)
@@ -343,12 +343,12 @@ def test_with_dozens_of_requests_in_flight(
         assert run.wait() != 0
         nothing_is_left(place)
         before, files, earlier = stored(project.store), contents(project.store), receipt_times(project)
-        assert 3 <= len(before) < 320
+        assert 3 <= len(before) < 960
         again = place.run()
         assert again.process.returncode == 0, again.said()
         after = stored(project.store)
-        assert executed_since(project, earlier) == 320 - len(before)
-        assert len(after) == 320 and all(len(lines) == 1 for lines in after.values())
+        assert executed_since(project, earlier) == 960 - len(before)
+        assert len(after) == 960 and all(len(lines) == 1 for lines in after.values())
         assert {key: after[key] for key in before} == before and only_grown(files, contents(project.store))
         ends = {record["response"]["finish_reason"] for record in winners(project).values()}
         assert ends <= {"stop", "length"}
