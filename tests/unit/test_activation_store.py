@@ -180,11 +180,18 @@ def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path, part):
     config = {"architectures": ["SeesForConditionalGeneration"], part: text, "vision_config": {}}
     write_json(tmp_path / "config.json", config)
     assert model_facts(tmp_path) == {"model_layers": 2, "width": 8, "architecture": config["architectures"][0]}
-    write_json(tmp_path / "config.json", config | {"quantization_config": {"quant_method": "fp8"}})
-    with pytest.raises(UserError, match="the weights are quantized"):
-        model_facts(tmp_path)
     write_json(tmp_path / "config.json", {"architectures": ["X"], "hidden_size": 8})
     with pytest.raises(UserError, match="does not say the model layers"):
+        model_facts(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "hf_quant_config.json"])
+def test_quantized_weights_are_not_captured_wherever_they_are_said_to_be(tmp_path, name):
+    """transformers reads those that only ModelOpt's file tells of as plain weights: states of cosine 0.03."""
+    config = {"architectures": ["X"], "hidden_size": 8, "num_hidden_layers": 2}
+    write_json(tmp_path / "config.json", config)
+    write_json(tmp_path / name, config | {"quantization_config": {"quant_method": "fp8"}})
+    with pytest.raises(UserError, match="the weights are quantized"):
         model_facts(tmp_path)
 
 

@@ -28,7 +28,7 @@ from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.config.direction_entry import Method
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json
+from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import (
     CompiledIntervention,
@@ -324,6 +324,11 @@ def test_a_zero_vector_has_no_direction(file: Path) -> None:
             parts(file, mode=mode, scale=1.0, gate=0.1)
 
 
+def with_config(file: Path, config: dict[str, Any]) -> Path:
+    write_json(file.parent / "config.json", config)
+    return file.parent
+
+
 @pytest.mark.parametrize(
     ("config", "reported"),
     [
@@ -337,12 +342,13 @@ def test_a_direction_of_another_model_is_refused_by_its_configuration(
     file: Path, config: dict[str, Any], reported: str
 ) -> None:
     with pytest.raises(UserError, match=reported):
-        refuse_other_model(FittedDirection.of_file(file), config, "the engine of `m`")
+        refuse_other_model(FittedDirection.of_file(file), with_config(file, config), "the engine of `m`")
 
 
 @pytest.mark.parametrize("change", [{}, {"num_hidden_layers": 8, "hidden_size": 16}, {"vision_config": {"x": 1}}])
 def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str, Any]) -> None:
-    refuse_other_model(FittedDirection.of_file(file), {"architectures": ["LlamaForCausalLM"], **change}, "it")
+    folder = with_config(file, {"architectures": ["LlamaForCausalLM"], **change})
+    refuse_other_model(FittedDirection.of_file(file), folder, "it")
 
 
 def test_files_that_are_no_directions_are_refused(file: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.intervention_entry import of_text
 from refusal_eval.config.kinds import WEIGHT_SOURCES
 from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.core.canonical import KEY_VERSION
@@ -76,6 +77,20 @@ def model_config(folder: str | Path) -> ModelConfig:
     return read_json_as(path, ModelConfig) if path.is_file() else ModelConfig()
 
 
+def quantization_of(folder: str | Path) -> dict[str, Any]:
+    """Return how the weights in a model folder are quantized, as vLLM 0.32 finds it; nothing if nothing says so.
+
+    ModelOpt before 0.31 writes a file of its own, and nothing into config.json. To transformers such weights are those
+    of a plain model, and it leaves their scales out without an error.
+    """
+    config, file = model_config(folder).model_dump(), Path(folder, "hf_quant_config.json")
+    named = [
+        part.get(f"{word}_config") for part in (config, of_text(config)) for word in ("quantization", "compression")
+    ]
+    found: dict[str, Any] = next(filter(None, named), None) or (read_json(file) if file.is_file() else {})
+    return found
+
+
 def longest_text(config: ModelConfig) -> int | None:
     """Return the longest text a model was made for, in tokens, or None if its config.json does not say."""
     for part in (config.model_extra or {}, config.text_config or {}):
@@ -102,11 +117,10 @@ def refuse_strict(engine: str, folder: str | Path, quantization: str | None = No
     vLLM itself says so only when the GPUs are there and the weights are loaded, and of quantized weights not at all.
     Without a config.json no more is known of a model than the `quantization` of its engine.
     """
-    path = Path(folder) / "config.json"
-    config = read_json(path) if path.is_file() else {}
-    architectures = [str(name) for name in config.get("architectures") or ()]
-    quantized = config.get("quantization_config") or config.get("compression_config") or {}
-    method = quantization or quantized.get("quant_method")
+    architectures = [str(name) for name in model_config(folder).model_dump().get("architectures") or ()]
+    quantized = quantization_of(folder)
+    # Only of ModelOpt's weights no key says by what they are quantized.
+    method = quantization or quantized.get("quant_method", "modelopt" if quantized else None)
     if recurrent := [name for name in architectures if name.startswith(NOT_INVARIANT)]:
         lacks = f"the layers of {recurrent[0]}"
     elif method == "mxfp4":
