@@ -36,7 +36,6 @@ from refusal_eval.engines.intervention_file import (
     intervention_sha256,
     proven,
     read_compiled,
-    refusal,
     refuse_nothing_passed,
 )
 from refusal_eval.engines.load_plan import LoadPlan
@@ -314,8 +313,6 @@ def test_numbers_beyond_float32_are_refused(file: Path, mode: str) -> None:
 
 
 def test_a_zero_vector_has_no_direction(file: Path) -> None:
-    with (file.parent / "x").open("w"):
-        pass
     card = dict(FittedDirection.of_file(file).card)
     tensors = load_file(file) | {"direction": np.zeros((3, 16), dtype=np.float32)}
     save_file(tensors, file, metadata={"refusal_eval": json.dumps(card)})
@@ -399,9 +396,8 @@ def test_keys_of_steered_models_are_their_own_and_others_stay_as_they_were(file:
 
 
 def plan_of(*interventions: CompiledIntervention) -> LoadPlan:
-    engine = engine_of({"kind": "vllm", "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1})
-    more = {"in_flight": 1, "failure_limit": 0.0, "store_dir": "store"}
-    return LoadPlan(engine, "engine", "f", None, "python", "cpu", "seeded", **more, interventions=interventions)
+    how = ("python", "cpu", "seeded", 1, 0.0, "store")
+    return LoadPlan(engine_of({}), "engine", "f", None, *how, interventions=interventions)
 
 
 def pending(*interventions: CompiledIntervention | None) -> list[Pending]:
@@ -434,16 +430,9 @@ def test_a_compiled_file_that_changed_is_refused_before_an_engine_starts(file: P
 
 def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_intervention(file: Path) -> None:
     one = of_file(file).unchanged()
-    engine = engine_of(
-        {
-            **{"dtype": "float32", "max_model_len": 64, "memory_share": 0.1, "quantization": None, "args": {}},
-            **{"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "trust_remote_code": False},
-        }
-    )
-    commands = [
-        engine.command(EngineLoad(Path("log"), "seeded", "f", "python", "cpu", intervention=steering), "f", "sock")
-        for steering in (None, one)
-    ]
+    engine = engine_of({"max_model_len": 64})
+    loads = [EngineLoad(Path("log"), "seeded", "f", "python", "cpu", intervention=steering) for steering in (None, one)]
+    commands = [engine.command(load, "f", "sock") for load in loads]
     more = [word for word in commands[1] if word not in commands[0]]
     assert more[0] == "--worker-cls=steered_worker.SteeredWorker"
     asked = json.loads(more[1].removeprefix("--additional-config="))
@@ -497,13 +486,15 @@ def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
     [
         ({"refused": "in a decode step nothing fired"}, "It refused the intervention: in a decode step nothing fired."),
         ({"fired": []}, "It does not answer: HTTP 500."),
+        (None, "It does not answer: HTTP 500."),
     ],
 )
 def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_said(
-    file: Path, tmp_path: Path, record: dict[str, Any], reported: str
+    file: Path, tmp_path: Path, record: dict[str, Any] | None, reported: str
 ) -> None:
     async def ask(path: str, body: Any) -> Any:
-        (tmp_path / "intervention.json").write_text(json.dumps(record))
+        if record is not None:
+            (tmp_path / "intervention.json").write_text(json.dumps(record))
         raise ConnectionError("HTTP 500")
 
     with pytest.raises(UserError) as raised:
@@ -549,14 +540,6 @@ def test_a_load_in_which_no_token_passed_the_gate_is_refused() -> None:
     )
     for counts in ({}, {"tokens": 0, "passed": {"2": 0}}, {"tokens": 10, "passed": {"2": 0, "3": 1}}):
         refuse_nothing_passed(GATED, counts)
-
-
-def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:
-    assert refusal(str(tmp_path)) == ""
-    (tmp_path / "intervention.json").write_text('{"sha256": "x"}')
-    assert refusal(str(tmp_path)) == ""
-    (tmp_path / "intervention.json").write_text('{"refused": "the model is too wide"}')
-    assert refusal(str(tmp_path)) == "It refused the intervention: the model is too wide. "
 
 
 # ---------------------------------------------------------------- in a study

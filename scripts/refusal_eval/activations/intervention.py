@@ -134,7 +134,7 @@ def refuse_other_model(direction: FittedDirection, folder: str | Path, where: st
         folder: the model's; what its config.json does not say is not compared here, but by the worker.
         where: whose it is, for the message.
     """
-    config, card, wrong = model_config(folder).model_dump(), direction.card, f"{direction.file} does not fit {where}"
+    config, card, wrong = model_config(folder), direction.card, f"{direction.file} does not fit {where}"
     text = of_text(config)
     architecture = next(iter(config.get("architectures") or ()), None)
     for what, has, needs in (
@@ -263,11 +263,7 @@ def _tasks(directions: Sequence[FittedDirection], layer: int, asked: Mapping[str
     return {"targets": targets, "units": units, "share": [asked["scale"]]}
 
 
-def _length(v: Vector) -> float:
-    """Return the norm of a vector: of an exactly rounded sum, so that every machine compiles the same bytes."""
-    return math.sqrt(math.fsum(v.astype(np.float64) ** 2))
-
-
 def _unit(v: Vector) -> Vector | None:
-    length = _length(v)
+    """Return a vector at length 1, by an exactly rounded sum, so that every machine compiles the same bytes."""
+    length = math.sqrt(math.fsum(v.astype(np.float64) ** 2))
     return None if length == 0 else v / length

@@ -55,7 +55,7 @@ def describe_engine(
         UserError: if files are missing.
     """
     described: dict[str, Any] = {"engine": name, "folder": None, "tokenizer_folder": None}
-    identified, config = None, ModelConfig()
+    identified, config = None, dict[str, Any]()
     if weights is not None:
         folder = shown_path(weights["path"]) if manifest is None else manifest_folder(manifest)
         identified = weight_source(weights).identity(folder_sha256(folder, cache) if manifest is None else None)
@@ -63,18 +63,18 @@ def describe_engine(
         config = model_config(folder)
         if (longest := longest_text(config)) is not None:
             described["max_position_embeddings"] = longest
-    identity = engine.identity(identified) | engine.identity_by_length(config.model_dump())
+    identity = engine.identity(identified) | engine.identity_by_length(config)
     return {**described, "identity": identity, "engine_id": engine_id(identity)}
 
 
-def model_config(folder: str | Path) -> ModelConfig:
-    """Return a model's config.json; an empty one where there is none.
+def model_config(folder: str | Path) -> dict[str, Any]:
+    """Return a model's config.json; nothing where there is none.
 
     Raises:
         UserError: if config.json is damaged.
     """
     path = Path(folder) / "config.json"
-    return read_json_as(path, ModelConfig) if path.is_file() else ModelConfig()
+    return read_json_as(path, ModelConfig).model_dump() if path.is_file() else {}
 
 
 def quantization_of(folder: str | Path) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def quantization_of(folder: str | Path) -> dict[str, Any]:
     ModelOpt before 0.31 writes a file of its own, and nothing into config.json. To transformers such weights are those
     of a plain model, and it leaves their scales out without an error.
     """
-    config, file = model_config(folder).model_dump(), Path(folder, "hf_quant_config.json")
+    config, file = model_config(folder), Path(folder, "hf_quant_config.json")
     named = [
         part.get(f"{word}_config") for part in (config, of_text(config)) for word in ("quantization", "compression")
     ]
@@ -91,9 +91,9 @@ def quantization_of(folder: str | Path) -> dict[str, Any]:
     return found
 
 
-def longest_text(config: ModelConfig) -> int | None:
+def longest_text(config: Mapping[str, Any]) -> int | None:
     """Return the longest text a model was made for, in tokens, or None if its config.json does not say."""
-    for part in (config.model_extra or {}, config.text_config or {}):
+    for part in (config, config.get("text_config") or {}):
         for key in LENGTH_KEYS:
             if isinstance(part.get(key), int):
                 return int(part[key])
@@ -117,7 +117,7 @@ def refuse_strict(engine: str, folder: str | Path, quantization: str | None = No
     vLLM itself says so only when the GPUs are there and the weights are loaded, and of quantized weights not at all.
     Without a config.json no more is known of a model than the `quantization` of its engine.
     """
-    architectures = [str(name) for name in model_config(folder).model_dump().get("architectures") or ()]
+    architectures = [str(name) for name in model_config(folder).get("architectures") or ()]
     quantized = quantization_of(folder)
     # Only of ModelOpt's weights no key says by what they are quantized.
     method = quantization or quantized.get("quant_method", "modelopt" if quantized else None)
