@@ -84,11 +84,9 @@ def quantization_of(folder: str | Path) -> dict[str, Any]:
     of a plain model, and it leaves their scales out without an error.
     """
     config, file = model_config(folder), Path(folder, "hf_quant_config.json")
-    named = [
-        part.get(f"{word}_config") for part in (config, of_text(config)) for word in ("quantization", "compression")
-    ]
-    found: dict[str, Any] = next(filter(None, named), None) or (read_json(file) if file.is_file() else {})
-    return found
+    parts, names = (config, of_text(config)), ("quantization_config", "compression_config")
+    found: dict[str, Any] = next((part[name] for part in parts for name in names if part.get(name)), {})
+    return found or (read_json(file) if file.is_file() else {})
 
 
 def longest_text(config: Mapping[str, Any]) -> int | None:
