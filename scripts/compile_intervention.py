@@ -1,7 +1,6 @@
 """Compile a model's intervention into the file that its engine reads, after checking that it was made for the model."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.activations.intervention import FittedDirection, refuse_other_model, write_intervention
@@ -30,10 +29,8 @@ def main(
         card_path: its card.
     """
     directions = [FittedDirection.of_file(path) for path in direction_paths]
-    config_path = Path(engine["tokenizer_folder"], "config.json")
-    config = read_json(config_path) if config_path.is_file() else {}
     for direction in directions:
-        refuse_other_model(direction, config, f"the engine of `{model}`")
+        refuse_other_model(direction, engine["tokenizer_folder"], f"the engine of `{model}`")
     card = write_intervention(output, model, directions, asked)
     for card_of_one, n in zip(card["directions"], counts, strict=True):
         card_of_one["n"] = dict(n)

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 from refusal_eval.activations.intervention import FittedDirection, write_intervention
 from refusal_eval.activations.sides import content_sha256
-from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.activations.tensor_files import read_states, widened
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.config.load_study import load_study
@@ -96,7 +96,7 @@ def test_captured_is_what_an_independent_run_of_the_model_has_after_each_layer(
     assert file.metadata["prompts"] == list(ids) and file.metadata["layers"] == [0, 1, 2]
     assert len({len(prompt) for prompt in ids.values()}) > 10
     theirs = reference(fitted_once, [(prompt, -1) for prompt in ids.values()], tmp_path)
-    ours = file.floats()
+    ours = widened(file.bits, file.kind)
     assert furthest(ours, theirs["states"]) < 1e-5
     apart = np.linalg.norm(ours[:, -1] - theirs["normed"], axis=1) / np.linalg.norm(ours[:, -1], axis=1)
     assert apart.min() > 0.01, "the last layer is before the final norm"
@@ -121,7 +121,7 @@ def test_the_mean_over_answers_is_that_of_their_own_tokens(fitted: Project, tmp_
         written = responses.lookup([key])[key]["response"]["token_ids"][:-1]  # without the token that ended it
         wanted.append((prompts[place[0]] + written, len(prompts[place[0]])))
     theirs = reference(fitted, wanted, tmp_path)["states"][:, 2:]
-    assert file.metadata["layers"] == [2] and furthest(file.floats(), theirs) < 1e-5
+    assert file.metadata["layers"] == [2] and furthest(widened(file.bits, file.kind), theirs) < 1e-5
 
 
 def test_a_direction_is_the_difference_of_the_means_of_what_was_not_held_out(fitted_once: Project) -> None:
@@ -242,7 +242,7 @@ def test_the_workflow_captures_a_steered_model_under_its_intervention(tmp_path: 
     for split in ("one", "more"):
         plain, steered = (read_states(folder / model / f"{split}.safetensors") for model in ("plain", "steered"))
         assert plain.metadata["prompts"] == steered.metadata["prompts"]
-        before, after = plain.floats(), steered.floats()
+        before, after = widened(plain.bits, plain.kind), widened(steered.bits, steered.kind)
         direction = load_file(project.results / "directions" / "refusal.safetensors")["direction"]
         np.testing.assert_array_equal(after[:, 0], before[:, 0])
         np.testing.assert_allclose(after[:, 1] - before[:, 1], 0.5 * direction[[1]].repeat(len(after), 0), atol=1e-5)

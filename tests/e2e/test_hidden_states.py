@@ -10,7 +10,7 @@ from project import ROOT, change_yaml
 from real import real_project
 from safetensors.numpy import load_file
 
-from refusal_eval.activations.tensor_files import read_states
+from refusal_eval.activations.tensor_files import read_states, widened
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.files import read_json
 
@@ -40,7 +40,7 @@ def test_captured_activations_are_the_engines_own_hidden_states(tmp_path: Path) 
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
 
-    ours, theirs = file.floats(), load_file(tmp_path / "out.safetensors")["states"]
+    ours, theirs = widened(file.bits, file.kind), load_file(tmp_path / "out.safetensors")["states"]
     apart = np.linalg.norm(ours - theirs, axis=2) / np.linalg.norm(theirs, axis=2)
     print(f"largest difference from vLLM's own states, relative to their norm: {apart.max():.1e}")
     assert ours.shape == theirs.shape == (4, 30, 576) and apart.max() < 1e-5

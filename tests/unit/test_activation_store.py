@@ -16,7 +16,7 @@ from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import activation_key, answer_means, asked_states, prompt_tokens
 from refusal_eval.activations.capture_program import save
 from refusal_eval.activations.model_facts import captured_facts, checked_layers, model_facts
-from refusal_eval.activations.tensor_files import read_states, write_states
+from refusal_eval.activations.tensor_files import read_states, widened, write_states
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, write_json
@@ -39,14 +39,15 @@ def test_a_file_gives_back_what_was_written_and_safetensors_reads_it(tmp_path):
     written = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
     write_states(tmp_path / "a", written, "F32", {"keys": ["x"]})
     read = read_states(tmp_path / "a")
-    assert (read.floats() == written).all() and read.metadata == {"keys": ["x"]}
+    assert (widened(read.bits, read.kind) == written).all() and read.metadata == {"keys": ["x"]}
     assert (load_file(tmp_path / "a")["states"] == written).all()
 
 
 def test_bfloat16_is_widened_exactly(tmp_path):
     values = np.array([1.0, -2.5, 3.140625, 0.0], np.float32).reshape(1, 1, 4)
     write_states(tmp_path / "a", (values.view(np.uint32) >> 16).astype(np.uint16), "BF16", {})
-    assert (read_states(tmp_path / "a").floats() == values).all()
+    read = read_states(tmp_path / "a")
+    assert (widened(read.bits, read.kind) == values).all()
 
 
 def test_a_damaged_file_is_reported(tmp_path):
@@ -180,11 +181,18 @@ def test_the_facts_of_a_model_are_those_of_its_text_model(tmp_path, part):
     config = {"architectures": ["SeesForConditionalGeneration"], part: text, "vision_config": {}}
     write_json(tmp_path / "config.json", config)
     assert model_facts(tmp_path) == {"model_layers": 2, "width": 8, "architecture": config["architectures"][0]}
-    write_json(tmp_path / "config.json", config | {"quantization_config": {"quant_method": "fp8"}})
-    with pytest.raises(UserError, match="the weights are quantized"):
-        model_facts(tmp_path)
     write_json(tmp_path / "config.json", {"architectures": ["X"], "hidden_size": 8})
     with pytest.raises(UserError, match="does not say the model layers"):
+        model_facts(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "hf_quant_config.json"])
+def test_quantized_weights_are_not_captured_wherever_they_are_said_to_be(tmp_path, name):
+    """transformers reads those that only ModelOpt's file tells of as plain weights: states of cosine 0.03."""
+    config = {"architectures": ["X"], "hidden_size": 8, "num_hidden_layers": 2}
+    write_json(tmp_path / "config.json", config)
+    write_json(tmp_path / name, config | {"quantization_config": {"quant_method": "fp8"}})
+    with pytest.raises(UserError, match="the weights are quantized"):
         model_facts(tmp_path)
 
 

@@ -17,13 +17,7 @@ from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.weights.adapter import (
-    Adapter,
-    check_fits,
-    checked_rank,
-    describe_adapter,
-    warn_of_another_base,
-)
+from refusal_eval.weights.adapter import Adapter, check_fits, checked_rank, describe_adapter, warn_of_another_base
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
@@ -74,13 +68,10 @@ def test_a_folder_is_identified_by_the_content_of_its_two_files_only(adapter: Pa
     assert again.identity == first.identity
     os.utime(tmp_path / "elsewhere" / "adapter_model.safetensors")
     assert described(tmp_path / "elsewhere", tmp_path / "cache").identity == first.identity
+    scaled = described(with_config(tmp_path / "elsewhere", lora_alpha=32), tmp_path / "cache").identity
     random_adapter(tmp_path / "elsewhere", seed=5, rank=4, shape=SMALL)
-    assert described(tmp_path / "elsewhere", tmp_path / "cache").identity != first.identity
-
-
-def test_the_scaling_counts_too(adapter: Path, tmp_path: Path) -> None:
-    before = described(adapter, tmp_path).identity
-    assert described(with_config(adapter, lora_alpha=32), tmp_path).identity != before
+    others = [scaled, described(tmp_path / "elsewhere", tmp_path / "cache").identity]
+    assert first.identity not in others and others[0] != others[1]
 
 
 # ---------------------------------------------------------------- what vLLM cannot serve
@@ -215,28 +206,19 @@ def test_packed_weights_are_compared_by_name_and_by_the_width_in_their_config(ad
         check_fits(adapter, base(tmp_path / "short", {**SMALL, "layers": 1}, dtype=np.uint8), LOG)
 
 
-def test_names_that_cannot_be_compared_are_mentioned(
-    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "base").mkdir()
-    save_file(tensors_of(x=(3,)), str(tmp_path / "base" / "model.safetensors"))
-    check_fits(adapter, tmp_path / "base", LOG)
-    assert "whether it fits is not known" in caplog.text
-
-
+@pytest.mark.parametrize(
+    ("same", "said"),
+    [((), "whether it fits is not known"), (("q_proj",), "only 2 of 4 modules could be compared with the weights")],
+)
 def test_modules_that_were_not_compared_are_a_warning(
-    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, same: tuple[str, ...], said: str
 ) -> None:
     """Models such as Phi-3 store the projections of attention as one matrix, of another name."""
-    fused = {f"model.layers.{layer}.self_attn.qkv_proj.weight": (32, 16) for layer in range(2)}
     (tmp_path / "base").mkdir()
-    named = fused | {
-        "model.layers.0.self_attn.q_proj.weight": (16, 16),
-        "model.layers.1.self_attn.q_proj.weight": (16, 16),
-    }
-    save_file(tensors_of(**named), str(tmp_path / "base" / "model.safetensors"))
+    names = [f"model.layers.{layer}.self_attn.{name}.weight" for layer in range(2) for name in ("qkv_proj", *same)]
+    save_file(tensors_of(**dict.fromkeys(names, (16, 16))), str(tmp_path / "base" / "model.safetensors"))
     check_fits(adapter, tmp_path / "base", LOG)
-    assert "only 2 of 4 modules could be compared with the weights" in caplog.text and "WARNING" in caplog.text
+    assert said in caplog.text and "WARNING" in caplog.text
 
 
 @pytest.mark.parametrize(

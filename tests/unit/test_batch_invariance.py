@@ -90,9 +90,15 @@ def test_weights_with_invariant_kernels_are_not_refused(
     refuse_strict("e", model_folder(tmp_path / "m", quantization_config=quantized), asked)
 
 
-def test_a_compression_config_is_read_as_vllm_reads_it(tmp_path: Path) -> None:
-    folder = model_folder(tmp_path / "m", compression_config=compressed("int", 4, None))
-    with pytest.raises(UserError, match="compressed-tensors"):
+def test_how_weights_are_quantized_is_read_as_vllm_reads_it(tmp_path: Path) -> None:
+    """Of compressed-tensors under another name, of a part of the model, or of ModelOpt in a file of its own."""
+    quantized = compressed("int", 4, None)
+    for told in ({"compression_config": quantized}, {"text_config": {"quantization_config": quantized}}):
+        with pytest.raises(UserError, match="compressed-tensors"):
+            refuse_strict("e", model_folder(tmp_path / "m", **told))
+    folder = model_folder(tmp_path / "m", architectures=["LlamaForCausalLM"])
+    (folder / "hf_quant_config.json").write_text('{"producer": {"name": "modelopt"}}')
+    with pytest.raises(UserError, match="modelopt"):
         refuse_strict("e", folder)
 
 

@@ -14,10 +14,9 @@ from safetensors.numpy import save_file
 
 from refusal_eval.activations import capture
 from refusal_eval.activations.capture import loaded_size
-from refusal_eval.activations.capture_program import load_model
+from refusal_eval.activations.capture_program import load_model, refuse_made_up
 from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import write_json
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.load_plan import LoadPlan
 
@@ -35,29 +34,32 @@ def test_a_model_is_loaded_straight_onto_its_device_and_keeps_its_cap_on_attenti
         @staticmethod
         def from_pretrained(folder, **options):
             asked.update(options)
-            return types.SimpleNamespace(eval=lambda: "model", get_text_config=lambda: text)
+            given = types.SimpleNamespace(eval=lambda: "model", get_text_config=lambda: text)
+            return (given, {"missing_keys": {"x"}}) if options.get("output_loading_info") else given
 
     transformers = types.ModuleType("transformers")
     transformers.AutoConfig = transformers.AutoModelForCausalLM = transformers.AutoModelForImageTextToText = Loader
     monkeypatch.setitem(sys.modules, "transformers", transformers)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(float32="float32"))
     job = {"folder": "m", "dtype": "float32", "device": device, "gpus": gpus, "trust_remote_code": False}
-    assert load_model(job) == "model"
+    assert load_model(job) == ("model", {"x"})
     assert (asked.get("device_map"), asked.get("attn_implementation")) == (placed, attention)
 
 
+def test_a_model_whose_decoder_lacks_weights_is_not_captured():
+    """Its files may name them otherwise: transformers then computes with random ones."""
+    parts = {"vision.weight": object(), "model.layers.0.weight": object(), "lm_head.weight": object()}
+    model = types.SimpleNamespace(named_parameters=parts.items)
+    decoder = types.SimpleNamespace(parameters=lambda: [parts["model.layers.0.weight"]])
+    refuse_made_up(model, decoder, {"vision.weight", "lm_head.weight"})
+    with pytest.raises(SystemExit, match=r"no model\.layers\.0\.weight \(1 weights"):
+        refuse_made_up(model, decoder, {"model.layers.0.weight"})
+
+
 def test_the_size_of_weights_is_that_of_the_format_they_are_loaded_in(tmp_path):
-    save_file({"a": np.zeros((10, 3), np.float32), "places": np.zeros(5, np.int64)}, tmp_path / "model.safetensors")
-    assert loaded_size(tmp_path, "bfloat16") == 10 * 3 * 2 + 5 * 8
-    assert loaded_size(tmp_path, "float32") == 10 * 3 * 4 + 5 * 8
-
-
-def test_a_second_copy_of_the_weights_does_not_count(tmp_path):
-    for name, rows in (("model-00001-of-00002", 4), ("model-00002-of-00002", 6), ("consolidated", 10)):
-        save_file({name: np.zeros((rows, 3), np.float16)}, tmp_path / f"{name}.safetensors")
-    weight_map = {f"w{number}": f"model-0000{number}-of-00002.safetensors" for number in (1, 2)}
-    write_json(tmp_path / "model.safetensors.index.json", {"weight_map": weight_map})
-    assert loaded_size(tmp_path, "float16") == 10 * 3 * 2
+    for part in range(2):
+        save_file({"a": np.zeros((10, 3), np.float32)}, tmp_path / f"model-{part}.safetensors")
+    assert (loaded_size(tmp_path, "bfloat16"), loaded_size(tmp_path, "float32")) == (2 * 30 * 2, 2 * 30 * 4)
 
 
 def test_a_model_that_does_not_fit_the_memory_is_refused_before_it_is_loaded(tmp_path, monkeypatch):

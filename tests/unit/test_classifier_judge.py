@@ -3,6 +3,9 @@
 import asyncio
 import json
 import math
+import runpy
+import sys
+import types
 
 import check_judge
 import pytest
@@ -245,6 +248,23 @@ class Summing:
         if any(text[0] == 13 for text in texts):
             raise RuntimeError("out of memory")
         return [[float(len(text)), float(text[0])] for text in texts]
+
+
+@pytest.mark.parametrize(("pooling", "pad", "alone"), [(None, 0, False), (None, None, True), ("mean", None, False)])
+def test_a_classifier_whose_folder_lacks_weights_is_not_served(monkeypatch, pooling, pad, alone):
+    """transformers would make them up. And one without a padding token is given one text at a time."""
+    config, lacking = types.SimpleNamespace(pad_token_id=pad, vocab_size=9), {"pooler"} if pooling else set()
+    loaded = types.SimpleNamespace(config=config, to=lambda _: types.SimpleNamespace(eval=lambda: None))
+    loader = types.SimpleNamespace(from_pretrained=lambda *_, **__: (loaded, {"missing_keys": lacking}))
+    names = dict.fromkeys(("AutoModel", "AutoModelForSequenceClassification"), loader)
+    monkeypatch.setitem(sys.modules, "transformers", types.SimpleNamespace(**names))
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(float32="float32"))
+    monkeypatch.setattr(runpy, "run_path", lambda path: None)
+    assert Model("m", "cpu", "float32", pooling, False).alone is alone
+    lacking.add("score")
+    if not pooling:
+        with pytest.raises(SystemExit, match=r"m is no classifier: it has no score \(1 weights are missing\)"):
+            Model("m", "cpu", "float32", pooling, False)
 
 
 async def ask(server, path, value=None, method="POST"):

@@ -28,7 +28,7 @@ from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.config.direction_entry import Method
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json
+from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.intervention_file import (
     CompiledIntervention,
@@ -36,7 +36,6 @@ from refusal_eval.engines.intervention_file import (
     intervention_sha256,
     proven,
     read_compiled,
-    refusal,
     refuse_nothing_passed,
 )
 from refusal_eval.engines.load_plan import LoadPlan
@@ -285,17 +284,17 @@ def test_a_control_of_a_constellation_finds_the_same_task_and_pulls_another_way(
     assert (control["3.targets"] == target).all() and (real["3.targets"] != target).any()
 
 
-@pytest.mark.parametrize("change", [{"model": "other"}, {"positions": "answer_mean"}, {"dtype": "bfloat16"}])
-def test_directions_of_a_constellation_are_alike(constellation: list[Path], tmp_path: Path, change: Any) -> None:
-    random_direction(tmp_path / "unlike.safetensors", LAYERS, **SMALL, **change)
-    key = next(iter(change))
+@pytest.mark.parametrize(
+    ("key", "value"), [("model", "other"), ("positions", "answer_mean"), ("dtype", "bfloat16"), ("width", 8)]
+)
+def test_directions_of_a_constellation_are_alike(
+    constellation: list[Path], tmp_path: Path, key: str, value: Any
+) -> None:
+    random_direction(tmp_path / "unlike.safetensors", LAYERS, **SMALL | {key: value})
     with pytest.raises(UserError, match=rf"unlike.safetensors does not fit .*translate.safetensors: its `{key}` is"):
         of_tasks([*constellation, tmp_path / "unlike.safetensors"])
-    random_direction(tmp_path / "wide.safetensors", LAYERS, **SMALL | {"width": 8})
-    with pytest.raises(UserError, match=r"its `width` is 8, and not 16; fit all directions of a constellation alike"):
-        of_tasks([*constellation, tmp_path / "wide.safetensors"])
     random_direction(tmp_path / "few.safetensors", [2, 3], **SMALL)
-    with pytest.raises(UserError, match=r"its `layers` is \[2, 3\], and not \[2, 3, 5\]"):
+    with pytest.raises(UserError, match=r"its `layers` is \[2, 3\], and not \[2, 3, 5\]; fit all directions"):
         of_tasks([*constellation, tmp_path / "few.safetensors"])
 
 
@@ -314,14 +313,17 @@ def test_numbers_beyond_float32_are_refused(file: Path, mode: str) -> None:
 
 
 def test_a_zero_vector_has_no_direction(file: Path) -> None:
-    with (file.parent / "x").open("w"):
-        pass
     card = dict(FittedDirection.of_file(file).card)
     tensors = load_file(file) | {"direction": np.zeros((3, 16), dtype=np.float32)}
     save_file(tensors, file, metadata={"refusal_eval": json.dumps(card)})
     for mode in ("ablate", "gated"):
         with pytest.raises(UserError, match="the vector of layer 3 is zero and has no direction"):
             parts(file, mode=mode, scale=1.0, gate=0.1)
+
+
+def with_config(file: Path, config: dict[str, Any]) -> Path:
+    write_json(file.parent / "config.json", config)
+    return file.parent
 
 
 @pytest.mark.parametrize(
@@ -337,12 +339,13 @@ def test_a_direction_of_another_model_is_refused_by_its_configuration(
     file: Path, config: dict[str, Any], reported: str
 ) -> None:
     with pytest.raises(UserError, match=reported):
-        refuse_other_model(FittedDirection.of_file(file), config, "the engine of `m`")
+        refuse_other_model(FittedDirection.of_file(file), with_config(file, config), "the engine of `m`")
 
 
 @pytest.mark.parametrize("change", [{}, {"num_hidden_layers": 8, "hidden_size": 16}, {"vision_config": {"x": 1}}])
 def test_a_model_that_fits_or_does_not_tell_passes(file: Path, change: dict[str, Any]) -> None:
-    refuse_other_model(FittedDirection.of_file(file), {"architectures": ["LlamaForCausalLM"], **change}, "it")
+    folder = with_config(file, {"architectures": ["LlamaForCausalLM"], **change})
+    refuse_other_model(FittedDirection.of_file(file), folder, "it")
 
 
 def test_files_that_are_no_directions_are_refused(file: Path) -> None:
@@ -393,9 +396,8 @@ def test_keys_of_steered_models_are_their_own_and_others_stay_as_they_were(file:
 
 
 def plan_of(*interventions: CompiledIntervention) -> LoadPlan:
-    engine = engine_of({"kind": "vllm", "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1})
-    more = {"in_flight": 1, "failure_limit": 0.0, "store_dir": "store"}
-    return LoadPlan(engine, "engine", "f", None, "python", "cpu", "seeded", **more, interventions=interventions)
+    how = ("python", "cpu", "seeded", 1, 0.0, "store")
+    return LoadPlan(engine_of({}), "engine", "f", None, *how, interventions=interventions)
 
 
 def pending(*interventions: CompiledIntervention | None) -> list[Pending]:
@@ -428,16 +430,9 @@ def test_a_compiled_file_that_changed_is_refused_before_an_engine_starts(file: P
 
 def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_intervention(file: Path) -> None:
     one = of_file(file).unchanged()
-    engine = engine_of(
-        {
-            **{"dtype": "float32", "max_model_len": 64, "memory_share": 0.1, "quantization": None, "args": {}},
-            **{"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "trust_remote_code": False},
-        }
-    )
-    commands = [
-        engine.command(EngineLoad(Path("log"), "seeded", "f", "python", "cpu", intervention=steering), "f", "sock")
-        for steering in (None, one)
-    ]
+    engine = engine_of({"max_model_len": 64})
+    loads = [EngineLoad(Path("log"), "seeded", "f", "python", "cpu", intervention=steering) for steering in (None, one)]
+    commands = [engine.command(load, "f", "sock") for load in loads]
     more = [word for word in commands[1] if word not in commands[0]]
     assert more[0] == "--worker-cls=steered_worker.SteeredWorker"
     asked = json.loads(more[1].removeprefix("--additional-config="))
@@ -491,13 +486,15 @@ def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
     [
         ({"refused": "in a decode step nothing fired"}, "It refused the intervention: in a decode step nothing fired."),
         ({"fired": []}, "It does not answer: HTTP 500."),
+        (None, "It does not answer: HTTP 500."),
     ],
 )
 def test_a_server_that_fails_at_the_question_is_refused_with_what_its_worker_said(
-    file: Path, tmp_path: Path, record: dict[str, Any], reported: str
+    file: Path, tmp_path: Path, record: dict[str, Any] | None, reported: str
 ) -> None:
     async def ask(path: str, body: Any) -> Any:
-        (tmp_path / "intervention.json").write_text(json.dumps(record))
+        if record is not None:
+            (tmp_path / "intervention.json").write_text(json.dumps(record))
         raise ConnectionError("HTTP 500")
 
     with pytest.raises(UserError) as raised:
@@ -543,14 +540,6 @@ def test_a_load_in_which_no_token_passed_the_gate_is_refused() -> None:
     )
     for counts in ({}, {"tokens": 0, "passed": {"2": 0}}, {"tokens": 10, "passed": {"2": 0, "3": 1}}):
         refuse_nothing_passed(GATED, counts)
-
-
-def test_what_a_worker_refused_is_said_and_nothing_where_it_did_not(tmp_path: Path) -> None:
-    assert refusal(str(tmp_path)) == ""
-    (tmp_path / "intervention.json").write_text('{"sha256": "x"}')
-    assert refusal(str(tmp_path)) == ""
-    (tmp_path / "intervention.json").write_text('{"refused": "the model is too wide"}')
-    assert refusal(str(tmp_path)) == "It refused the intervention: the model is too wide. "
 
 
 # ---------------------------------------------------------------- in a study

@@ -19,7 +19,7 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import request_body
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.server import Server, check_memory, processor_id, server_environment
-from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
+from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of
 from refusal_eval.study.engine_environment import engine_device
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import engine_id, weight_source
@@ -194,11 +194,8 @@ def test_exactly_the_adapters_that_are_asked_are_served_under_names_of_ours() ->
     modules = [json.loads(text) for text in found[at + 1 : at + 3]]
     assert modules == [{"name": "lora-a", "path": "/other"}, {"name": "lora-b", "path": "/a=b/with space"}]
     assert "--enable-lora" in found
-    assert (option(found, "max-lora-rank"), option(found, "max-loras"), option(found, "max-cpu-loras")) == (
-        "16",
-        "2",
-        "2",
-    )
+    names = ("max-lora-rank", "max-loras", "max-cpu-loras")
+    assert [option(found, name) for name in names] == ["16", "2", "2"]
     assert command(ADAPTERS) == command(ADAPTERS[::-1])
 
 
@@ -209,7 +206,8 @@ def test_many_adapters_wait_in_main_memory_and_the_user_says_how_many_at_once() 
 
 
 def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) -> None:
-    assert [max_lora_rank(rank) for rank in (1, 2, 8, 9, 64, 65, 512)] == [1, 8, 8, 16, 64, 128, 512]
+    for rank, allowed in ((1, "1"), (2, "8"), (8, "8"), (9, "16"), (64, "64"), (65, "128"), (512, "512")):
+        assert option(command([Adapter("m", {}, "lora", "/x", rank)]), "max-lora-rank") == allowed
     for source in repository.glob(".venv/engine/lib/python3*/site-packages/vllm/config/lora.py"):
         line = next(line for line in source.read_text().splitlines() if line.startswith("MaxLoRARanks"))
         assert tuple(ast.literal_eval(line.split("Literal", 1)[1])) == tuple(MAX_LORA_RANKS)

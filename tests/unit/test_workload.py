@@ -4,7 +4,7 @@ import pytest
 
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.tools.plan.workload import ELSEWHERE, CellWork, answer_tokens, pace_of, work_seconds
-from refusal_eval.weights.engine_size import billions_in_name
+from refusal_eval.weights.engine_size import billions_in_name, weights_bytes
 
 ENTRY = {"dtype": "bfloat16", "quantization": None, "args": {}, "data_parallel": 1}
 
@@ -27,6 +27,22 @@ def gpu(billions, devices=1, strict=False, **entry):
 )
 def test_a_name_tells_the_size(name, size):
     assert billions_in_name(name) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "size"),
+    [
+        ("x-70B", None, 140),
+        ("x-70B-FP8", None, 70),
+        ("x-70B-AWQ-INT4", None, 42),
+        ("x-70B", "fp8", 70),
+        ("x-gptq-int8", None, 70),
+    ],
+)
+def test_a_name_tells_that_weights_are_quantized(name, asked, size):
+    """An engine finds it out by itself, so that most entries do not say it."""
+    entry = {**ENTRY, "weights": {"repo": f"owner/{name}"}, "quantization": asked}
+    assert weights_bytes(entry, 70) == size * 1e9
 
 
 def test_larger_engines_start_later_and_write_slower_and_more_devices_help_less_than_in_proportion():

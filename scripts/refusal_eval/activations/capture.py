@@ -17,7 +17,7 @@ from refusal_eval.activations.activation_store import ActivationStore
 from refusal_eval.activations.asked import Asked
 from refusal_eval.ask.pending import Pending
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.files import write_json
 from refusal_eval.core.memory import main_memory
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
@@ -29,7 +29,6 @@ from refusal_eval.engines.server import server_environment
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord, remove_orphans
 from refusal_eval.weights.adapter import read_tensors
-from refusal_eval.weights.fingerprint import INDEX, ONE_FILE
 
 LOG = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("capture_program.py")
@@ -38,8 +37,6 @@ MOST_PROMPTS = {"cpu": 8, "cuda": 64}
 POLL_SECONDS = 0.2
 MEMORY_FACTOR = {"float32": 1.2, "float16": 1.3, "bfloat16": 1.3}  # on a CPU, in sizes of the loaded weights
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-# Of numbers that are loaded as they are; all with a fraction (F64, F32, F16, BF16) take the format that is asked for.
-BYTES_AS_HELD = {"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
 
 
 def capture_missing(
@@ -193,17 +190,8 @@ def loaded_size(folder: str | Path, dtype: str) -> int:
     Raises:
         UserError: if a file is damaged.
     """
-    tensors = (tensor for path in weight_files(Path(folder)) for tensor in read_tensors(path).values())
-    return sum(math.prod(tensor.shape) * BYTES_AS_HELD.get(tensor.kind, BYTES[dtype]) for tensor in tensors)
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the files that transformers loads: those of the index, the one file, or all; never a second copy."""
-    if (folder / ONE_FILE).is_file():
-        return [folder / ONE_FILE]
-    if (folder / INDEX).is_file():
-        return [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
-    return sorted(folder.glob("*.safetensors"))
+    tensors = (tensor for path in Path(folder).glob("*.safetensors") for tensor in read_tensors(path).values())
+    return sum(math.prod(tensor.shape) for tensor in tensors) * BYTES[dtype]
 
 
 def card(

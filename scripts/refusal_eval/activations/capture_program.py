@@ -22,7 +22,7 @@ import runpy
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,10 @@ class Capture:
         import torch
 
         runpy.run_path(str(FIRST_CALLS))
-        model = load_model(job)
+        model, missing = load_model(job)
         self._torch, self._dtype = torch, getattr(torch, job["dtype"])
         self._decoder, layers = text_decoder(model, job["model_layers"])
+        refuse_made_up(model, self._decoder, missing)
         self._steered: Counter[int] = steer(layers, **job["intervention"]) if job["intervention"] else Counter()
         self._layers = {number: layers[number] for number in job["layers"]}
         self._pad = model.config.get_text_config().pad_token_id or 0
@@ -96,8 +97,8 @@ class Capture:
         return torch.stack([self._kept[number] for number in self._layers], dim=1).contiguous()
 
 
-def load_model(job: dict[str, Any]) -> Any:
-    """Return the model on its devices, with its vision tower if it has one."""
+def load_model(job: dict[str, Any]) -> tuple[Any, Collection[str]]:
+    """Return the model on its devices, with its vision tower if it has one, and the weights that its files lack."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
@@ -109,7 +110,15 @@ def load_model(job: dict[str, Any]) -> Any:
     if job["device"] == "cuda":  # straight onto the GPU; without it the model is first built in main memory
         options["device_map"] = "auto" if job["gpus"] > 1 else {"": job["device"]}
     loader: Any = AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
-    return loader.from_pretrained(job["folder"], **options).eval()
+    model, loaded = loader.from_pretrained(job["folder"], output_loading_info=True, **options)
+    return model.eval(), loaded["missing_keys"]
+
+
+def refuse_made_up(model: Any, decoder: Any, missing: Collection[str]) -> None:
+    """End the program if weights of the decoder are missing: transformers makes them up, and only its log says so."""
+    own = {id(part) for part in decoder.parameters()}
+    if lacking := [name for name, part in model.named_parameters() if name in missing and id(part) in own]:
+        sys.exit(f"the model's files have no {lacking[0]} ({len(lacking)} weights of its decoder are missing)")
 
 
 def text_decoder(model: Any, depth: int) -> tuple[Any, Any]:

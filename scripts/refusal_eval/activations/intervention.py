@@ -38,6 +38,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.core.texts import ranges
 from refusal_eval.engines.intervention_file import METADATA, VERSION, intervention_sha256
+from refusal_eval.weights.engine_file import model_config, quantization_of
 
 # What a model's card says of each direction, and what directions of one constellation have in common.
 TOLD = ("direction", "method", "model", "positions", "dtype", "prompts")
@@ -125,15 +126,16 @@ def chosen_layers(directions: Sequence[FittedDirection], asked: Sequence[int] | 
     return sorted(asked)
 
 
-def refuse_other_model(direction: FittedDirection, config: Mapping[str, Any], where: str) -> None:
+def refuse_other_model(direction: FittedDirection, folder: str | Path, where: str) -> None:
     """Raise `UserError` for a model that a direction does not belong to, or whose engine was never tried.
 
     Args:
         direction: the direction.
-        config: the model's config.json; what it does not say is not compared here, but by the worker.
+        folder: the model's; what its config.json does not say is not compared here, but by the worker.
         where: whose it is, for the message.
     """
-    text, card, wrong = of_text(config), direction.card, f"{direction.file} does not fit {where}"
+    config, card, wrong = model_config(folder), direction.card, f"{direction.file} does not fit {where}"
+    text = of_text(config)
     architecture = next(iter(config.get("architectures") or ()), None)
     for what, has, needs in (
         ("the architecture", architecture, card["architecture"]),
@@ -142,7 +144,7 @@ def refuse_other_model(direction: FittedDirection, config: Mapping[str, Any], wh
     ):
         if has is not None and has != needs:
             raise UserError(f"{wrong}: {what} is {has}, and it was fitted on a model with {needs}")
-    if config.get("quantization_config"):
+    if quantization_of(folder):
         raise UserError(f"{where} has quantized weights, and interventions were never tried on these; take others")
 
 
@@ -261,11 +263,7 @@ def _tasks(directions: Sequence[FittedDirection], layer: int, asked: Mapping[str
     return {"targets": targets, "units": units, "share": [asked["scale"]]}
 
 
-def _length(v: Vector) -> float:
-    """Return the norm of a vector: of an exactly rounded sum, so that every machine compiles the same bytes."""
-    return math.sqrt(math.fsum(v.astype(np.float64) ** 2))
-
-
 def _unit(v: Vector) -> Vector | None:
-    length = _length(v)
+    """Return a vector at length 1, by an exactly rounded sum, so that every machine compiles the same bytes."""
+    length = math.sqrt(math.fsum(v.astype(np.float64) ** 2))
     return None if length == 0 else v / length

@@ -9,6 +9,7 @@ from typing import Any
 from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
+from refusal_eval.weights.engine_file import quantization_of
 
 
 def model_facts(folder: str | Path) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def model_facts(folder: str | Path) -> dict[str, Any]:
     for name, value in facts.items():
         if value is None:
             raise UserError(f"{path} does not say the {name.replace('_', ' ')}, so activations cannot be captured")
-    if config.get("quantization_config"):
+    if quantization_of(folder):
         raise UserError(
             f"{path}: the weights are quantized, and capturing activations of quantized weights has never been tried"
         )

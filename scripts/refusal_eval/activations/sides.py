@@ -110,13 +110,8 @@ def side_prompts(
     kept = [prompt for prompt in there if asked_of(prompt).isdisjoint(left_out)]
     chosen = sorted(kept, key=lambda prompt: str(prompt["id"]))
     if left_out:
-        LOG.info(
-            "%d of %d prompts of the %s side are left out (%s)",
-            len(there) - len(kept),
-            len(there),
-            name,
-            _in_words(side),
-        )
+        counts = len(there) - len(kept), len(there)
+        LOG.info("%d of %d prompts of the %s side are left out (%s)", *counts, name, _in_words(side))
     if len(chosen) < 2:
         raise UserError(
             f"the {name} side has {len(chosen)} prompt{'s' if len(chosen) != 1 else ''} ({_in_words(side)}); "

@@ -41,10 +41,6 @@ class StateFile:
     kind: str  # BF16, F16 or F32
     metadata: dict[str, Any]
 
-    def floats(self) -> NDArray[np.float32]:
-        """Return the states as float32 [rows, layers, width]."""
-        return widened(self.bits, self.kind)
-
 
 def widened(bits: Bits, kind: str) -> NDArray[np.float32]:
     """Return held bits as float32; each bfloat16 is the upper half of a float32."""

@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import json
 import runpy
+import sys
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,12 @@ ROUTES = {"logits": "/classify", "vectors": "/embed"}  # by what is given
 
 
 class Model:
-    """The model of a folder in the hub's format, safetensors only."""
+    """The model of a folder in the hub's format, safetensors only.
+
+    Raises:
+        SystemExit: for a classifier whose folder lacks weights, such as the layer of the classes where it is that of
+            another model: transformers makes them up, otherwise at every start.
+    """
 
     def __init__(self, folder: str, device: str, dtype: str, pooling: str | None, trust_remote_code: bool) -> None:
         import torch
@@ -36,15 +42,20 @@ class Model:
 
         self._torch, self._device, self._pooling = torch, device, pooling
         classes = transformers.AutoModel if pooling else transformers.AutoModelForSequenceClassification
-        model = classes.from_pretrained(
+        model, loaded = classes.from_pretrained(
             folder,
             dtype=getattr(torch, dtype),
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=trust_remote_code,
+            output_loading_info=True,
         )
+        if not pooling and (lacking := sorted(loaded["missing_keys"])):
+            sys.exit(f"{folder} is no classifier: it has no {lacking[0]} ({len(lacking)} weights are missing)")
         self._model = model.to(device).eval()
         self._pad, self._vocabulary = model.config.pad_token_id or 0, int(model.config.vocab_size)
+        # Without a padding token, decoders cannot tell where each text of a step ends.
+        self.alone = not pooling and model.config.pad_token_id is None
 
     def problem(self, token_ids: Any, longest: int) -> str | None:
         """Return why this is no request for this model, None if it is one."""
@@ -202,7 +213,7 @@ def main() -> None:
 
     model = Model(options.model, options.device, options.dtype, options.pooling, options.trust_remote_code)
     gives = "vectors" if options.pooling else "logits"
-    server = Server(model, options.most_together, options.max_model_len, gives)
+    server = Server(model, 1 if model.alone else options.most_together, options.max_model_len, gives)
     uvicorn.run(server, uds=options.uds, log_level="warning", timeout_keep_alive=60, lifespan="off")
 
 

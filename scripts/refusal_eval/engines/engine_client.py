@@ -396,15 +396,15 @@ class ClassificationClient(EngineClient):
     """Client of a classifier's server."""
 
     smallest: ClassVar = {"token_ids": [0]}
+    path: ClassVar = "/classify"
+    kept: ClassVar = staticmethod(classification_of)  # what is kept of a reply
 
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `classification_of`, and `EngineClient.complete`)."""
-        return classification_of(await self._reply("/classify", {"token_ids": list(prompt)}))
+        """Return the response to one request (see `kept`, and `EngineClient.complete`)."""
+        return self.kept(await self._reply(self.path, {"token_ids": list(prompt)}))
 
 
 class EmbeddingClient(ClassificationClient):
     """Client of an encoder's server."""
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `embedding_of`, and `EngineClient.complete`)."""
-        return embedding_of(await self._reply("/embed", {"token_ids": list(prompt)}))
+    path, kept = "/embed", staticmethod(embedding_of)

@@ -52,12 +52,8 @@ SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@")  # an address with user and
 # threads, and a CPU engine that is given two threads while it binds itself to one core runs twenty times slower.
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "GOTO_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"),
+    *("VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"),
 )
 # With these an engine may compute otherwise; and of them those that only say where it lies, listens and logs, which
 # differ between loads that compute alike.

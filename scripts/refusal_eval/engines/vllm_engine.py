@@ -266,16 +266,12 @@ def adapter_options(adapters: Sequence[Adapter]) -> dict[str, Any]:
     modules = [json.dumps({"name": adapter.name, "path": adapter.folder}) for adapter in ordered]
     return {
         "enable-lora": True,
-        "max-lora-rank": max_lora_rank(max(adapter.rank for adapter in adapters)),
+        # Each rank is at most the last.
+        "max-lora-rank": next(rank for rank in MAX_LORA_RANKS if all(adapter.rank <= rank for adapter in adapters)),
         "max-loras": min(len(adapters), MOST_ADAPTERS_AT_ONCE),
         "max-cpu-loras": len(adapters),
         "lora-modules": modules,
     }
-
-
-def max_lora_rank(rank: int) -> int:
-    """Return the least value that vLLM allows for `--max-lora-rank` and that holds this rank, which is at most 512."""
-    return min(allowed for allowed in MAX_LORA_RANKS if rank <= allowed)
 
 
 def load_format_of(folder: str | Path) -> str:

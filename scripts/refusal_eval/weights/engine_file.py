@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.intervention_entry import of_text
 from refusal_eval.config.kinds import WEIGHT_SOURCES
 from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.core.canonical import KEY_VERSION
@@ -54,7 +55,7 @@ def describe_engine(
         UserError: if files are missing.
     """
     described: dict[str, Any] = {"engine": name, "folder": None, "tokenizer_folder": None}
-    identified, config = None, ModelConfig()
+    identified, config = None, dict[str, Any]()
     if weights is not None:
         folder = shown_path(weights["path"]) if manifest is None else manifest_folder(manifest)
         identified = weight_source(weights).identity(folder_sha256(folder, cache) if manifest is None else None)
@@ -62,23 +63,35 @@ def describe_engine(
         config = model_config(folder)
         if (longest := longest_text(config)) is not None:
             described["max_position_embeddings"] = longest
-    identity = engine.identity(identified) | engine.identity_by_length(config.model_dump())
+    identity = engine.identity(identified) | engine.identity_by_length(config)
     return {**described, "identity": identity, "engine_id": engine_id(identity)}
 
 
-def model_config(folder: str | Path) -> ModelConfig:
-    """Return a model's config.json; an empty one where there is none.
+def model_config(folder: str | Path) -> dict[str, Any]:
+    """Return a model's config.json; nothing where there is none.
 
     Raises:
         UserError: if config.json is damaged.
     """
     path = Path(folder) / "config.json"
-    return read_json_as(path, ModelConfig) if path.is_file() else ModelConfig()
+    return read_json_as(path, ModelConfig).model_dump() if path.is_file() else {}
 
 
-def longest_text(config: ModelConfig) -> int | None:
+def quantization_of(folder: str | Path) -> dict[str, Any]:
+    """Return how the weights in a model folder are quantized, as vLLM 0.32 finds it; nothing if nothing says so.
+
+    ModelOpt before 0.31 writes a file of its own, and nothing into config.json. To transformers such weights are those
+    of a plain model, and it leaves their scales out without an error.
+    """
+    config, file = model_config(folder), Path(folder, "hf_quant_config.json")
+    parts, names = (config, of_text(config)), ("quantization_config", "compression_config")
+    found: dict[str, Any] = next((part[name] for part in parts for name in names if part.get(name)), {})
+    return found or (read_json(file) if file.is_file() else {})
+
+
+def longest_text(config: Mapping[str, Any]) -> int | None:
     """Return the longest text a model was made for, in tokens, or None if its config.json does not say."""
-    for part in (config.model_extra or {}, config.text_config or {}):
+    for part in (config, config.get("text_config") or {}):
         for key in LENGTH_KEYS:
             if isinstance(part.get(key), int):
                 return int(part[key])
@@ -102,11 +115,10 @@ def refuse_strict(engine: str, folder: str | Path, quantization: str | None = No
     vLLM itself says so only when the GPUs are there and the weights are loaded, and of quantized weights not at all.
     Without a config.json no more is known of a model than the `quantization` of its engine.
     """
-    path = Path(folder) / "config.json"
-    config = read_json(path) if path.is_file() else {}
-    architectures = [str(name) for name in config.get("architectures") or ()]
-    quantized = config.get("quantization_config") or config.get("compression_config") or {}
-    method = quantization or quantized.get("quant_method")
+    architectures = [str(name) for name in model_config(folder).get("architectures") or ()]
+    quantized = quantization_of(folder)
+    # Only of ModelOpt's weights no key says by what they are quantized.
+    method = quantization or quantized.get("quant_method", "modelopt" if quantized else None)
     if recurrent := [name for name in architectures if name.startswith(NOT_INVARIANT)]:
         lacks = f"the layers of {recurrent[0]}"
     elif method == "mxfp4":

@@ -8,6 +8,8 @@ from typing import Any
 from refusal_eval.weights.weights_manifest import WEIGHTS_MANIFEST, read_manifest
 
 BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
+# What names of repositories call quantized weights, and how many bytes a parameter of these takes, with its scales.
+QUANTIZED_NAMES = {r"fp8|int8|8bit|w8a8": 1.0, r"awq|gptq|int4|4bit|w4a16|fp4": 0.6}
 QUANTIZED_BYTES = 1.0
 ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, where nothing tells
 ASSUMED_SIZE = "assumed"
@@ -21,11 +23,9 @@ def engine_billions(
 
     `files` are those of its weights, or the manifest of fetched weights; `devices` are those of one load.
     """
-    weights = entry.get("weights") or {}  # none: an engine that computes elsewhere
     if entry.get("parameters"):
         return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
-    name = Path(weights.get("repo") or weights.get("file") or weights.get("path") or "").name
-    if found := billions_in_name(name):
+    if found := billions_in_name(_weights_name(entry)):
         return found, "by its name"
     if size := files_size(files):
         billions = max(size / _bytes_per_parameter(entry) / 1e9, LEAST_BILLIONS)
@@ -64,5 +64,13 @@ def files_size(files: Iterable[str]) -> int:
     return sum(found)
 
 
+def _weights_name(entry: Mapping[str, Any]) -> str:
+    weights = entry.get("weights") or {}  # none: an engine that computes elsewhere
+    return Path(weights.get("repo") or weights.get("file") or weights.get("path") or "").name
+
+
 def _bytes_per_parameter(entry: Mapping[str, Any]) -> float:
+    name = _weights_name(entry).lower()
+    if named := [size for words, size in QUANTIZED_NAMES.items() if re.search(words, name)]:
+        return named[0]
     return QUANTIZED_BYTES if entry.get("quantization") else BYTES_PER_PARAMETER[entry["dtype"]]

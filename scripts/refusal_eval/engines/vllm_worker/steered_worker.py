@@ -81,14 +81,6 @@ def class_of(layer: Any) -> str:
     return f"{type(layer).__module__.rpartition('.')[2]}.{type(layer).__name__}"
 
 
-def unread(layer_class: str) -> str:
-    """Return why the stream of a layer that returns more than the stream is not known."""
-    return (
-        f"decoder layers of class `{layer_class}` return a residual beside their output, and whether the stream is the "
-        "sum of both was never checked"
-    )
-
-
 def hook_of(mode: str, gate: float | None, layer_class: str) -> Callable[[Any, Any, Any], Any]:
     """Return a forward hook that changes the stream after a layer, and counts.
 
@@ -100,7 +92,11 @@ def hook_of(mode: str, gate: float | None, layer_class: str) -> Callable[[Any, A
         gate: of `gated` and `constellation`.
         layer_class: the layer's, see `class_of`.
     """
-    change, summed, reason = MODES[mode], layer_class in SUMMED, unread(layer_class)
+    change, summed = MODES[mode], layer_class in SUMMED
+    unread = (
+        f"decoder layers of class `{layer_class}` return a residual beside their output, and whether the stream is "
+    )
+    unread += "the sum of both was never checked"
 
     def hook(layer: Any, inputs: Any, output: Any) -> Any:
         layer.steer_fired.add_(1)
@@ -111,7 +107,7 @@ def hook_of(mode: str, gate: float | None, layer_class: str) -> Callable[[Any, A
             raise InterventionError("a decoder layer returns neither the residual stream nor (x, residual)")
         x, residual = output
         if residual is not None and not summed:
-            raise InterventionError(reason)
+            raise InterventionError(unread)
         h = x.float() if residual is None else x.float() + residual.float()
         return (x.float() + change(layer, h, gate)).to(x.dtype), residual
 
@@ -139,11 +135,6 @@ def pass_of(scheduler_output: Any) -> str | None:
         return "prefill"
     tokens = scheduler_output.num_scheduled_tokens.values()
     return "decode" if tokens and all(number == 1 for number in tokens) else None
-
-
-def asks_for_counts(scheduler_output: Any) -> bool:
-    """Tell whether one of a step's new requests asks how many tokens passed the gate."""
-    return any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
 
 
 def gate_counts(layers: Sequence[Any], numbers: Sequence[int]) -> dict[str, Any]:
@@ -208,7 +199,8 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         Raises:
             InterventionError: see `_checked_step`.
         """
-        if self.spec["mode"] not in GATED or not asks_for_counts(scheduler_output):
+        asks = any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
+        if self.spec["mode"] not in GATED or not asks:
             return self._checked_step(scheduler_output)
         counts = gate_counts(self.steered, self.spec["layers"])
         output = self._checked_step(scheduler_output)

@@ -21,7 +21,8 @@ from refusal_eval.tools.check.study_needs import EngineHere
 
 # The oldest Linux driver that runs programs built for a CUDA version, as NVIDIA's release notes list it.
 OLDEST_DRIVERS = {13: "580.65.06"}
-ROOM_FACTOR = 1.2  # weights and the least that a model works with
+# The least that a model works with beside its weights: a share of them, of large ones not more than so many MiB.
+ROOM_SHARE, MOST_ROOM = 0.2, 4096
 
 
 def gpu_lines(
@@ -128,12 +129,14 @@ def gpu_memory(seen: Seen, engine: EngineHere) -> Outcome:
     text = "weights are not here yet: their size is not known"
     if engine.weights is not None:
         alone = engine.weights / 2**20 / engine.sharing
-        need = alone * ROOM_FACTOR
-        text = f"weights take {need / 1024:.1f} GiB{engine.about} of {room / 1024:.1f} GiB per GPU"
+        need = alone + min(ROOM_SHARE * alone, MOST_ROOM)
+        text = f"weights and some room take {need / 1024:.1f} GiB{engine.about} of {room / 1024:.1f} GiB per GPU"
         todo = "raise `tensor_parallel`, or take a smaller or quantized model"
         # An estimate fails only where the weights alone are too large, and files of weights to be quantized never do.
-        if need > room and engine.estimated and (alone <= room or getattr(engine.engine, "quantization", None)):
-            return warn(text, f"{todo}, if that is so; it is known when they are fetched")
+        quantized = getattr(engine.engine, "quantization", None)
+        if need > room and (quantized or (engine.estimated and alone <= room)):
+            known = "the engine quantizes them" if quantized else "it is known when they are fetched"
+            return warn(text, f"{todo}, if that is so; {known}")
         if need > room:
             return fail(text, todo)
     busy = [str(gpu.index) for gpu in seen.gpus if (gpu.used or 0) > MOST_FOREIGN_MEMORY]
