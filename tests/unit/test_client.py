@@ -82,11 +82,18 @@ def answers(*replies: web.Response | dict[str, Any] | int) -> tuple[Handler, lis
     return handle, seen
 
 
+def test_a_request_carries_all_and_a_response_is_what_is_kept(tmp_path: Path) -> None:
+    handler, seen = answers(GOOD)
+    response = against(handler, tmp_path, one)
+    assert response["text"] == "a" and response["token_ids"] == [5] and response["prompt_tokens"] == 2
+    assert seen[0]["prompt"] == [1, 2] and seen[0]["seed"] == 7 and seen[0]["stream"] is False
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
 def test_a_busy_server_is_asked_again_later_and_later(status: int, tmp_path: Path, quick: list[float]) -> None:
     handler, seen = answers(status, status, status, GOOD)
     assert against(handler, tmp_path, one)["text"] == "a"
-    assert len(seen) == 4 and seen[0] == seen[3] and (seen[0]["prompt"], seen[0]["seed"]) == ([1, 2], 7)
+    assert len(seen) == 4 and seen[0] == seen[3]
     assert quick == [0.2, 0.4, 0.8]
 
 
@@ -239,18 +246,26 @@ ODD_REPLIES = {
     "no object": [],
     "nothing": None,
     "no choices": without(GOOD, "choices"),
+    "choices that are none": {**GOOD, "choices": []},
     "two choices": {**GOOD, "choices": 2 * GOOD["choices"]},  # type: ignore[operator]
+    "a choice that is none": {**GOOD, "choices": [None]},
     "no text": {**GOOD, "choices": [without(GOOD["choices"][0], "text")]},  # type: ignore[index]
     "no reason for its end": {**GOOD, "choices": [without(GOOD["choices"][0], "finish_reason")]},  # type: ignore[index]
     "no usage": without(GOOD, "usage"),
+    "usage that is none": {**GOOD, "usage": None},
+    "no prompt tokens": {**GOOD, "usage": {}},
     "prompt tokens as text": {**GOOD, "usage": {"prompt_tokens": "2"}},
     "a negative number of prompt tokens": {**GOOD, "usage": {"prompt_tokens": -1}},
+    "text that is none": choice(text=5),
     "text that nobody can write": choice(text=LONE_SURROGATE),
     "a stop reason that nobody can write": choice(stop_reason=LONE_SURROGATE),
+    "a stop reason that is none": choice(stop_reason=[5]),
     "token ids as text": choice(token_ids=["5"]),
+    "a token id that is no whole number": choice(token_ids=[5.5]),
     "a token id that is a truth": choice(token_ids=[True]),
     "a negative token id": choice(token_ids=[-1]),
     "a token id beyond all vocabularies": choice(token_ids=[2**31]),
+    "token ids that are no list": choice(token_ids={"5": 5}),
     "more token ids than log-probabilities": choice(token_ids=[5, 5]),
     "no token ids": choice(token_ids=None),
     "no log-probabilities": choice(logprobs=None),
@@ -261,6 +276,7 @@ ODD_REPLIES = {
     "an infinite log-probability": scored(-math.inf),
     "a log-probability that a float32 cannot hold": scored(-1e39),
     "a positive log-probability": scored(0.5),
+    "log-probabilities that are no object": choice(logprobs=[-0.5]),
 }
 
 
