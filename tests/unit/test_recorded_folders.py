@@ -348,17 +348,23 @@ def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
 
 @pytest.mark.parametrize(
     ("marks", "reported"),
-    [(MARKS | {"end": "</thinking>"}, "none of 2 responses of `m` has an answer"), (None, "have `</think>` in what")],
+    [
+        (MARKS | {"end": "</thinking>"}, "none of 10 responses of `m` has an answer"),
+        (None, "9 of 10 responses of `m` have `</think>` in what"),
+    ],
 )
 def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_path, marks, reported):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("Hm.</think>Yes.", "So.</think>No.")}])
-    write_jsonl(tmp_path / "prompts.jsonl", prompts("a"))
+    """Answers that were cut off in their reasoning, or are empty, do not hide the others."""
+    texts = [*("Hm.</think>Yes.", "So.</think>No.") * 4, "Hm, hm", " </think>"]
+    rows = [{"prompt": prompt, "answers": drawn(*texts[n * 2 : n * 2 + 2])} for n, prompt in enumerate("abcde")]
+    path = write("answers.json", rows)
+    write_jsonl(tmp_path / "prompts.jsonl", prompts(*"abcde"))
     out = [str(tmp_path / name) for name in ("out.jsonl", "published.jsonl")]
     reading = {"model": "m", "samples": 2, "reasoning": marks}
     with pytest.raises(UserError, match=reported):
         recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading, *out)
     recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading | {"reasoning": MARKS}, *out)
-    assert [row["answer"] for row in read_jsonl(out[0])] == ["Yes.", "No."]
+    assert [row["answer"] for row in read_jsonl(out[0])] == [*["Yes.", "No."] * 4, "", ""]
     assert next(iter(read_jsonl(out[1])))["end_mark"] == "</think>"
 
 
