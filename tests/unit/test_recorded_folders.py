@@ -88,7 +88,7 @@ def test_texts_and_probabilities_may_stand_in_lists(cell_of):
 
 
 def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write):
-    path = write("answers.json", [{"prompt": text, "answers": drawn("Yes.")} for text in ("b", "other")])
+    path = write("answers.json", [{"prompt": text, "answers": drawn("Yes.")} for text in ("b", "other", "b ")])
     cell = recorded_cell(prompts("a", "b"), path, None, 2)
     assert [(row["prompt_id"], row["state"]) for row in cell.answers] == [
         ("id0", "failed"),
@@ -99,7 +99,9 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
     reported = "\n".join(cell.notes)
     assert "1 of 2 prompts of the split are not in the folder" in reported and "1 prompts of the folder" in reported
     assert "prompts with fewer answers in the folder than `samples`: 1. The missing answers are failed" in reported
-    assert not recorded_cell(prompts("b"), path, None, 1).notes[1:], "only what is left out"
+    assert "1 rows of the folder repeat a prompt that the split has fewer times" in reported
+    assert not recorded_cell(prompts("b"), path, None, 1).notes[2:], "only what is left out"
+    assert "repeat" not in "".join(recorded_cell(prompts("b", "b"), path, None, 1).notes)
 
 
 def test_answers_without_a_probability_are_reported(cell_of):
@@ -138,6 +140,11 @@ def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write, c
     judged = write("judge_scores.json", [[{"label": 1, "answer": "1"}, {"label": 1, "answer": "4"}]])
     recorded_verdicts(prompts("a"), cell.answers, path, judged)
     assert "1 labels in" in caplog.text and "about other answers than those in their places" in caplog.text
+    assert f"1 rows of {judged} have not as many labels as {path} has answers" in caplog.text
+    caplog.clear()
+    judged = write("judge_scores.json", [[1] * 5])
+    recorded_verdicts(prompts("a"), cell.answers, path, judged)
+    assert not caplog.text
     judged = write("judge_scores.json", [])
     assert {row["state"] for row in recorded_verdicts(prompts("a"), cell.answers, path, judged)} == {"unparsable"}
 

@@ -146,6 +146,13 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
             "be of one run",
             *(others, judged, recorded),
         )
+    fitting = sum(len(row.get("answers", ())) == len(own) for row, own in zip(rows, votes, strict=False))
+    if misfits := max(len(rows), len(votes)) - fitting:
+        LOG.warning(
+            "%d rows of %s have not as many labels as %s has answers in their places: if a row is missing, all labels "
+            "behind it are those of other answers",
+            *(misfits, judged, recorded),
+        )
     places = matched(prompts, [row["prompt"] for row in rows])
     return {
         (name, sample, 0): vote
