@@ -102,6 +102,8 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
     assert "1 rows of the folder repeat a prompt that the split has fewer times" in reported
     assert not recorded_cell(prompts("b"), path, None, 1).notes[2:], "only what is left out"
     assert "repeat" not in "".join(recorded_cell(prompts("b", "b"), path, None, 1).notes)
+    path = write("answers.json", [{"prompt": "a", "answers": []}])
+    assert [row["state"] for row in recorded_cell(prompts("a"), path, None, 2).answers] == ["failed", "failed"]
 
 
 def test_answers_without_a_probability_are_reported(cell_of):

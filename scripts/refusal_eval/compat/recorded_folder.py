@@ -66,7 +66,7 @@ def _answers(row: Row, place: str) -> Answers:
     answers = row.get("answers")
     items = answers if isinstance(answers, list) else []
     texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
-    if not texts or not all(isinstance(text, str) for text in texts):
+    if not isinstance(answers, list) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")
     parts = []
     for part, name in PARTS.items():
