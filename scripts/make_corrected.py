@@ -74,6 +74,8 @@ def _labels(
             if model not in models:
                 continue
             number, labelled, changed = readable_answers(read_jsonl(file), people.get((model, split), {}))
+            if lost := len(people.get((model, split), {})) - len(labelled):
+                LOG.warning("labels of no answer that has a text here, left out: %s on %s: %d", model, split, lost)
             frame_of_model = (frame or {}).get(model, {})
             # Labels without what they were drawn from may stand in one file with those of an audit that has it.
             unknown = frame is None or (split not in frame_of_model and (model, split) in people)

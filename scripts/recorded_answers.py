@@ -1,10 +1,10 @@
 """Read one cell's answers out of a folder in the published library's layout, or out of battles: no engine is asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mark
+from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning
 from refusal_eval.compat.recorded_rows import Recorded, recorded_cell
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
@@ -26,7 +26,8 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
         published: the probabilities to write, with a header.
 
     Raises:
-        UserError: for a file that does not fit, and if no answer of a reasoning model has an end of its reasoning.
+        UserError: for a file that does not fit, if no answer of a reasoning model has an end of its reasoning, and if
+            most of another model have one.
     """
     marks = reading["reasoning"]
     prompts = list(read_jsonl(prompts_path))
@@ -36,23 +37,14 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
         answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
     for note in notes:
         LOG.warning("%s: %s", recorded_path, note)
-    refuse_unread(reading["model"], answers, marks is not None, "protocol" in reading)
+    read = {answer["state"] for answer in answers} & {COMPLETE, EMPTY, TRUNCATED_REASONING}
+    if marks is not None and read <= {TRUNCATED_REASONING}:
+        raise UserError(no_answers(reading["model"], sum(answer["state"] == TRUNCATED_REASONING for answer in answers)))
+    if marks is None and "protocol" not in reading and not reading.get(BATTLES):  # else they are judged as they are
+        refuse_judged_reasoning(reading["model"], answers)
     write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
     write_jsonl(output, answers)
     LOG.info("%d answers: %s", len(answers), state_counts(answers, ANSWER_STATES))
-
-
-def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: bool, whole: bool) -> None:
-    """Refuse what would be judged wrongly, and a table of nothing; `whole` answers are judged as they are.
-
-    Raises:
-        UserError: if no answer of a model that reasons has an end of its reasoning, or if all of another one's do.
-    """
-    read = [answer for answer in answers if answer["state"] in (COMPLETE, EMPTY, TRUNCATED_REASONING)]
-    if reasons and all(answer["state"] == TRUNCATED_REASONING for answer in read):
-        raise UserError(no_answers(model, len(read)))
-    if not (reasons or whole) and (mark := other_mark([answer["answer"] for answer in read])):
-        raise UserError(another_mark(model, mark, len(read), len(read)))
 
 
 if snakemake := globals().get("snakemake"):

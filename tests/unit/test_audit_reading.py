@@ -118,13 +118,6 @@ def test_no_id_and_no_text_is_lost_in_a_spreadsheet(tmp_path, value):
         assert [(mark.id, mark.label, mark.comment) for mark in marks] == [(name, R, "1/2") for name in sorted(IDS)]
 
 
-def test_a_sheet_of_before_numbers_had_an_apostrophe_is_read(tmp_path):
-    audit = audit_with(n=3, double=0, raters=("anna",))
-    text = sheet("aud1", "anna", list(audit.sample.values())).replace(",'0", ",0").replace(",,\n", ",refusal,\n")
-    assert ",0000000000000001," in text
-    assert [mark.id for mark in read(tmp_path, audit, text)] == [f"{i:016x}" for i in range(3)]
-
-
 def test_an_apostrophe_comes_off_as_often_as_it_was_set():
     for text in (*CHANGED, *IDS, "=1", "No.", "aud1", "'", "'5", "''=", "I can't.", "Answer 5", ""):
         assert plain_sheet_cell(sheet_cell(text)) == text

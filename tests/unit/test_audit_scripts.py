@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from audit_rows import REFUSAL, exported, fill, json_rows, take, true_label, write_study
+from audit_rows import REFUSAL, fill, json_rows, take, true_label, write_study
 
 from refusal_eval.__main__ import main
 from refusal_eval.config.entries import Gold
@@ -219,13 +219,6 @@ def test_a_prompt_that_was_taken_out_leaves_the_other_labels(study, capsys):
     assert read(*files) == 0
     labels = json_rows(study / "labels.jsonl")[1:]
     assert labels and gone not in {row["prompt_id"] for row in labels}
-
-
-def test_labels_of_another_study_are_refused(study, capsys):
-    make()
-    path = exported(study / "x.json", "0123456789ab", "rater_1", {"0" * 16: "refusal"})
-    assert read(path) == 1
-    assert "x.json, line 7: belongs to audit `0123456789ab`" in capsys.readouterr().err
 
 
 def test_a_study_that_has_not_run_says_so(study, capsys):

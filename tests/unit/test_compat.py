@@ -166,9 +166,7 @@ def test_a_score_is_the_formulas(size, tau):
 
 
 def test_votes_are_weighted_by_likelihood():
-    score = prompt_score([0.6, 0.3, 0.1], [1, 0, -1])
-    assert score == pytest.approx((0.6, 0.1, 0.5), rel=1e-6)
-    assert prompt_score([0.5, 0.5], [0.5, -0.25]) == pytest.approx((0.25, 0.125, 0.125), rel=1e-6), "means of verdicts"
+    assert prompt_score([0.6, 0.3, 0.1], [1, 0, -1]) == pytest.approx((0.6, 0.1, 0.5), rel=1e-6)
     assert prompt_score([1e-30, 1.0], [1, -1], tau=0.01) == (0, 1, -1), "nothing but the likely answer weighs"
 
 

@@ -120,9 +120,11 @@ def test_reasoning_that_was_cut_off_is_not_judged_after_an_import(mark):
     assert (row["state"], row["answer"], row["answer_tokens"]) == ("truncated_reasoning", "", 0)
 
 
-def test_a_mark_of_no_known_form_asks_for_the_one_that_opens():
+def test_a_mark_of_no_known_form_asks_for_the_one_that_opens_and_none_of_a_thinking_model_is_pointed_out():
     result, _, model = became(changed(**{"thinking-string": "<|done|>"}))
     assert model["reasoning"] == {"end": "<|done|>"} and to_do(result, "reasoning.start", "<|done|>")
+    result, _, model = became(changed(**{"thinking-string": None}))
+    assert "reasoning" not in model and "looks like a model that reasons" in note(result, "model.thinking-string")
 
 
 @pytest.mark.parametrize("mark", [None, "</thinking>", "<|done|>"])
@@ -130,12 +132,6 @@ def test_a_model_of_the_catalogue_keeps_its_own_marks(mark):
     result, _, model = became(changed(name_or_path="Owner/Thinks", **{"thinking-string": mark}))
     assert model["reasoning"] == MARKS
     assert any("of our catalogue are taken" in text for text in result.notes if "thinking-string" in text)
-
-
-def test_a_thinking_model_without_a_mark_is_pointed_out():
-    result, _, model = became(changed(**{"thinking-string": None}))
-    assert "reasoning" not in model
-    assert "looks like a model that reasons" in note(result, "model.thinking-string")
 
 
 def test_sampling_that_their_code_ignores_is_reported_under_both_protocols():

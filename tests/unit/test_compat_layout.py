@@ -119,9 +119,11 @@ def test_a_hosted_model_has_no_log_probabilities_to_export(project):
         project.load(study | {"tables": ["protocol_effects"]})
 
 
-def test_a_check_exports_nothing(folder, capsys):
-    assert main(["export", "--check", str(folder), "--output", "elsewhere"]) == 2
+def test_a_check_exports_nothing_and_says_where_there_is_nothing_to_check(tmp_path, capsys):
+    assert main(["export", "--check", str(tmp_path), "--output", "elsewhere"]) == 2
     assert "leave out --judge and --output" in capsys.readouterr().err
+    assert main(["export", "--check", str(tmp_path)]) == 1
+    assert "there is no answers.json" in capsys.readouterr().err
 
 
 def test_what_was_written_is_read_back_and_follows_from_itself(folder, capsys):
@@ -181,8 +183,3 @@ def test_what_cannot_be_is_reported_with_file_and_row(folder, name, text, report
     (folder / name).write_text(text)
     with pytest.raises(UserError, match=rf"{name}.*{reported}"):
         read_folder(folder)
-
-
-def test_a_folder_without_such_files_is_said(tmp_path, capsys):
-    assert main(["export", "--check", str(tmp_path)]) == 1
-    assert "there is no answers.json" in capsys.readouterr().err

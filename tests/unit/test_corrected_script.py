@@ -223,7 +223,9 @@ def test_a_prompt_that_came_and_answers_that_changed_after_the_audit_take_the_ra
     assert (entries["unsafe"]["value"] is None) == ("text" in change)
 
 
-def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: Files, tmp_path: Path) -> None:
+def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(
+    paths: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     drawn_before(paths)
     path = Path(paths["labels"][0])
     head, *rows = read_jsonl(path)
@@ -232,6 +234,7 @@ def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: Files, tm
     write_jsonl(path, [head, *rows, gone])
     entries, _ = ppi_of(paths, tmp_path)
     assert entries["safe"]["value"] is not None and entries["safe"]["n_labels"] == 80
+    assert "left out: m on safe: 1" in caplog.text
 
 
 def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_others_as_they_were(

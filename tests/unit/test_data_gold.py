@@ -122,9 +122,6 @@ def test_rows_with_the_answers_of_several_models():
     ]
     assert [row["source"]["row"] for row in gold] == [1, 1, 2, 3]
     assert "w: 2 answers left out, labelled 3, null" in notes
-
-
-def test_a_label_that_is_neither_mapped_nor_left_out_is_an_error():
     with pytest.raises(UserError, match="row 2: column `A_did` holds the label `3`"):
         make_gold(WIDE, WIDE_COLUMNS, {"0": "refusal", "5": "compliance"}, "w", 3, WIDE_ANSWERS, ["null"])
 

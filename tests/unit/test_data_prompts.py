@@ -124,8 +124,6 @@ def test_under_compat_duplicates_are_prompts_of_their_own_in_one_cluster():
 def test_the_number_of_rows_is_checked():
     with pytest.raises(UserError, match="f: has 2 rows, but expected_rows says 3"):
         make_prompts(rows_of("a", "a"), PROMPT, "f", expected_rows=3)
-    with pytest.raises(UserError, match="f: holds no rows"):
-        make_prompts([], PROMPT, "f")
 
 
 def test_samples_grow_and_do_not_depend_on_the_order_of_rows():

@@ -36,7 +36,9 @@ def test_csv_gives_strings_as_they_stand(tmp_path):
         {"prompt": "", "score": "NaN"},
     ]
     assert len(read_rows(written(tmp_path, "a.csv", "prompt\n" + "x" * 300_000))[0]["prompt"]) == 300_000
-    assert read_rows(written(tmp_path, "a.csv", "\ufeffp,q\n1,2\n")) == [{"p": "1", "q": "2"}]
+    for encoding in (None, "utf-8", "UTF8"):
+        path = written(tmp_path, "a.csv", "\ufeffp,q,,\n1,2,,\n")  # spreadsheets leave columns without a name
+        assert read_rows(path, encoding=encoding) == [{"p": "1", "q": "2", "": ""}]
 
 
 def test_parquet_gives_plain_values(tmp_path):

@@ -15,7 +15,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
-from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
+from refusal_eval.judges.judge_base import Verdict, judged_safely, readable
 from refusal_eval.judges.llm_judge import label_verdict
 
 ROOT = Path(__file__).parents[2]
@@ -174,10 +174,3 @@ def test_shipped_rubrics_put_all_that_varies_behind_the_shared_part(name):
     one, two = rubric.text(USER, "Sure."), rubric.text([{"role": "user", "content": "Other"}], "No.")
     shared = next(i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
     assert shared > 0.6 * min(len(one), len(two)) - 200
-
-
-def test_a_verdict_row_names_prompt_sample_and_turn():
-    place = {"prompt_id": "p", "sample": 1, "turn": 0}
-    row = verdict_row(place, Verdict("judged", "partial", 0.5, raw={"x": 1}), "key")
-    said = {"state": "judged", "label": "partial", "p_refusal": 0.5, "kind": None, "flags": [], "raw": {"x": 1}}
-    assert row == place | said | {"key": "key"}

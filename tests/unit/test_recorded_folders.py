@@ -88,7 +88,7 @@ def test_texts_and_probabilities_may_stand_in_lists(cell_of):
 
 
 def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write):
-    path = write("answers.json", [{"prompt": text, "answers": drawn("Yes.")} for text in ("b", "other")])
+    path = write("answers.json", [{"prompt": text, "answers": drawn("Yes.")} for text in ("b", "other", "b ")])
     cell = recorded_cell(prompts("a", "b"), path, None, 2)
     assert [(row["prompt_id"], row["state"]) for row in cell.answers] == [
         ("id0", "failed"),
@@ -99,7 +99,11 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
     reported = "\n".join(cell.notes)
     assert "1 of 2 prompts of the split are not in the folder" in reported and "1 prompts of the folder" in reported
     assert "prompts with fewer answers in the folder than `samples`: 1. The missing answers are failed" in reported
-    assert not recorded_cell(prompts("b"), path, None, 1).notes[1:], "only what is left out"
+    assert "1 rows of the folder repeat a prompt that the split has fewer times" in reported
+    assert not recorded_cell(prompts("b"), path, None, 1).notes[2:], "only what is left out"
+    assert "repeat" not in "".join(recorded_cell(prompts("b", "b"), path, None, 1).notes)
+    path = write("answers.json", [{"prompt": "a", "answers": []}])
+    assert [row["state"] for row in recorded_cell(prompts("a"), path, None, 2).answers] == ["failed", "failed"]
 
 
 def test_answers_without_a_probability_are_reported(cell_of):
@@ -138,6 +142,11 @@ def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write, c
     judged = write("judge_scores.json", [[{"label": 1, "answer": "1"}, {"label": 1, "answer": "4"}]])
     recorded_verdicts(prompts("a"), cell.answers, path, judged)
     assert "1 labels in" in caplog.text and "about other answers than those in their places" in caplog.text
+    assert f"1 rows of {judged} have not as many labels as {path} has answers" in caplog.text
+    caplog.clear()
+    judged = write("judge_scores.json", [[1] * 5])
+    recorded_verdicts(prompts("a"), cell.answers, path, judged)
+    assert not caplog.text
     judged = write("judge_scores.json", [])
     assert {row["state"] for row in recorded_verdicts(prompts("a"), cell.answers, path, judged)} == {"unparsable"}
 
@@ -348,17 +357,23 @@ def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
 
 @pytest.mark.parametrize(
     ("marks", "reported"),
-    [(MARKS | {"end": "</thinking>"}, "none of 2 responses of `m` has an answer"), (None, "have `</think>` in what")],
+    [
+        (MARKS | {"end": "</thinking>"}, "none of 10 responses of `m` has an answer"),
+        (None, "9 of 10 responses of `m` have `</think>` in what"),
+    ],
 )
 def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_path, marks, reported):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("Hm.</think>Yes.", "So.</think>No.")}])
-    write_jsonl(tmp_path / "prompts.jsonl", prompts("a"))
+    """Answers that were cut off in their reasoning, or are empty, do not hide the others."""
+    texts = [*("Hm.</think>Yes.", "So.</think>No.") * 4, "Hm, hm", " </think>"]
+    rows = [{"prompt": prompt, "answers": drawn(*texts[n * 2 : n * 2 + 2])} for n, prompt in enumerate("abcde")]
+    path = write("answers.json", rows)
+    write_jsonl(tmp_path / "prompts.jsonl", prompts(*"abcde"))
     out = [str(tmp_path / name) for name in ("out.jsonl", "published.jsonl")]
     reading = {"model": "m", "samples": 2, "reasoning": marks}
     with pytest.raises(UserError, match=reported):
         recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading, *out)
     recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading | {"reasoning": MARKS}, *out)
-    assert [row["answer"] for row in read_jsonl(out[0])] == ["Yes.", "No."]
+    assert [row["answer"] for row in read_jsonl(out[0])] == [*["Yes.", "No."] * 4, "", ""]
     assert next(iter(read_jsonl(out[1])))["end_mark"] == "</think>"
 
 

@@ -12,13 +12,15 @@ from store_files import response
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.core.log_text import clean, error_and_cause, progress, server_cause
 from refusal_eval.study.batches import load_names
 from refusal_eval.study.study import Study as TypedStudy
-from refusal_eval.tools.snakemake_summary import Made
+from refusal_eval.tools.snakemake_summary import Made, summary
 from refusal_eval.tools.status.status_table import status_table
 from refusal_eval.tools.status.study_status import ReportStatus, report_status, study_status
+from refusal_eval.tools.study_file import ROOT
 from refusal_eval.workflow.activations_stage import uses
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
@@ -225,6 +227,13 @@ def test_a_finished_study_is_not_done_while_snakemake_would_make_files_of_its_ce
     assert (study.report.files, study.report.old, study.report.remade) == (1, 0, 1)
     assert study.status().state == "incomplete"
     assert "1 file of prompts, requests, answers, verdicts or scores would be made again" in study.text()
+
+
+def test_why_snakemake_cannot_plan_a_study_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text("study: nothing-else\n")
+    with pytest.raises(UserError, match=r"the study cannot be planned: (.|\n)*models: this key is missing"):
+        summary(tmp_path / "study.yaml", ROOT)
 
 
 def test_a_card_and_requests_count_as_well(study):

@@ -1,7 +1,7 @@
 """Does a model's entry name the marks of reasoning that the model writes? Asked before GPU hours are spent on it."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
@@ -85,11 +85,6 @@ def another_mark(model: str, mark: str, held: int, count: int) -> str:
     )
 
 
-def other_mark(answers: Sequence[str]) -> str | None:
-    """Return a known end mark that stands in every answer; None where there is none, or no answer."""
-    return next((mark for mark in END_MARKS if answers and all(mark in answer for answer in answers)), None)
-
-
 def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     """Check answers of a model without `reasoning` in its entry, which are judged whole.
 
@@ -129,7 +124,7 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
         return
     if answered:
         ended = [answer["answer"] for answer in answered if answer["state"] != TRUNCATED]
-        if mark := other_mark(ended):
+        if mark := next((mark for mark in END_MARKS if ended and all(mark in text for text in ended)), None):
             raise UserError(another_mark(model, mark, len(ended), len(ended)))
         return
     cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)

@@ -66,7 +66,7 @@ def _answers(row: Row, place: str) -> Answers:
     answers = row.get("answers")
     items = answers if isinstance(answers, list) else []
     texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
-    if not texts or not all(isinstance(text, str) for text in texts):
+    if not isinstance(answers, list) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")
     parts = []
     for part, name in PARTS.items():
@@ -145,6 +145,13 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
             "%d labels in %s say that they are about other answers than those in their places in %s: the files may not "
             "be of one run",
             *(others, judged, recorded),
+        )
+    fitting = sum(len(row.get("answers", ())) == len(own) for row, own in zip(rows, votes, strict=False))
+    if misfits := max(len(rows), len(votes)) - fitting:
+        LOG.warning(
+            "%d rows of %s have not as many labels as %s has answers in their places: if a row is missing, all labels "
+            "behind it are those of other answers",
+            *(misfits, judged, recorded),
         )
     places = matched(prompts, [row["prompt"] for row in rows])
     return {

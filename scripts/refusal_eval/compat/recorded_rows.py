@@ -126,6 +126,11 @@ def _notes(prompts: Sequence[Row], texts: Sequence[str], own: Mapping[str, int],
     used = {texts[place].strip() for place in own.values()}
     if more := len({text.strip() for text in texts} - used):
         notes.append(f"{more} prompts of the folder are not in the split, and are left out")
+    if again := sum(text.strip() in used for text in texts) - len(set(own.values())):
+        notes.append(
+            f"{again} rows of the folder repeat a prompt that the split has fewer times, and are left out: answers to "
+            "one prompt are read from one row"
+        )
     read = [answer for answer in answers if answer["state"] == COMPLETE]
     if unlikely := sum(answer["answer_logprob"] is None for answer in read):
         notes.append(

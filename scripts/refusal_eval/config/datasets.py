@@ -32,8 +32,9 @@ class Columns(Entry):
     category: Text | None = Field(None, description="Column with the prompt's category.")
     cluster: Text | None = Field(
         None,
-        description="Column that groups prompts that belong together (subject, scenario, pair). "
-        "Default, also for a row with an empty cell: the prompt, or with `dialogue` the whole row.",
+        description="Column that groups prompts that belong together (subject, scenario, pair), also across splits of "
+        "one source: the same repository, package or folder. Default, also for a row with an empty cell: the prompt, "
+        "or with `dialogue` the whole row.",
     )
     right: Text | None = Field(
         None, description="Column with the right answer, where there is one; `match` says how answers are compared."

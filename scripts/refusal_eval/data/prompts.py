@@ -67,7 +67,7 @@ def make_prompts(
             (`battles.read_battle`), and rows that are no battle of one question are left out.
 
     Raises:
-        UserError: for a wrong number of rows, no rows, a missing column, or a bad row (named).
+        UserError: for a wrong number of rows, a missing column, or a bad row (named).
     """
     check_count(rows, expected_rows, name)
     named = [value if isinstance(value, list) else [value] for value in columns.values()]
@@ -136,13 +136,11 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> list[Promp
 
 
 def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> None:
-    """Check that there are rows, and as many as expected.
+    """Check that there are as many rows as expected.
 
     Raises:
         UserError: if not.
     """
-    if not rows:
-        raise UserError(f"{name}: holds no rows")
     if expected_rows is not None and len(rows) != expected_rows:
         raise UserError(f"{name}: has {len(rows)} rows, but expected_rows says {expected_rows}")
 

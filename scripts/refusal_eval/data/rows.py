@@ -1,5 +1,6 @@
 """Rows of a JSONL, JSON, CSV or Parquet file, read without guessing types that would change text."""
 
+import codecs
 import csv
 import datetime
 import decimal
@@ -35,7 +36,7 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
         path: a file that ends in .jsonl, .json, .csv or .parquet.
         skip_lines: lines before a CSV's header that are not data.
         name: what messages call the file; default its path.
-        encoding: of a CSV, JSON or JSONL file; default UTF-8 with or without a byte-order mark.
+        encoding: of a CSV, JSON or JSONL file; default UTF-8, which may begin with a byte-order mark.
 
     Raises:
         UserError: for a missing, unreadable, malformed, empty or far too large file, with the line where there is one.
@@ -53,7 +54,8 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
     rows: list[Row] = []
     try:
         _check_file(path, name)
-        for row in _rows_of(path, name, ending, skip_lines, encoding or "utf-8-sig"):
+        codec = codecs.lookup(encoding or "utf-8").name
+        for row in _rows_of(path, name, ending, skip_lines, "utf-8-sig" if codec == "utf-8" else codec):
             if len(rows) == MOST_ROWS:
                 raise _too_large(name, f"more than {MOST_ROWS:,} rows", f"{MOST_ROWS:,}")
             rows.append(row)
@@ -124,7 +126,7 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
     reader = csv.reader(handle, strict=True)
     try:
         header = next(reader, [])
-        doubled = sorted({column for column in header if header.count(column) > 1})
+        doubled = sorted({column for column in header if column and header.count(column) > 1})
         if doubled:
             raise UserError(f"{name}: two columns are called `{doubled[0]}`")
         for number, cells in enumerate(filter(None, reader), 1):

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from refusal_eval.config.judge_entry import JudgeEntry
+from refusal_eval.config.judge_entry import JudgeEntry, Words
 
 
 class RecordedJudge(JudgeEntry):
@@ -11,3 +11,7 @@ class RecordedJudge(JudgeEntry):
     way: ClassVar[Literal["recorded"]] = "recorded"
 
     kind: Literal["recorded"]
+
+    def summary(self, words: Words) -> str:
+        """Return what it is, for the methods section."""
+        return "scores that came with the answers, of which one above 0 is a refusal and one below 0 compliance"

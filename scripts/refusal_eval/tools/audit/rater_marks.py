@@ -16,6 +16,7 @@ UNSURE: Final = "unsure"
 SKIP: Final = "skip"
 FORMAT: Final = "refusal-eval audit labels 1"
 MOST_PROBLEMS = 20
+_WRITTEN = re.compile(r'"((?:[^"\\]|\\.)*)"')  # a text in JSON
 
 
 class Mark(NamedTuple):
@@ -78,22 +79,14 @@ def _exported(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("labels"), list):
         raise UserError(f"{path}: is no file of labels: `format` must be `{FORMAT}`")
     common = {name: str(found.get(name, "")) for name in ("audit", "rater")}
-    places = _first_lines(text)
+    # Where each text stands first: the page writes a row a line; of another order of bytes it is a guess that is near.
+    lines = reversed(list(enumerate(text.split("\n"), 1)))
+    places = {written: number for number, line in lines for written in _WRITTEN.findall(line)}
     for row in found["labels"]:
         own = {name: row.get(name) or "" for name in ("id", "label", "comment")} if isinstance(row, dict) else {}
         if not own or not all(isinstance(value, str) for value in own.values()):
             raise UserError(f"{path}: `labels` must hold objects whose id, label and comment are texts")
-        # The page writes a row a line; of another order of bytes the line is a guess that is near.
         yield places.get(own["id"], 1), common | own
-
-
-def _first_lines(text: str) -> dict[str, int]:
-    """Return the line of a JSON text on which each of its texts stands first, as it is written there."""
-    found: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        for written in re.findall(r'"((?:[^"\\]|\\.)*)"', line):
-            found.setdefault(written, number)
-    return found
 
 
 def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[Mark]:

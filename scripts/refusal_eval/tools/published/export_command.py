@@ -52,12 +52,11 @@ def export(config: Mapping[str, Any], judge: str, output: Path, current: Collect
             raise UserError(f"model `{name}` cannot be exported: {without}")
     came_along = study.judges[judge].way == "recorded"
     cells = [(model, split) for model in config["models"] for split in config["splits"]]
-    for model, split in cells if output != own_folder(config) else ():
-        # Elsewhere it may be what the published library wrote, or what the study itself reads.
-        if (there := output / model / split / ANSWERS).exists():
+    for there in sorted(output.glob(f"*/*/{ANSWERS}")):
+        own, known = output == own_folder(config), there.parts[-3:-1] in cells
+        if known and not own:  # it may be what the published library wrote, or what the study itself reads
             raise UserError(f"{there} is there already; choose another --output or move it away")
-    for there in sorted(output.glob(f"*/*/{ANSWERS}")) if output == own_folder(config) else ():
-        if there.parts[-3:-1] not in cells:
+        if own and not known:
             old = f"{there.parent} is from an earlier export, and the study no longer has that model or split"
             raise UserError(f"{old}: delete it or move it away")
     for model, split in cells:
