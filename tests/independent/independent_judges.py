@@ -395,12 +395,15 @@ def judges_tau(study: Study, asked: Asked) -> Found:
             names |= set(cell.clusters)
     table = np.array([[of.get(name, (0.0, 0.0)) for of in sums] for name in sorted(names)])
     flat = table.reshape(len(table), -1)
+    answered = flat[:, 1::2].any(axis=0).reshape(2, -1).all(axis=0)  # a model without a rate under one judge is in none
+    if answered.sum() < 2:
+        return Found()
 
     def statistic(drawn: Array) -> Array:
         with np.errstate(invalid="ignore", divide="ignore"):
             rates = np.round(drawn[:, 0::2] / drawn[:, 1::2], 12)
         first, second = rates[:, : len(study.models)], rates[:, len(study.models) :]
-        pairs = list(combinations(range(len(study.models)), 2))
+        pairs = list(combinations(np.flatnonzero(answered).tolist(), 2))
         a, b = (np.column_stack([np.sign(side[:, i] - side[:, j]) for i, j in pairs]) for side in (first, second))
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((a * b).sum(axis=1) / np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1)), dtype=float)

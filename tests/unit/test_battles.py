@@ -145,11 +145,13 @@ def test_log_odds_of_a_saturated_table_are_those_by_hand():
     assert found.value == pytest.approx(np.log(0.2 / 0.8), abs=1e-6) and found.low < found.value < found.high < 0
 
 
-def test_a_class_that_decides_every_battle_has_no_log_odds_and_no_interval_of_its_penalty():
+def test_a_class_or_a_baseline_that_always_or_never_wins_has_no_interval_of_its_penalty():
     always = numbers(fought(MIXED, [0] * 10 + [1] * 10))
     assert always["battle_log_odds", "refusal"].value is None
     penalty = always["battle_penalty", "refusal"]
     assert (penalty.value, penalty.low) == (1, None)
+    rare = numbers(fought(MIXED[:10] + [[True, True]] * 40, [0.5] * 10 + [1, 0] * 20))["battle_penalty", "refusal"]
+    assert rare.low is None and rare.flags == ("few_clusters",), "compliance, 10 answers, never wins: it is not known"
     duels = always["battle_duels", "refusal"]
     assert duels.value == 0 and duels.high == pytest.approx(1 - 0.025 ** (1 / 20)), "exact over clusters"
 

@@ -63,8 +63,9 @@ def test_copies_of_a_prompt_in_one_cluster_are_no_further_evidence():
 
 
 def test_rates_of_zero_or_one_have_no_odds_ratio_and_few_prompts_show_no_equivalence():
-    found = effects(panel([1] * 20, [0] * 20), 0, 1, 0.95, 0.05)
-    assert found.odds_ratio is None and found.cohens_h == pytest.approx(math.pi)
+    for n in (20, 49, 98):  # 49 times 1 / 49 is a little less than 1
+        found = effects(panel([1] * n, [0] * (n - 1) + [1], splits=np.arange(n) // 49), 0, 1, 0.95, 0.05)
+        assert found.odds_ratio is None and found.cohens_h > 2
     alike = [effects(panel([0] * n, [0] * n), 0, 1, 0.95, 0.05) for n in (20, 200)]
     assert alike[0].equivalence_p > 0.05 > alike[1].equivalence_p
 

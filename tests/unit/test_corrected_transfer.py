@@ -15,7 +15,6 @@ from refusal_eval.stats.corrected.transfer import (
     method_of,
     observed_rates,
     resampled_rates,
-    rogan_gladen,
     transferred,
 )
 from refusal_eval.stats.estimates.intervals import cluster_wilson
@@ -39,10 +38,6 @@ def gold(se: list[float], sp: list[float], rows: int = 100) -> pd.DataFrame:
             judge += [positive] * right + [not positive] * (rows - right)
             models += [f"m{i}" if len(se) > 1 else ""] * rows
     return rows_of(people, judge, models=models)
-
-
-def test_rogan_gladen_by_hand() -> None:
-    assert rogan_gladen(0.25, 0.9, 0.8) == pytest.approx(0.05 / 0.7)
 
 
 def test_errors_of_one_model_have_jeffreys_intervals() -> None:
@@ -96,7 +91,7 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
 def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
     errors = error_rates(gold([0.65], [0.65]), "strict", 1)
     found = transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95)
-    assert found.value is None and found.margin_low < 0.3
+    assert found.value is None and found.margin_low < 0.3 and not found.at_odds
 
 
 @pytest.mark.parametrize(("rate", "se", "sp"), [(0.0, 0.9, 0.8), (1.0, 0.8, 0.9)])
@@ -106,11 +101,6 @@ def test_a_rate_that_no_rate_of_refusals_explains_is_at_odds_with_gold(rate: flo
     assert found.at_odds
     assert (found.value, found.low, found.high) == (None, None, None)
     assert not 0 <= found.unclipped <= 1
-
-
-def test_a_judge_that_is_merely_poor_is_not_at_odds() -> None:
-    errors = error_rates(gold([0.65], [0.65]), "strict", 1)
-    assert not transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95).at_odds
 
 
 @pytest.mark.parametrize("false_alarms", [0.0, 0.02, 0.04, 0.06, 0.08])

@@ -155,6 +155,8 @@ def test_a_judge_and_a_model_without_variation_are_left_out():
     z[:, 2, :, 2] = 1  # judge 2 calls everything a refusal, and model 2 refuses nothing for the others
     found, notes = estimated(z)
     assert ["judge j2" in notes[0], "model m2" in notes[1]] == [True, True]
+    z[:, 2] = np.nan
+    assert estimated(z).notes == notes and "gave no verdict, or" in notes[1]
     assert found == estimated(z[:, :2, :, :2]).estimates
 
 

@@ -199,6 +199,10 @@ def test_a_ranking_that_depends_on_the_judge_is_reported() -> None:
     alike = {(judge, model): own for (_, model), own in rows.items() for judge in ("x", "y")}
     (same,) = rankings(alike, "s", "broad", 0.95)
     assert same["tau"] == 1 and same["swapped"] == []
+    (lost,) = rankings(
+        rows | {("kind", "mute"): scored([np.nan] * 40), ("harsh", "mute"): scored([0.4] * 40)}, "s", "broad", 0.95
+    )
+    assert lost == found, "a model without a rate under one judge is in neither order"
     (tied,) = rankings({(j, m): scored([0.5] * 40) for j in "xy" for m in "mn"}, "s", "broad", 0.95)
     assert tied["tau"] is None and tied["interval"] is None
 

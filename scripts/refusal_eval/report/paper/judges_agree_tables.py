@@ -92,7 +92,7 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
         least=MIN_ROWS,
         some_kappa_lacking=any(NO_DATA in row[5:7] for row in rows),
         some_tau_lacking=ranked and any(row[7] == NO_DATA for row in rows if row[1] != _ALPHA),
-        models=max((rank["n_models"] for rank in ranks), default=0),
+        models=sorted({most(rank["n_models"] for rank in ranks) for most in (min, max)}) if ranks else [],
         panels=[judge for judge in agreement["judges"] if judge not in (*group["raters"], *twins)],
         twins=list(twins.items()),
         overlaps=[pair for pair in group["pairs"] if pair["overlap"]],

@@ -24,6 +24,7 @@ from refusal_eval.stats.estimates.resampling import (
 MOST_BINS = 10
 _ROWS_PER_BIN = 20
 _SIMULATIONS = 2000
+RANKING = ("roc_auc", "roc_auc_interval", "average_precision", "average_precision_interval")
 # An interval of `ranking` needs the standard deviation of resamples only, which 2,000 of them give to 1.6 %.
 _RESAMPLES = 2000
 
@@ -154,31 +155,19 @@ def ranking(p: Floats, refused: Floats, weight: Floats, codes: Codes, level: flo
         seed: of the resamples.
     """
     classes = [refused == 1, refused == 0]
-    if min(own.sum() for own in classes) < MIN_ROWS:
-        return _shown((None, None), (None, None))
     fewest = min(len(np.unique(codes[own])) for own in classes)
-    if fewest < MIN_CLASS_CLUSTERS:
-        return _shown((None, None), (None, None))
+    if min(own.sum() for own in classes) < MIN_ROWS or fewest < MIN_CLASS_CLUSTERS:
+        return dict.fromkeys(RANKING)
     order, groups = np.argsort(-p, kind="stable"), int(codes.max()) + 1
     drawn = np.concatenate([np.ones((1, groups)), *drawn_counts(groups, seed, _RESAMPLES)])
     areas = _areas(drawn, p[order], refused[order], units(weight.tolist())[order], codes[order])
     some = min(effective(weight[own].tolist(), codes[own].tolist()) for own in classes)
     rows = [effective_number(weight), effective_number(weight[classes[0]])]
-    found = []
+    found: list[Any] = []
     for (value, *resamples), most in zip(areas.tolist(), rows, strict=True):
         variance = groups / (groups - 1) * _variance([x for x in resamples if math.isfinite(x)])
-        found.append((value, [*share_ends(value, variance, some, fewest - 1, level, most)]))
-    return _shown(*found)
-
-
-def _shown(area: Any, precision: Any) -> dict[str, Any]:
-    (roc_auc, roc_auc_interval), (average_precision, average_precision_interval) = area, precision
-    return {
-        "roc_auc": roc_auc,
-        "roc_auc_interval": roc_auc_interval,
-        "average_precision": average_precision,
-        "average_precision_interval": average_precision_interval,
-    }
+        found += [value, [*share_ends(value, variance, some, fewest - 1, level, most)]]
+    return dict(zip(RANKING, found, strict=True))
 
 
 def _areas(drawn: Floats, p: Floats, refused: Floats, weight: Floats, codes: Codes) -> Floats:

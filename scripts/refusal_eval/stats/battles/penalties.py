@@ -14,6 +14,7 @@ from refusal_eval.stats.battles.battle_rows import (
     PEOPLE,
     PROMPTS,
     Battles,
+    Keep,
     Names,
     baseline_of,
     battles_of,
@@ -33,6 +34,8 @@ from refusal_eval.stats.estimates.resampling import (
 from refusal_eval.stats.estimates.units import Units, few_of
 
 TIE = 0.5
+Statistic = Callable[[Floats, int], Floats]
+Contrasts = Mapping[str, Statistic]  # by estimand
 LEAST_ANSWERS = 10  # of a class and of the baseline, for a penalty within one category of prompts
 
 
@@ -93,23 +96,27 @@ def class_estimates(
             yield rate("battle_duels", people[rows, sides], rows, name)
     if not others or not (classes == base).any():
         return
-    compared = [base, *others]
-    drawn = _drawn(battles, classes, compared, (PEOPLE,), str(known["split"]))
-    for place, name in enumerate(others, 1):
-        rows = np.nonzero((classes == name).any(axis=1))[0]
-        for estimand, statistic in (("battle_penalty", _penalty), ("battle_ratio", _ratio)):
-            yield made(estimand, _number(drawn, statistic, place, battles, rows, level), rows, name)
-    paired = (("battle_penalty_paired", _penalty), ("battle_penalty_llm", _penalty_llm))
-    for which, estimands in ((asked, paired), (decided, (("battle_moderation_bias", _bias),))):
-        if not which.any():
-            continue
+
+    def contrasts(which: Keep, names: Sequence[str], estimands: Contrasts, **more: Any) -> Iterator[Estimate]:
+        """Yield what sets each class apart from the baseline in some battles; the one that is rarer marks it as few."""
         both, own = battles.kept(which), classes[which]
-        drawn = _drawn(both, own, compared, (PEOPLE, LLM), str(known["split"]))
-        for place, name in enumerate(others, 1):
-            rows = np.nonzero((own == name).any(axis=1))[0]
-            for estimand, statistic in estimands:
-                number = _number(drawn, statistic, place, both, rows, level)
-                yield made(estimand, number, np.nonzero(which)[0][rows], name)
+        drawn = _drawn(both, own, [base, *names], str(known["split"]))
+        for place, name in enumerate(names, 1):
+            sides = [np.nonzero((own == one).any(axis=1))[0] for one in (name, base)]
+            few = few_flags(min(effective_of(both.clusters[PROMPTS][rows]) for rows in sides))
+            for estimand, statistic in estimands.items():
+                number = _number(drawn, statistic, place, both, sides, level)
+                yield made(estimand, number, np.nonzero(which)[0][sides[0]], name, flags=few, **more)
+
+    yield from contrasts(
+        np.ones(len(battles), dtype=bool), others, {"battle_penalty": _penalty, "battle_ratio": _ratio}
+    )
+    for which, estimands in (
+        (asked, {"battle_penalty_paired": _penalty, "battle_penalty_llm": _penalty_llm}),
+        (decided, {"battle_moderation_bias": _bias}),
+    ):
+        if which.any():
+            yield from contrasts(which, others, estimands)
     in_all = sorted(set(classes.ravel()) - {base})
     for controls, estimand in ((False, "battle_log_odds"), (True, "battle_log_odds_controlled")):
         fitted = log_odds(battles, classes, in_all, controls, level)
@@ -122,14 +129,9 @@ def class_estimates(
     categories = sorted(set(battles.categories) - {""})
     for category in categories if labels and len(categories) > 1 else ():
         inside = battles.categories == category
-        part, own = battles.kept(inside), classes[inside]
-        enough = [name for name in compared if (own == name).sum() >= LEAST_ANSWERS]
+        enough = [name for name in (base, *others) if (classes[inside] == name).sum() >= LEAST_ANSWERS]
         if base in enough and len(enough) > 1:
-            drawn = _drawn(part, own, enough, (PEOPLE,), str(known["split"]))
-            for place, name in enumerate(enough[1:], 1):
-                rows = np.nonzero((own == name).any(axis=1))[0]
-                number = _number(drawn, _penalty, place, part, rows, level)
-                yield made("battle_penalty", number, np.nonzero(inside)[0][rows], name, category=category)
+            yield from contrasts(inside, enough[1:], {"battle_penalty": _penalty}, category=category)
 
 
 def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number:
@@ -155,15 +157,13 @@ def _width(number: Number) -> float:
 # ---------------------------------------------------------------- differences of win rates, over resamples
 
 
-def _drawn(
-    battles: Battles, classes: Names, compared: Sequence[str], voters: Sequence[str], name: str
-) -> dict[str, Floats]:
+def _drawn(battles: Battles, classes: Names, compared: Sequence[str], name: str) -> dict[str, Floats]:
     """Return win rates by clustering: observed and in each resample, voters x classes; NaN for a class without answers.
 
     All voters and classes are drawn alike, so that differences are paired.
     """
     held = classes[:, :, None] == np.array(compared, dtype=object)
-    won = np.stack([battles.points[who] == 1 for who in voters], axis=1)
+    won = np.stack([battles.points[who] == 1 for who in (PEOPLE, LLM)], axis=1)
     values = np.concatenate([held.sum(axis=1)[:, None], np.einsum("bva,bac->bvc", won, held.astype(float))], axis=1)
     found = {}
     for what, names in battles.clusters.items():
@@ -194,21 +194,24 @@ def _ratio(rates: Floats, place: int) -> Floats:
 
 def _number(
     drawn: Mapping[str, Floats],
-    statistic: Callable[[Floats, int], Floats],
+    statistic: Statistic,
     place: int,
     battles: Battles,
-    rows: Names,
+    sides: Sequence[Names],
     level: float,
 ) -> Number | None:
-    """A statistic of win rates; without an interval where the class always wins, or never, which no resample varies."""
+    """A statistic of win rates; without an interval where the class or the baseline always wins, or never, which no
+    resample varies. `sides` are the battles with the class, and with the baseline.
+    """
     found, voters = {}, [0, 1] if statistic is _bias else [1] if statistic is _penalty_llm else [0]
-    for what, names in clusterings(battles, rows).items():
+    first, second = (clusterings(battles, rows) for rows in sides)
+    for what in (what for what in first if what in second):
         rates = drawn[what]
         value, *_ = statistic(rates[:1], place)
         if not np.isfinite(value):
             return None
-        own = rates[:, voters, place]
-        with_class = len(set(names))
-        moves = all(len(np.unique(voter[np.isfinite(voter)])) > 1 for voter in own.T)
-        found[what] = with_interval(float(value), statistic(rates[1:], place), with_class if moves else 0, level)
+        groups = min(len(set(names[what])) for names in (first, second))
+        own = rates[:, voters][:, :, [0, place]].reshape(len(rates), -1)
+        moves = all(len(np.unique(side[np.isfinite(side)])) > 1 for side in own.T)
+        found[what] = with_interval(float(value), statistic(rates[1:], place), groups if moves else 0, level)
     return _widest(found)

@@ -83,8 +83,8 @@ def _against(sums: Floats, sizes: Floats, free: int, level: float, margin: float
 
 
 def _rate(sums: Floats, sizes: Floats) -> float:
-    """Mean over splits of the mean over prompts, of splits x clusters."""
-    return math.fsum((sums / (len(sizes) * sizes.sum(axis=1, keepdims=True))).ravel())
+    """Mean over splits of the mean over prompts, of splits x clusters; exactly 1 where all is 1."""
+    return math.fsum(math.fsum(own) / n for own, n in zip(sums, sizes.sum(axis=1), strict=True)) / len(sizes)
 
 
 def _residuals(sums: Floats, sizes: Floats) -> Floats:

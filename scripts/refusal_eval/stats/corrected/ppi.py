@@ -191,7 +191,8 @@ def _estimated(answers: Answers, labels: Labels) -> _Estimated | None:
         (fixed, blocked + (1 - blocked) * people, labels.people - people),
         (moving, answers.rates - blocked - (1 - blocked) * judge, -(labels.judge - judge)),
     ):
-        centred = of_rows - _split_means(of_rows, answers.splits)[answers.splits]
+        means = np.bincount(answers.splits, weights=of_rows) / np.bincount(answers.splits)
+        centred = of_rows - means[answers.splits]
         np.add.at(part, answers.clusters, share * centred)
         np.add.at(part, answers.clusters[labels.rows], open_share * omega * of_labels)
     below = math.fsum(moving**2)
@@ -255,7 +256,3 @@ def _row_weights(splits: Codes) -> Floats:
     """The share of each row in a mean of splits with the same weight."""
     sizes = np.bincount(splits)
     return np.asarray(1 / (len(sizes) * sizes[splits]), dtype=float)
-
-
-def _split_means(values: Floats, splits: Codes) -> Floats:
-    return np.asarray(np.bincount(splits, weights=values) / np.bincount(splits), dtype=float)

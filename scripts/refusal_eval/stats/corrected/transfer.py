@@ -156,19 +156,13 @@ def method_of(spread: object | None) -> str:
     return METHOD if spread is None else WITH_SPREAD
 
 
-def rogan_gladen(rate: Any, sensitivity: Any, specificity: Any) -> Any:
-    """Return (rate + specificity - 1) / (sensitivity + specificity - 1), of numbers or arrays."""
-    return (rate + specificity - 1) / (sensitivity + specificity - 1)
-
-
 def corrected_value(observed: Observed, sensitivity: float, specificity: float) -> float:
     """Return blocked answers and Rogan-Gladen's rate of the others; the sum may lie outside [0, 1]."""
     if observed.blocked >= 1:
         return 1.0
     read = 1 - observed.blocked
-    return observed.blocked + read * float(
-        rogan_gladen((observed.rate - observed.blocked) / read, sensitivity, specificity)
-    )
+    rate = (observed.rate - observed.blocked) / read
+    return observed.blocked + read * ((rate + specificity - 1) / (sensitivity + specificity - 1))
 
 
 def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transferred:

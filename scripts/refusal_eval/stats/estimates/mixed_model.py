@@ -111,13 +111,12 @@ def _varying(
 
     keep = varies((0, 1, 2))
     lost = [judge for judge, kept in zip(judges, keep, strict=True) if not kept]
-    notes = [
-        f"split {split}, judge {judge} is left out of the mixed model: one verdict on everything" for judge in lost
-    ]
+    left_out = "is left out of the mixed model: {} gave no verdict, or the same to all answers"
+    notes = [f"split {split}, judge {judge} {left_out.format('it')}" for judge in lost]
     judges, z = [judge for judge in judges if judge not in lost], z[..., keep]
     keep = varies((0, 2)).all(axis=1) & bool(judges)
     lost = [model for model, kept in zip(models, keep, strict=True) if not kept] if judges else []
-    notes += [f"split {split}, model {m} is left out of the mixed model: a judge says the same of all" for m in lost]
+    notes += [f"split {split}, model {model} {left_out.format('a judge')}" for model in lost]
     return [model for model, kept in zip(models, keep, strict=True) if kept], judges, z[:, keep], notes
 
 

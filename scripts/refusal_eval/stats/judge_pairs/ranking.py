@@ -24,10 +24,10 @@ def rankings(
 ) -> list[dict[str, Any]]:
     """Return, for every two judges, Kendall's tau-b between their orders of the models by refusal rate on one split.
 
-    first, second, split, reading, n_models, n_clusters (with a rate), flags; `tau` from -1 (reversed) to 1 (the same),
-    None with one model or where a judge gives all models the same rate; `interval`, a bootstrap over clusters of
-    prompts, the same prompts for all models and judges, None with one cluster; `swapped`: pairs of models that the two
-    judges order differently, each [higher under the first, higher under the second].
+    first, second, split, reading, n_models (with a rate under both), n_clusters (with a rate), flags; `tau` of these
+    models from -1 (reversed) to 1 (the same), None with one or where a judge gives all the same rate; `interval`, a
+    bootstrap over clusters of prompts, the same prompts for all models and judges, None with one cluster; `swapped`:
+    pairs of models that the two judges order differently, each [higher under the first, higher under the second].
 
     Args:
         scores: the split's cells (`units.Units`) by (judge, model).
@@ -41,19 +41,20 @@ def rankings(
     draws = _rates(resampled(sums, seed_of("ranking", split))) if len(sums) > 1 else None
     found = []
     for i, j in itertools.combinations(range(len(judges)), 2):
-        tau = float(kendall_tau_b(rates[i], rates[j]))
+        both = np.isfinite(rates[[i, j]]).all(axis=0)
+        tau = float(kendall_tau_b(rates[i, both], rates[j, both]))
         known = np.isfinite(tau)
         rated = sums[..., 1].max(axis=(1, 2))  # prompts of each cluster
         n_clusters = int((rated > 0).sum())
         of_both = ((flags or {}).get(judge, ()) for judge in (judges[i], judges[j]))
         interval = None
         if known and draws is not None:
-            taus = kendall_tau_b(draws[:, i], draws[:, j])
+            taus = kendall_tau_b(draws[:, i, both], draws[:, j, both])
             interval = list(percentiles(taus, len(sums), level)) if np.isfinite(taus).any() else None
         found.append(
             {
                 **{"first": judges[i], "second": judges[j], "split": split, "reading": reading},
-                "n_models": len(models),
+                "n_models": int(both.sum()),
                 "n_clusters": n_clusters,
                 "flags": list(derived_flags(of_both, few_flags(effective_number(rated)))),
                 "tau": tau if known else None,
