@@ -47,10 +47,7 @@ def main(
             each none or one: `calibration`, the fitted `model` of a judge that learns, and its `unseen` verdicts on
             gold rows with a prompt that it was fitted on, each from a model that had not seen the like of that row:
             they are its verdicts there. In a cascade `first` are the verdicts of its first judge.
-        store_dir: folder of the store.
-        judge: the judge's entry.
         trust_remote_code: whether its tokenizer may bring code along.
-        output: the file to write.
         cascade: the cascade whose second judge it is.
         some_turns: whether only some turns of dialogues count, and have requests.
 

@@ -40,7 +40,6 @@ def published_token_ids(renderer: Renderer, messages: Messages, longest: int) ->
     end is kept.
 
     Args:
-        renderer: the model's renderer.
         messages: the question; a system message may stand before it.
         longest: tokens that a prompt may have (`max_model_len` less `max_tokens`).
 
@@ -86,10 +85,8 @@ def main(
     """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
     Args:
-        prompts_path: the split's prompts.
         engine: identity file of the model's engine.
         request: the settings of model and study that enter a request (see `workflow.generation.request_params`).
-        output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
         intervention: card of the model's compiled intervention; None without one.
     """

@@ -129,7 +129,6 @@ def refuse_other_model(direction: FittedDirection, config: Mapping[str, Any], wh
     """Raise `UserError` for a model that a direction does not belong to, or whose engine was never tried.
 
     Args:
-        direction: the direction.
         config: the model's config.json; what it does not say is not compared here, but by the worker.
         where: whose it is, for the message.
     """

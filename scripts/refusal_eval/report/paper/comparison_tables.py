@@ -69,7 +69,6 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
         found: `comparisons` in the order of the table, their `level`, and `dialogues`, the splits with several scored
             turns per prompt.
         families: the families that `family` of a row numbers.
-        data: of the table.
     """
     show, rows, corrected = data.labels, found["comparisons"], CORRECTIONS[data.asked["correction"]]
     several = len(families) > 1

@@ -69,7 +69,6 @@ def disks(
     `todo`, what to do if there is not.
 
     Args:
-        needs: what takes disk.
         free: tells the free bytes at a folder, which may not be there yet.
         device: tells which disk a folder lies on.
     """
