@@ -16,14 +16,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, place_of
 from refusal_eval.judges.cascade_judge import CascadeJudge
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import (
-    EngineJudge,
-    Verdict,
-    read_safely,
-    readable,
-    verdict_row,
-    write_verdicts,
-)
+from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row, write_verdicts
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
 

@@ -5,15 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import (
-    EN_DASH,
-    NO_DATA,
-    marked,
-    number,
-    p_text,
-    percent,
-    points_interval,
-)
+from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
