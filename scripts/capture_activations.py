@@ -47,10 +47,7 @@ def main(
         highest: the highest layer that any direction of the model names: one that does not exist is reported here,
             before the model is loaded.
         names: `model`, `split` and `positions`.
-        plan: how the engine is loaded.
         gpus: the GPUs that this job got.
-        output: the file to write.
-        log: the job's log.
 
     Raises:
         UserError: for a model that cannot be captured, for layers that it does not have, for requests that were made

@@ -46,7 +46,6 @@ def main(
     Args:
         engine: identity file of the judge's engine.
         asked: what decides what the engine is asked.
-        output: the file to write.
         gold_paths: the gold that decides it, too.
         first_tokens: of each refusal that decides it, too.
 

@@ -45,10 +45,8 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
 
     Args:
         files: the cell's `requests`, and the `receipts` of their batch.
-        store_dir: folder of the store.
         tokenizer_folder: folder of the model's tokenizer; None for an engine that takes messages.
         how: the model's `reasoning`, `trust_remote_code`, and `protocol` where it is `compat`.
-        output: the file to write.
     """
     file, model, reasoning = read_requests(files.requests), Path(files.requests).parent.name, how["reasoning"]
     turns, reader = Turns(file, tokenizer_folder), AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])

@@ -16,14 +16,7 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, place_of
 from refusal_eval.judges.cascade_judge import CascadeJudge
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import (
-    EngineJudge,
-    Verdict,
-    read_safely,
-    readable,
-    verdict_row,
-    write_verdicts,
-)
+from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row, write_verdicts
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
 
@@ -47,10 +40,7 @@ def main(
             each none or one: `calibration`, the fitted `model` of a judge that learns, and its `unseen` verdicts on
             gold rows with a prompt that it was fitted on, each from a model that had not seen the like of that row:
             they are its verdicts there. In a cascade `first` are the verdicts of its first judge.
-        store_dir: folder of the store.
-        judge: the judge's entry.
         trust_remote_code: whether its tokenizer may bring code along.
-        output: the file to write.
         cascade: the cascade whose second judge it is.
         some_turns: whether only some turns of dialogues count, and have requests.
 

@@ -14,12 +14,7 @@ COLUMNS = ["model", "layer", "direction", "other", "cosine"]
 
 
 def main(paths: Sequence[str], output: str) -> None:
-    """Write a CSV with a row for each layer that two directions of one model share.
-
-    Args:
-        paths: the directions' files.
-        output: the CSV.
-    """
+    """Write a CSV with a row for each layer that two directions of one model share."""
     rows = []
     for (one, about_one), (other, about_other) in itertools.combinations(map(read_direction, paths), 2):
         if about_one["model"] != about_other["model"]:

@@ -28,7 +28,6 @@ def main(
         study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges that
             ask the same as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
             `cluster_names.names_apart`).
-        json_path: the agreement.
         disputed_path: the answers in dispute, as CSV.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]

@@ -20,13 +20,9 @@ def main(
     """Write the compiled intervention and its card; return the card.
 
     Args:
-        direction_paths: the directions' files.
         counts: of each direction the number of prompts on each of its sides, held-out ones included.
         engine: identity file of the model's engine.
-        model: the model's name.
-        asked: the `intervention` of its entry.
-        output: the compiled file.
-        card_path: its card.
+        asked: the `intervention` of the model's entry.
     """
     directions = [FittedDirection.of_file(path) for path in direction_paths]
     for direction in directions:

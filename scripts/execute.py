@@ -135,9 +135,6 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     """Execute a batch and write its receipt; without anything to do no engine is started.
 
     Args:
-        request_paths: the batch's request files.
-        receipt: the file to write.
-        log: the job's log.
         gpus: what the job was given.
         plan: how to load and ask the engine.
         attempt: which try of one run this is: a later one follows by itself and takes no answers as they are.

@@ -7,14 +7,7 @@ import pandas as pd
 from refusal_eval.core.files import read_jsonl, write_json, write_text
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.paper.markup import csv_text
-from refusal_eval.stats.estimates.near_duplicates import (
-    RULE,
-    THRESHOLD,
-    Place,
-    copies,
-    duplicate_groups,
-    near_pairs,
-)
+from refusal_eval.stats.estimates.near_duplicates import RULE, THRESHOLD, Place, copies, duplicate_groups, near_pairs
 
 COLUMNS = ("group", "counts", "split", "prompt_id", "expectation", "similarity", "category", "text")
 

@@ -26,11 +26,7 @@ def main(
 
     Args:
         entry: the direction's entry, with the `sources` of its sides.
-        name: its name.
         files: of each side the paths of `prompts`, `activations` and, with a judge, `scores`.
-        store_dir: the store.
-        output: the direction's file.
-        card_path: its card.
 
     Raises:
         UserError: if a side has too few prompts, or both have some in common.

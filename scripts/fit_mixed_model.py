@@ -17,7 +17,6 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
     Args:
         paths: the scored cell of each (judge, model, split).
         study: `judges`, `models`, `readings` (the headline reading of each split) and `level`.
-        json_path: where to.
     """
     found: list[Estimate] = []
     left_out: list[str] = []

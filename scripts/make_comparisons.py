@@ -16,7 +16,6 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     Args:
         paths: `scores` (a file for each of the study's `cells`); where something is pooled, `duplicates`.
         study: `cells` ([judge, model, split]), `families`, and what `study_comparisons.compared` needs.
-        output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, paths["scores"], strict=True)}

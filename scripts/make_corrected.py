@@ -31,7 +31,6 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
             labels of people `labels` and `answers` (one for each model and split).
         study: see `corrected_study.study_corrected`; `cells` are [judge, model, split], `measured`
             {judge, gold, calibrate, learned}.
-        output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}

@@ -23,7 +23,6 @@ def main(paths: Sequence[str], duplicates_path: str, study: Mapping[str, Any], o
         duplicates_path: estimates/duplicates.json.
         study: `judge`, `model`, `splits`, `sources` (of each split, see `cluster_names.names_apart`) and whether there
             is a `tau_sweep`.
-        output: the JSON.
     """
     found: list[Estimate] = []
     cells = [read_units(path) for path in paths]

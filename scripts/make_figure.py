@@ -22,7 +22,6 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     Args:
         asked: the figure, what it shows, and what it shows of the study (`workflow.figures_stage.params`).
         files: what it is drawn from, by noun.
-        folder: where its files go.
     """
     figure: Any = FIGURES.entry(asked["figure"])
     shown, protocol = Shown(**asked["shown"]), asked.get("protocol", "default")

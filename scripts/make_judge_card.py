@@ -24,7 +24,6 @@ def main(
         gold_path: rows that people labelled.
         verdicts_path: the judge's verdicts on them, as it gave them.
         names: the other arguments of `judge_card.judge_card`.
-        output: the card.
         calibrated_on: gold set that the judge's threshold is fitted on, if it is.
         calibration_path: that calibration, where it is another gold set.
         fitted_here: whether the judge or a member of it was fitted on this gold set.

@@ -18,7 +18,6 @@ def main(path: str, labels: Mapping[str, Any], threshold: float | None, stem: st
         path: the card.
         labels: of `judges` and `golds`.
         threshold: of the judge's own, if any.
-        stem: of the files to write.
     """
     save_figure(card_figure(read_json(path), Labels(**labels), threshold), stem)
 

@@ -16,7 +16,6 @@ def main(files: Any, folder: Path) -> None:
 
     Args:
         files: `manifest`, `cards`, `results`, `duplicates`, and the BibTeX files that are the `references`.
-        folder: where they go.
     """
     manifest = read_json(files.manifest)
     results = read_results(Path(files.results).read_text(encoding="utf-8"))

@@ -23,11 +23,9 @@ def main(
     """Write the prompts of one split.
 
     Args:
-        rows_path: the split's rows.
         split: what decides its prompts (see `workflow.data_stage.split_reading`).
         scored: which turns of its dialogues count. It changes no prompt, and so is no param of the rule; it only
             lets a row of which no turn would count fail here, and not when all has been asked and judged.
-        output: the file of the prompts.
         clusters_path: the file with the clusters of the rows, if there is one.
         unverified: what nobody could verify of the split's entry; for the log only.
     """

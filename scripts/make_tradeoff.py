@@ -17,7 +17,6 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     Args:
         paths: `scores` (a file for each of the study's `cells`), `prompts` (one for each split) and `duplicates`.
         study: see `study_tradeoff.study_trade_off`; `cells` are [judge, model, split].
-        output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, paths["scores"], strict=True)}

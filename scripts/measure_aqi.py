@@ -47,7 +47,6 @@ def main(entry: Mapping[str, Any], files: Mapping[str, Mapping[str, Mapping[str,
     Args:
         entry: name and sides of the separation, with the settings under its `aqi`.
         files: by model and side the paths of `prompts`, `activations` and, with a judge, `scores`.
-        output: the CSV.
     """
     rows: list[dict[str, Any]] = []
     for model, own in files.items():

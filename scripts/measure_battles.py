@@ -15,7 +15,6 @@ def main(scores: Sequence[str], prompts: Mapping[str, str], cells: Sequence[Sequ
         scores: a file for each of the cells.
         prompts: the file of each split.
         cells: [judge, model, split].
-        output: the JSON.
     """
     fought = {split: list(read_jsonl(path)) for split, path in prompts.items()}
     found = []

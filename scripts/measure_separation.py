@@ -51,7 +51,6 @@ def main(entry: Mapping[str, Any], files: Mapping[str, Mapping[str, Mapping[str,
     Args:
         entry: the entry in the study file.
         files: by model and side the paths of `prompts`, `activations` and, with a judge, `scores`.
-        output: the CSV.
     """
     rows: list[dict[str, Any]] = []
     for model, own in files.items():

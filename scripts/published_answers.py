@@ -20,12 +20,8 @@ def main(
     """Write a header and a line per response.
 
     Args:
-        request_path: the cell's request file.
         answers_path: the cell's answers, which tell what responses there were.
-        store_dir: folder of the store.
-        tokenizer_folder: folder of the model's tokenizer.
         reading: the model's `end_mark` and `trust_remote_code`.
-        output: the file to write.
 
     Raises:
         NotInStore: if one of them is missing: its prompt would be in no denominator.

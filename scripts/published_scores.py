@@ -16,7 +16,6 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorde
     Args:
         paths: `prompts`, `answers`, `verdicts`, and `published`, what the published code makes of the responses.
         cell: what else decides its numbers (`workflow.scoring.published_cell`).
-        output: the file to write.
         recorded: answers.json and judge_scores.json of the folder that both answers and verdicts came in, if they did.
     """
     rows = {name: list(read_jsonl(path)) for name, path in paths.items()}

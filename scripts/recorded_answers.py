@@ -18,11 +18,9 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     """Write the cell's answers, and what the published score needs of them.
 
     Args:
-        prompts_path: the split's prompts.
         recorded_path: the file answers.json; where they are battles, the prompts again.
         reading: the model's `model` name, `reasoning` and `samples`, `protocol` where it is `compat`, and whether they
             are `battles`.
-        output: the answers to write.
         published: the probabilities to write, with a header.
 
     Raises:

@@ -13,11 +13,6 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
 
-def generation_sampling(sampling: Mapping[str, Any], stop_ids: list[int]) -> dict[str, Any]:
-    """Return every sampling parameter of an answer, as it is sent."""
-    return {**sampling, "stop_token_ids": stop_ids}
-
-
 def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return how the later turns of this cell's dialogues are rendered (see `turns.Turns`); None without dialogues."""
     if request.get("dialogue") is None:
@@ -40,7 +35,6 @@ def published_token_ids(renderer: Renderer, messages: Messages, longest: int) ->
     end is kept.
 
     Args:
-        renderer: the model's renderer.
         messages: the question; a system message may stand before it.
         longest: tokens that a prompt may have (`max_model_len` less `max_tokens`).
 
@@ -86,16 +80,14 @@ def main(
     """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
     Args:
-        prompts_path: the split's prompts.
         engine: identity file of the model's engine.
         request: the settings of model and study that enter a request (see `workflow.generation.request_params`).
-        output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
         intervention: card of the model's compiled intervention; None without one.
     """
     renderer = renderer_of(engine["tokenizer_folder"], request)
     stop_ids = renderer.stop_token_ids()
-    sampling = generation_sampling(request["sampling"], stop_ids)
+    sampling = {**request["sampling"], "stop_token_ids": stop_ids}
     greedy = sampling["temperature"] == 0
     asks = []
     rows = list(read_jsonl(prompts_path))

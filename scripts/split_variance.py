@@ -17,7 +17,6 @@ def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], js
     Args:
         paths: the scored cell of each (judge, model, split).
         study: `judges`, `models`, `splits` and `level`.
-        json_path: where to.
     """
     found: list[Estimate] = []
     for model, split in itertools.product(study["models"], study["splits"]):

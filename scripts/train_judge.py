@@ -53,7 +53,6 @@ def stored_vectors(request_path: str, store_dir: str, rejected: Container[str]) 
 
     Args:
         request_path: the requests about a gold file.
-        store_dir: the store.
         rejected: keys of requests that the encoder rejected.
 
     Raises:

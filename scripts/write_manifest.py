@@ -34,7 +34,6 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
             `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
-        output: the file to write.
 
     Raises:
         NotInStore: if the store lacks responses, so that it cannot say what served them.

@@ -6,17 +6,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from independent_intervals import (
-    SURE,
-    Ends,
-    Span,
-    bootstrap,
-    codes,
-    draws,
-    per_cluster,
-    wilson,
-    wilson_ends,
-)
+from independent_intervals import SURE, Ends, Span, bootstrap, codes, draws, per_cluster, wilson, wilson_ends
 from independent_rates import NAN, Asked, Found, counting, within
 from independent_study import Array, Study, read_lines, refuses
 

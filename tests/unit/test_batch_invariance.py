@@ -155,11 +155,7 @@ def test_the_rule_that_identifies_an_engine_refuses_it_only_for_strict_studies_o
     assert Path(job.output[0]).is_file() is not refused
 
 
-def test_what_identifies_the_engines_of_other_studies_is_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = Project(tmp_path).load(WHOLE_STUDY)
+def test_what_identifies_the_engines_of_other_studies_is_as_it_was(config: dict[str, Any]) -> None:
     params = identified_entry(Study(config), "folder-engine")
     assert set(params) == {"weights", "dtype", "files", "max_model_len"}
 

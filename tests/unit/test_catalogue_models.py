@@ -197,10 +197,5 @@ def test_an_own_entry_on_the_same_weights_is_off_too_and_own_gated_weights_are_n
     assert "`warm` is off by default" in reported and "`own`" not in reported
 
 
-def test_what_is_allowed_has_to_be_used(study):
-    reported = mistakes(study | {"allow": ["wildguard"]})
-    assert "`wildguard` is not one of `models`, `splits`, `judges` or `gold`" in reported
-
-
 def test_a_check_of_a_gated_model_is_allowed_by_naming_it(study):
     assert mistakes(asking_study("gemma-3-4b-it", [])) == ""

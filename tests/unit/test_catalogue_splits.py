@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from refusal_eval.config.load_study import load_study
-from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.references import read_references
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
@@ -80,16 +78,6 @@ def test_labels_and_references_are_each_others_own(repository, shipped, splits):
     assert set(references) == cited, "each reference is of a split or of gold"
     for key, text in references.items():
         assert text.count("{") == text.count("}") and re.search(r"\b(title|author|year) = ", text), key
-
-
-def test_the_study_of_the_nine_splits_needs_one_permission(repository, monkeypatch):
-    monkeypatch.chdir(repository)
-    study = {"study": "nine", "models": ["smollm2-plain"], "splits": list(NINE), "samples": 2, "judges": ["keyword"]}
-    with pytest.raises(
-        ConfigError, match=r"`ccp_sensitive_sampled` is off by default: not for commercial use"
-    ) as reported:
-        load_study(study, "config/config.yaml")
-    assert len([line for line in str(reported.value).splitlines() if "off by default" in line]) == 1
 
 
 def test_the_pairs_of_xstest_are_of_a_safe_and_an_unsafe_prompt(repository):

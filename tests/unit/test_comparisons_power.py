@@ -8,13 +8,7 @@ from comparison_rows import write_scores
 from simulated_comparisons import simulated_power, simulated_refusals
 
 from refusal_eval.__main__ import main
-from refusal_eval.tools.power.comparison_design import (
-    Design,
-    detectable,
-    difference_variance,
-    power,
-    standard_error,
-)
+from refusal_eval.tools.power.comparison_design import Design, detectable, difference_variance, power, standard_error
 from refusal_eval.tools.power.pilot_run import cluster_correlation, pilot_of, variance_between
 from refusal_eval.tools.power.power_command import chosen_design
 

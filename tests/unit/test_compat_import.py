@@ -67,11 +67,9 @@ def note(result, start):
 
 
 @pytest.fixture
-def theirs(tmp_path, monkeypatch):
+def theirs(project, monkeypatch):
     """A project with a config of a gated model that nobody knows, on three splits."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_command, "ROOT", tmp_path)
-    project = Project(tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", project.folder)
     catalogue = CATALOGUE | {"judges": CATALOGUE["judges"] | {"keyword": CATALOGUE["judges"]["words"]}}
     project.write("config/catalogue/base.yaml", catalogue)
     project.write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows", "url-rows", "wheel-rows"]})

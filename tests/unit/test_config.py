@@ -323,12 +323,6 @@ def test_the_repository_may_be_elsewhere(project, tmp_path_factory, monkeypatch)
     assert config["judge_entries"]["words"]["lists"] == [os.path.join(project.folder, "words.yaml")]
 
 
-def test_data_set_defaults_reach_every_split(project):
-    splits = project.load(WHOLE_STUDY)["split_entries"]
-    assert {split["columns"]["prompt"] for split in splits.values()} == {"question"}
-    assert [split["expectation"] for split in splits.values()] == ["comply", "comply", "varies", "refuse"]
-
-
 def test_yaml_anchors_and_merge_keys_work(project):
     project.write(
         "own.yaml",

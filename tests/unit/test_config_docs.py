@@ -88,9 +88,8 @@ def test_shipped_files_fit_their_schemas_and_name_them(repository):
 INHERITING = {"like": "plain", "sampling": {"top_p": 0.9}}
 
 
-def test_schemas_accept_what_the_check_accepts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert Project(tmp_path).mistakes(WHOLE_STUDY) == []
+def test_schemas_accept_what_the_check_accepts(project):
+    assert project.mistakes(WHOLE_STUDY) == []
     assert problems(study_schema(), WHOLE_STUDY) == []
     inheriting = {"models": {"m": INHERITING}}, {"gold": {"g": {"like": "people", "source": {"path": "x.csv"}}}}
     for value in (CATALOGUE, {"models": None}, *inheriting):

@@ -147,9 +147,8 @@ def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
     assert text.count("**Over-refusal against safety.**") == 1 and "**Contrast pairs.**" in text
 
 
-def test_a_study_that_names_missing_labels_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    mistakes = Project(tmp_path).mistakes(WHOLE_STUDY | {"corrected": {"labels": "nowhere.jsonl"}})
+def test_a_study_that_names_missing_labels_is_reported(project: Project) -> None:
+    mistakes = project.mistakes(WHOLE_STUDY | {"corrected": {"labels": "nowhere.jsonl"}})
     assert len(mistakes) == 1 and "nowhere.jsonl" in mistakes[0]
 
 

@@ -1,10 +1,11 @@
 """Prompts that stand in several splits: what is taken for a copy, and what never is."""
 
 import json
-import sys
+import random
 import time
 from pathlib import Path
 
+import find_duplicates
 import pytest
 
 from refusal_eval.core.files import write_jsonl
@@ -200,8 +201,6 @@ def test_a_copy_joins_the_most_similar_prompt_that_counts_and_no_chain_forms():
 
 
 def test_the_index_finds_what_comparing_all_finds():
-    import random
-
     rng = random.Random(4)
     words = [f"w{chr(97 + i)}" for i in range(26)]
     forms = [rng.choices(words, k=rng.randrange(6, 10)) for _ in range(250)]
@@ -218,10 +217,7 @@ def test_the_index_finds_what_comparing_all_finds():
     assert found == wanted and 5 < len(found) < 150
 
 
-def test_the_list_does_not_depend_on_the_order_and_is_published(tmp_path, repository):
-    sys.path.insert(0, str(repository / "scripts"))
-    import find_duplicates
-
+def test_the_list_does_not_depend_on_the_order_and_is_published(tmp_path):
     near = HARM.replace("tutorial", "@clear tutorial")
     splits = {"b": prompts("Another one about the weather.", near), "a": prompts(HARM), "c": prompts(HARM)}
     for name, rows in splits.items():

@@ -1,12 +1,12 @@
 """The mixed model: its likelihood by hand, known parts of made-up verdicts, and what cannot be fitted."""
 
 import json
-import sys
 
+import fit_mixed_model
 import numpy as np
 import pytest
 from comparison_rows import write_scores
-from config_project import STUDY, WHOLE_STUDY, Project
+from config_project import STUDY
 from mixed_model import Made, verdicts
 
 from refusal_eval.report.results.dictionary import definition_of
@@ -203,12 +203,6 @@ def test_no_likelihood_of_verdicts_that_never_differ_within_a_prompt():
 # ---------------------------------------------------------------- the study and its rule
 
 
-@pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(WHOLE_STUDY)
-
-
 def test_it_is_made_only_if_asked_for_and_without_panels(config):
     assert not [file for file in estimate_files(Study(config)) if "mixed" in file]
     asked = Study(config | {"mixed_model": True})
@@ -217,16 +211,12 @@ def test_it_is_made_only_if_asked_for_and_without_panels(config):
     assert mixed_model(asked) == mixed_model(Study(config))  # asking for it changes no param
 
 
-def test_one_sample_is_a_mistake(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = Project(tmp_path).mistakes(STUDY | {"samples": 1, "mixed_model": True})
+def test_one_sample_is_a_mistake(project):
+    found = project.mistakes(STUDY | {"samples": 1, "mixed_model": True})
     assert len(found) == 1 and "mixed_model: with one answer per prompt" in found[0] and "at least 2" in found[0]
 
 
-def test_the_script_writes_the_same_bytes_and_what_is_left_out(tmp_path, repository):
-    sys.path.insert(0, str(repository / "scripts"))
-    import fit_mixed_model
-
+def test_the_script_writes_the_same_bytes_and_what_is_left_out(tmp_path):
     labels = labelled(verdicts(SMALL, 5))
     paths = {}
     for (judge, model), own in labels.items():

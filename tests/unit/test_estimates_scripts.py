@@ -1,10 +1,10 @@
 """The rules of estimates: what they ask for, and what their scripts write."""
 
 import json
-import sys
 
+import make_estimates
 import pytest
-from config_project import WHOLE_STUDY, Project
+import split_variance
 from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.core.files import write_json
@@ -16,10 +16,8 @@ VOTES = {"a": ["RRC", "RCC", "CCC", "RRR"] * 5, "b": ["RPC", "CCC", "BRR", "FRC"
 
 
 @pytest.fixture
-def study(tmp_path, repository):
+def study(tmp_path):
     """Return a function that writes the files of a (judge, model) and estimates them."""
-    sys.path.insert(0, str(repository / "scripts"))
-    import make_estimates
 
     def made(judge, shift=0, name="out", **changed):
         paths = []
@@ -62,8 +60,6 @@ def test_the_published_protocol_has_no_sweep_of_ours(study):
 
 
 def test_labels_of_two_judges_give_the_judges_part(study, tmp_path):
-    import split_variance
-
     study("j"), study("k", shift=1)
     paths = {(judge, "m", split): str(tmp_path / f"{judge}-{split}.parquet") for judge in "jk" for split in "ab"}
     asked = {"judges": ["j", "k"], "models": ["m"], "splits": ["a", "b"], "level": 0.95}
@@ -72,12 +68,6 @@ def test_labels_of_two_judges_give_the_judges_part(study, tmp_path):
     assert {row["parameter"] for row in found} == {"j, k"} and {row["split"] for row in found} == {"a", "b"}
     judges = [row["value"] for row in found if row["estimand"] == "variance_judge"]
     assert len(judges) == 4 and min(judges) > 0
-
-
-@pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(WHOLE_STUDY)
 
 
 def estimates(config):

@@ -145,11 +145,7 @@ def test_the_models_own_refusals_are_found_among_answers_without_a_verdict(tmp_p
         first_tokens_of_refusals(*files, StoreReader(tmp_path / "empty", "engine"))
 
 
-def test_the_judge_of_its_refusals_is_another_one_that_reads_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
+def test_the_judge_of_its_refusals_is_another_one_that_reads_answers(project: Project) -> None:
     study = STUDY | {"judges": ["words", "own-first", "other-first", "two"]}
     judges = {
         "other-first": {"kind": "first_token", "engine": "hub-engine", "refusal": ["R"]},
@@ -172,9 +168,7 @@ def test_the_judge_of_its_refusals_is_another_one_that_reads_answers(
         assert f"judges.own-first.refusal.{key}: {message}" in line
 
 
-def test_the_gold_of_its_tokens_is_gold_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
+def test_the_gold_of_its_tokens_is_gold_of_the_study(project: Project) -> None:
     own = {"kind": "first_token", "engine": "hub-engine", "refusal": {"gold": "people"}}
     project.write(BASE, changed(CATALOGUE, ("judges", "own-first"), own))
     study = STUDY | {"judges": ["words", "own-first"]}
@@ -184,9 +178,7 @@ def test_the_gold_of_its_tokens_is_gold_of_the_study(tmp_path: Path, monkeypatch
     assert reported.judges["own-first"].gold_asked() == ["people"]
 
 
-def test_it_is_a_judge_of_its_own_model_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
+def test_it_is_a_judge_of_its_own_model_alone(project: Project) -> None:
     own = {"kind": "first_token", "engine": "hub-engine", "refusal": ["R"]}
     catalogue = changed(CATALOGUE, ("judges", "own-first"), own)
     catalogue = changed(catalogue, ("models", "declining"), {"like": "plain", "prefill": "[refuse]"})
@@ -219,14 +211,12 @@ def test_a_floor_needs_other_tokens_and_a_text_is_named_once() -> None:
 # ---------------------------------------------------------------- replies that are made to begin
 
 
-def test_a_prefill_is_behind_the_prompt_of_that_model_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
+def test_a_prefill_is_behind_the_prompt_of_that_model_only(project: Project) -> None:
     project.write(BASE, changed(CATALOGUE, ("models", "declining"), {"like": "plain", "prefill": "[refuse]"}))
     study = Study(project.load(STUDY | {"models": ["plain", "declining"]}))
     plain, declining = (generation.request_params(study, name, "hub-rows") for name in ("plain", "declining"))
     assert declining == plain | {"prefill": "[refuse]"}
-    folder = byte_tokenizer(tmp_path / "tokenizer")
+    folder = byte_tokenizer(project.folder / "tokenizer")
     ids = {
         name: Renderer.from_params(folder, asked).token_ids(ASKED) for name, asked in (("p", plain), ("d", declining))
     }

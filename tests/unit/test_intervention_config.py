@@ -420,18 +420,24 @@ def test_a_steered_model_stands_beside_its_control_and_harmless_prompts(project:
     assert "the study has no split of harmless prompts (`expectation: comply`)" in found[0]
 
 
+CONTROL, CHANCE = ("models", "control"), CATALOGUE["directions"]["chance"]
+DOES = ({"layers": [3]}, {"mode": "ablate"}, {"direction": "refusal"}, {"scale": 0.25}, {"layers": {"best": 3}})
+FITTED = ({"of": "md"}, {"positive": {"split": "url-rows"}}, {"positions": "answer_mean"}, {"seed": 1})
+FITTED += ({"hold_out": 0.5}, {"ridge": {"value": 0.2}})
+
+
 @pytest.mark.parametrize(
-    "change", [{"layers": [3]}, {"mode": "ablate"}, {"direction": "refusal"}, {"scale": 0.25}, {"layers": {"best": 3}}]
+    ("path", "value"),
+    [
+        *(((*CONTROL, "intervention"), ADD | {"layers": {"best": 4}} | change) for change in DOES),
+        ((*CONTROL, "system_prompt"), "Be brief."),
+        *((("directions", "chance"), CHANCE | change) for change in FITTED),
+    ],
 )
-def test_a_control_does_the_same_with_another_vector(project: Project, change: dict[str, Any]) -> None:
-    project.write(
-        BASE, changed(CATALOGUE, ("models", "control", "intervention"), ADD | {"layers": {"best": 4}} | change)
-    )
-    assert any("models.steered.intervention: the study has no control" in line for line in project.mistakes(STUDIED))
-
-
-def test_a_control_is_the_same_model(project: Project) -> None:
-    project.write(BASE, changed(CATALOGUE, ("models", "control", "system_prompt"), "Be brief."))
+def test_a_control_is_the_same_model_doing_the_same_with_another_vector_of_the_same_fit(
+    project: Project, path: tuple[str, ...], value: Any
+) -> None:
+    project.write(BASE, changed(CATALOGUE, path, value))
     assert any("models.steered.intervention: the study has no control" in line for line in project.mistakes(STUDIED))
 
 
@@ -439,23 +445,6 @@ def test_layers_in_another_order_are_the_same(project: Project) -> None:
     catalogue = changed(CATALOGUE, ("models", "steered", "intervention", "layers"), [3, 4])
     project.write(BASE, changed(catalogue, ("models", "control", "intervention", "layers"), [4, 3]))
     assert project.mistakes(STUDIED) == []
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"of": "md"},
-        {"positive": {"split": "url-rows"}},
-        {"positions": "answer_mean"},
-        {"seed": 1},
-        {"hold_out": 0.5},
-        {"ridge": {"value": 0.2}},
-    ],
-)
-def test_a_control_is_of_the_method_and_the_prompts_of_the_treatment(project: Project, change: dict[str, Any]) -> None:
-    project.write(BASE, changed(CATALOGUE, ("directions", "chance"), CATALOGUE["directions"]["chance"] | change))
-    (line,) = project.mistakes(STUDIED)
-    assert "models.steered.intervention: the study has no control" in line
 
 
 def test_a_control_may_be_another_draw(project: Project) -> None:

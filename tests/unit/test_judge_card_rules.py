@@ -5,8 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import check_judge_floor
+import make_calibration
+import make_judge_card
+import make_judge_figures
+import make_table
 import pytest
-from config_project import WHOLE_STUDY, Project
 from judge_entries import judge_entry
 from judge_rows import rows, soft_gold
 
@@ -15,17 +19,6 @@ from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, judging, scoring
-
-
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(WHOLE_STUDY)
-
-
-@pytest.fixture
-def scripts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(repository / "scripts"))
 
 
 def plain(kind: str, **fields: Any) -> Any:
@@ -141,11 +134,7 @@ def write_jsonl(path: Path, lines: list[Any]) -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("scripts")
 def test_scripts_calibrate_on_one_gold_set_and_measure_on_two(tmp_path: Path) -> None:
-    import make_calibration
-    import make_judge_card
-
     files = {}
     for gold, seed in (("people", 1), ("others", 2)):
         parts = soft_gold(120, seed=seed)
@@ -172,11 +161,7 @@ def test_scripts_calibrate_on_one_gold_set_and_measure_on_two(tmp_path: Path) ->
     assert reported.items() <= plain.items()
 
 
-@pytest.mark.usefixtures("scripts")
 def test_a_floor_that_is_not_reached_fails_with_words_and_writes_nothing(tmp_path: Path) -> None:
-    import check_judge_floor
-    import make_judge_card
-
     gold, verdicts = rows({("refusal", "refusal"): 40, ("refusal", "compliance"): 10, ("compliance", "compliance"): 50})
     paths = [write_jsonl(tmp_path / f"{i}.jsonl", part) for i, part in enumerate((gold, verdicts))]
     card, output = str(tmp_path / "card.json"), tmp_path / "floors.json"
@@ -189,12 +174,7 @@ def test_a_floor_that_is_not_reached_fails_with_words_and_writes_nothing(tmp_pat
     assert json.loads(output.read_text())["met"]["j"]["se"] == 0.6
 
 
-@pytest.mark.usefixtures("scripts")
 def test_scripts_draw_and_tabulate(tmp_path: Path) -> None:
-    import make_judge_card
-    import make_judge_figures
-    import make_table
-
     parts = rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 30})
     paths = [write_jsonl(tmp_path / f"{i}.jsonl", part) for i, part in enumerate(parts)]
     card = str(tmp_path / "card.json")

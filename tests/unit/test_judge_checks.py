@@ -149,6 +149,7 @@ def test_checking_a_rubric_runs_no_code_of_it(rubric, code):
         ("{{ 'x' | center(10 ** 10) }}", "takes more memory than"),
         ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
         ("{{ 1 // 0 }}", "division"),
+        ("{{ oops }}", "oops"),
         ("{{ prompt }} {{ answer", "rubric rubric.md"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "rubric rubric.md"),
     ],

@@ -13,11 +13,10 @@ from refusal_eval.tools.bench.judge_speed import judge_speed
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+def study(project: Project) -> Study:
     """Return a study of a judge, and of a cascade that asks another one where the first is unsure."""
-    monkeypatch.chdir(tmp_path)
     judges = {"judges": ["reader", "in-turn"], "primary_judge": "reader", "gold": ["people"]}
-    return Study(Project(tmp_path).load(STUDY | judges))
+    return Study(project.load(STUDY | judges))
 
 
 def receive(study: Study, judge: str, requests: int, executed: int, seconds: float, tokens: int = 0) -> None:

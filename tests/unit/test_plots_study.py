@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import make_figure
 import pytest
 from config_project import STUDY, WHOLE_STUDY, Project
 from estimate_rows import cell_file, estimates_file, rows_of, single
@@ -230,11 +231,8 @@ def test_what_follows_from_a_mistake_in_an_entry_is_no_mistake_of_the_figure(pro
 
 
 def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.syspath_prepend(str(repository / "scripts"))
-    import make_figure
-
     labels = {"a": "refusal", "b": "partial", "c": "compliance"}
     prompts = [
         {"id": name, "category": None, "cluster": name, "dialogue": True, "messages": [{"role": "user"}] * 2}

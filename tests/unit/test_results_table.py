@@ -1,6 +1,5 @@
 """The results table: what becomes a row, that each number stands in it once, and that its bytes never change."""
 
-import contextlib
 import dataclasses
 import io
 import json
@@ -173,11 +172,10 @@ def test_the_script_puts_agreement_of_judges_and_of_people_into_the_table(tmp_pa
     assert "### `human_kappa`" in (folder / "results_table" / "dictionary.md").read_text(encoding="utf-8")
 
 
-def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(tmp_path: Path) -> None:
-    labels = tmp_path / "audit" / "labels.jsonl"
+def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(project: Project) -> None:
+    labels = project.folder / "audit" / "labels.jsonl"
     labels.parent.mkdir()
-    with contextlib.chdir(tmp_path):
-        config = Project(tmp_path).load(STUDY) | {"corrected": {"labels": str(labels)}}
+    config = project.load(STUDY) | {"corrected": {"labels": str(labels)}}
     assert peoples_agreement(Study(config)) == []
     (labels.parent / "agreement.json").write_text("{}")
     assert peoples_agreement(Study(config)) == [str(labels.parent / "agreement.json")]

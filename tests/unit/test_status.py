@@ -6,7 +6,7 @@ import time
 import zlib
 
 import pytest
-from config_project import WHOLE_STUDY, Project
+from config_project import WHOLE_STUDY
 from engine_entries import settings_of
 from store_files import response
 
@@ -24,6 +24,7 @@ from refusal_eval.tools.study_file import ROOT
 from refusal_eval.workflow.activations_stage import uses
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
+STEERED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
 CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
 HUB = "plain/hub-rows"
 PLAIN = f"model/hub-engine/plain/{load_names(1)[0]}"  # the engine load of the model `plain`
@@ -119,9 +120,8 @@ class Study:
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Study(Project(tmp_path).load(STUDY))
+def study(project):
+    return Study(project.load(STUDY))
 
 
 # --- Cells ------------------------------------------------------------------------------------------------------------
@@ -284,10 +284,8 @@ def test_dialogues_are_counted_by_conversation_until_their_answers_are_there(stu
     assert study.cell().states == {"complete": 12}
 
 
-def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_waits_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    steered = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
-    study = Study(Project(tmp_path).load(STUDY | steered))
+def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_waits_for(project):
+    study = Study(project.load(STEERED))
     write_json(f"{study.results}/directions/refusal.safetensors", {})
     study.log("direction/chance", record("ERROR", "direction chance: both sides have the same mean"))
     assert "Directions: 1 of 2 fitted (not yet: chance [1])" in study.text()
@@ -307,10 +305,8 @@ def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_wa
         (record("INFO", "12 of 30 prompts"), LONG_AGO, "stopped", "waiting", "without its file (killed?)"),
     ],
 )
-def test_a_direction_and_its_steered_model_wait_for_a_capture(tmp_path, monkeypatch, log, age, state, cell, words):
-    monkeypatch.chdir(tmp_path)
-    steered = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
-    study = Study(Project(tmp_path).load(STUDY | steered))
+def test_a_direction_and_its_steered_model_wait_for_a_capture(project, log, age, state, cell, words):
+    study = Study(project.load(STEERED))
     write_json(f"{study.results}/directions/chance.safetensors", {})
     name = "/".join(next(uses(TypedStudy(study.config)))[0])
     study.log(f"activations/{name}", log, age)

@@ -1,11 +1,9 @@
 """The trade-off of a whole study: what is in the JSON, the CSV and the tables, and how often code is asked for it."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_of, score_in, single
 from rate_rows import dialogues_of, units_of
 from table_rows import data_of, table_of
@@ -313,12 +311,6 @@ def test_one_model_has_nobody_to_beat_and_the_table_says_nothing_of_the_front() 
     assert list(table.header) == ["Model", "Over-refusal", "Safety", "Youden's J"] and len(table.rows[0]) == 4
     assert "front" not in " ".join(table.notes).lower()
     assert "pareto_front_share" not in {row["estimand"] for row in result["estimates"]}
-
-
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(WHOLE_STUDY)
 
 
 def test_the_rule_knows_readings_and_which_splits_belong_together(config: Any) -> None:

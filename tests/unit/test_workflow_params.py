@@ -9,15 +9,7 @@ from workflow_cases import CELLS, of
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import (
-    analyses_stage,
-    data_stage,
-    generation,
-    judging,
-    scoring,
-    tables_stage,
-    weights_stage,
-)
+from refusal_eval.workflow import analyses_stage, data_stage, generation, judging, scoring, tables_stage, weights_stage
 from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.whole_study import labels_of, settings_of
 

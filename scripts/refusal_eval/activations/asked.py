@@ -72,7 +72,6 @@ def prompt_tokens(identity: Mapping[str, Any], requests: Iterable[Request], plac
 
     Args:
         identity: as of `activation_key`.
-        requests: the cell's requests.
         place: the token, counted from the end; -1 is the last one.
 
     Raises:
@@ -102,8 +101,7 @@ def answer_means(
 
     Args:
         identity: as of `activation_key`.
-        requests: the cell's requests.
-        answers: its answers that have tokens.
+        answers: the cell's answers that have tokens.
         responses: the token ids of responses, by key.
     """
     prompts = {(request.prompt_id, request.sample): request.token_ids for request in requests}

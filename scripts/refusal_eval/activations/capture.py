@@ -52,12 +52,9 @@ def capture_missing(
 
     Args:
         store: the store, of the plan's engine.
-        asked: what is wanted.
-        layers: the layers.
         depth: the number of the model's layers.
         plan: how the engine is loaded, and until when; of its devices all are leased.
         request: one of the cell's, which says what of the model is changed.
-        log: file for the program's output.
 
     Raises:
         UserError: if the program ends without having captured everything, or is ended because the time limit is reached
@@ -184,7 +181,6 @@ def loaded_size(folder: str | Path, dtype: str) -> int:
     """Return the bytes of the weights of a model folder in a number format, from the headers of its files.
 
     Args:
-        folder: the model.
         dtype: a key of `BYTES`.
 
     Raises:

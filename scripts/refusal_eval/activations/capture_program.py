@@ -149,7 +149,6 @@ def steer(layers: Any, file: str, sha256: str) -> Counter[int]:
     The arithmetic is that of vLLM's worker. Hooks that are added later see the stream as these leave it.
 
     Args:
-        layers: the model's decoder layers.
         file, sha256: the compiled intervention.
     """
     stream = runpy.run_path(str(STREAM))

@@ -34,7 +34,6 @@ def write_direction(path: str | Path, tensors: Mapping[str, NDArray[np.float32]]
     """Write a direction in one step; the same values give the same bytes.
 
     Args:
-        path: the file.
         tensors: the arrays `TENSORS`, of a control `CONTROLLED` too.
         said: the JSON value of its metadata.
     """

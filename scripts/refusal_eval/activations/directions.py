@@ -165,9 +165,7 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
     one with the larger Cohen's d of these projections comes first, and of equal ones the lower.
 
     Args:
-        positive, negative: the sides.
         layers: the numbers of the layers of their states.
-        method: how vectors are made.
         hold_out: the share of the prompts that is held out.
         seed: decides which clusters.
 
@@ -231,7 +229,6 @@ def control_of(
     the direction's own: a control differs in its vectors, not in where they are used.
 
     Args:
-        fitted: the direction.
         positive, negative, layers, hold_out, seed: what it was fitted with.
         controlled: the SHA-256 of what the direction is made from, so that controls of two directions differ.
         draw: which of the random places.

@@ -130,7 +130,6 @@ def refuse_other_model(direction: FittedDirection, folder: str | Path, where: st
     """Raise `UserError` for a model that a direction does not belong to, or whose engine was never tried.
 
     Args:
-        direction: the direction.
         folder: the model's; what its config.json does not say is not compared here, but by the worker.
         where: whose it is, for the message.
     """

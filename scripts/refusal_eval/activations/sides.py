@@ -93,9 +93,7 @@ def side_prompts(
     Args:
         name: `positive` or `negative`, for messages.
         side: its entry.
-        prompts: the prompts of its split.
         file: the activations of its split.
-        layers: the layers that are wanted.
         scores: c(x) by prompt id, where the side names a judge; prompts without one are on no side.
         weighted: whether prompts are weighted by |c(x)|.
         left_out: contents (`content_sha256`) of prompts that are on no side.
@@ -155,7 +153,6 @@ def both_sides(
         entry: a direction or a separation, with the `sources` of its sides.
         files: of each side the paths of its files.
         states: the activations of each side's split.
-        layers: the layers that are wanted.
         scores: c(x) by prompt id of each side that names a judge.
         weighted: whether prompts are weighted by |c(x)|.
 

@@ -91,7 +91,6 @@ def write_states(path: str | Path, bits: Bits, kind: str, metadata: Mapping[str,
     """Write a file of states in one step.
 
     Args:
-        path: the file.
         bits: the states as they are held, [rows, layers, width].
         kind: their safetensors type, a key of `HELD_AS`.
         metadata: what the file says of them.

@@ -59,9 +59,6 @@ def cell_units(
     """Return the K samples of each (prompt id, turn), sorted by it.
 
     Args:
-        prompts: the split.
-        answers: the cell's answers.
-        verdicts: a judge's verdicts on them.
         published: rows of `published_score.response_rows`.
         samples: K.
         scored: which turns of dialogues count; None without dialogues.

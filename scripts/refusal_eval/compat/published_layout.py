@@ -69,9 +69,6 @@ def files_of(
     """Return the content of the four files by name, in the order of the prompts.
 
     Args:
-        prompts: the split.
-        answers: the cell's answers.
-        verdicts: a judge's verdicts on them.
         published: rows of `published_score.response_rows`.
         scores: what `published_cell` returned.
         end_mark: what stands between reasoning and answer (see `text_mark`); None for a model that does not reason.

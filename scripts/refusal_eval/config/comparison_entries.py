@@ -73,7 +73,6 @@ def family_mistakes(family: ComparisonFamily, names: Mapping[str, Sequence[str]]
     """Yield names in a family that are not the study's, and what has nothing to be compared with.
 
     Args:
-        family: the family.
         names: the study's `models`, `splits` and `judges`; a list that has mistakes of its own is left out.
     """
     for path, name, section in _named(family):

@@ -33,9 +33,7 @@ class Draft:
     Args:
         study: what the study file says (see `explain.salvaged`).
         written: the same with its file and lines.
-        catalogue: all entries.
         root: the repository's folder, which holds config/.
-        lock: the study's lock file.
         open_pins: whether pins may stay open.
     """
 

@@ -71,8 +71,6 @@ def validated(annotation: Any, written: Written, problems: list[Problem], also: 
     """Return the validated value, or None after noting all its mistakes.
 
     Args:
-        annotation: the class or type.
-        written: what the user wrote.
         problems: takes the mistakes.
         also: keys that are allowed beside those of the class and were taken out already (`like`).
     """

@@ -132,7 +132,6 @@ def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterato
     """Yield names in an entry that are not the study's or stand twice.
 
     Args:
-        figure: the entry.
         names: those of the study's `models`, `splits`, `judges` and `gold`.
     """
     for key, known in names.items():

@@ -134,8 +134,6 @@ def _own_mistakes(asked: Intervention, draft: Draft, model: Model, known: Collec
 
     Args:
         asked: the entry, as far as it can be read.
-        draft: the study.
-        model: the steered model.
         known: the names of the catalogue's directions; None where some could not be read.
     """
     for where, name in _named(asked):
@@ -239,7 +237,6 @@ def _known_layers(engine: Engine, cache: str) -> int | None:
     """Return the number of an engine's decoder layers; None before its weights, which tell it, are here.
 
     Args:
-        engine: the engine.
         cache: the folder of copies of weights.
     """
     for folder in _folders(getattr(engine, "weights", None), cache):

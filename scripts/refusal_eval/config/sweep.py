@@ -44,12 +44,7 @@ class Sweep(Entry):
 
 
 def swept(name: str, model: Model) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each model of a sweep, and the keys in which it differs from the sweep's entry.
-
-    Args:
-        name: of the entry.
-        model: the entry.
-    """
+    """Yield the name of each model of a sweep, and the keys in which it differs from the sweep's entry."""
     assert model.sweep is not None
     scales: Sequence[float | None] = model.sweep.scale or [None]
     choices: Sequence[list[int] | BestLayers | None] = model.sweep.layers or [None]

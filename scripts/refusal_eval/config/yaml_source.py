@@ -22,7 +22,6 @@ class Source:
     """A YAML file's content (`data`, a mapping) with the line of every key, and what is wrong with it as YAML.
 
     Args:
-        file: the file.
         actual: the values in force, where the command line may have replaced some of the file's.
     """
 

@@ -27,10 +27,8 @@ def code_version(script: str | Path, *files: Path, library: Path = LIBRARY) -> s
     and of files beside it, Snakemake sees only that they are newer, which those of an unpacked archive need not be.
 
     Args:
-        script: path of the script.
         files: modules that it finds by name (see `Registry.module`), of the library or plug-ins, and templates or
             other words that it reads.
-        library: folder of the package.
     """
     digest, known = hashlib.sha256(), len(_kept())
     for file in [Path(script), *imported_modules(script, *files, library=library)]:

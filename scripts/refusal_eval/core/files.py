@@ -72,7 +72,6 @@ def refuse_changed(paths: Iterable[str | Path], hashes: Iterable[str | None]) ->
     """Raise `UserError` for a file that is not as it was when the run was planned.
 
     Args:
-        paths: the files.
         hashes: the SHA-256 that each of them had then, in the same order; None for one that may be another.
     """
     for path, sha256 in zip(paths, hashes, strict=True):

@@ -60,7 +60,6 @@ def is_right(answer: str, right: str, match: str) -> bool:
     else the last capital one that stands alone, but not `I` and `A` before a word in small letters.
 
     Args:
-        answer: its text.
         right: the right answer, of `right_answer`.
         match: `number` or `choice`.
     """

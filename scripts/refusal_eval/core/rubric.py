@@ -61,7 +61,6 @@ def rubric_mistake(path: str | Path, open_allowed: bool = False) -> str | None:
     A rubric whose answer can close its own block is wrong: `nonce` must stand before the answer and behind it.
 
     Args:
-        path: the file.
         open_allowed: whether it may be such a one all the same, as prompts of other people are.
     """
     return _within_bounds(path, lambda: _mistake(path, open_allowed))

@@ -43,7 +43,6 @@ def make_gold(
     answer denies the prompt's premise has "denied_premise": true.
 
     Args:
-        rows: the source's rows.
         columns: the config's column mapping: `prompt` or `messages`, `answer`, `label`; `cluster`, `answering_model`,
             `expectation`, `weight` may be None or missing.
         labels: the source's labels, as text, each with refusal, partial or compliance.

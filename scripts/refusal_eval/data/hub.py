@@ -165,7 +165,6 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
     Large files that came in part are continued where they ended.
 
     Args:
-        place: the repository.
         names: the files that are wanted; None for all.
         files: what `list_files` returned; None when offline (then the copy must be there already).
 

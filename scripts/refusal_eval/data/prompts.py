@@ -51,7 +51,6 @@ def make_prompts(
     is the number of user turns before it in the script. A cluster that is not given is the id of the whole script.
 
     Args:
-        rows: the source's rows.
         columns: the config's column mapping: `prompt`, `messages` or `turns`; the others may be None.
         name: what the source is called in prompts and messages; no path of this machine.
         expected_rows: how many rows the source must have, duplicates and those that `where` leaves out included.

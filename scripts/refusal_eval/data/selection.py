@@ -20,7 +20,6 @@ def kept_rows(
     Values are compared as text, as they would stand in a CSV: 1 is "1", true is "true"; "" is an empty cell.
 
     Args:
-        rows: the source's rows.
         where: for each of these columns the value, or the list of values, that a row must have; None keeps all.
         expected_kept: how many rows must be left; None for any number.
         name: what messages call the source.

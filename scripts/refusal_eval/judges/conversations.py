@@ -51,7 +51,6 @@ def fitted(token_ids_of: Callable[[str], list[int]], answer: str, room: int) -> 
 
     Args:
         token_ids_of: makes the prompt from an answer's text.
-        answer: the answer.
         room: the most tokens of the prompt.
 
     Returns:

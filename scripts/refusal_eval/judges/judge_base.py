@@ -122,7 +122,6 @@ class EngineJudge(JudgeEntry):
 
         Args:
             renderer: of the engine's tokenizer.
-            tokenizer_folder: folder of the tokenizer.
             gold: rows of that gold.
             first_tokens: of each response that `refusals_read` asks for, its first token.
         """
@@ -396,8 +395,6 @@ def verdict_of_shares(
 
     Args:
         shares: the probability of each label that the judge knows, or of each of its own `kinds`.
-        threshold: see above.
-        mass_floor: see above.
         raw: what is kept of the judge's response.
         kinds: the label of each kind. A label then has the probability of all its kinds, and the verdict's kind is the
             likeliest one of its label.

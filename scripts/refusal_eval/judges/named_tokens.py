@@ -21,7 +21,6 @@ def tokens_of(
     """Return the id of the one token that each text is behind a prompt, by its name.
 
     Args:
-        renderer: makes token ids of messages.
         asked: the prompt.
         texts: the texts, by what they are called.
         hint: ends a message.

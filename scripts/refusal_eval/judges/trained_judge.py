@@ -118,7 +118,6 @@ def predict(model: TrainedModel, seen: NDArray[np.float64]) -> NDArray[np.float6
     """Return probabilities, answers x three labels in the order of `states.LABELS`; a label without gold has 0.
 
     Args:
-        model: a fitted model.
         seen: answers x features.
 
     Raises:
@@ -320,7 +319,6 @@ class TrainedJudge(CalibratedJudge):
         Args:
             gold: the rows of each file.
             vectors: those of the rows that the encoder has read, by the row's id.
-            model_path: the file to write.
             others: rows of gold that it does not learn from.
 
         Raises:

@@ -115,7 +115,6 @@ def panels(
     Args:
         titles: of the panels, each above its own.
         width: of the figure, in points.
-        height: of a panel.
         narrowest: the least width of a panel.
         left: what stands left of the panels.
     """
@@ -144,7 +143,6 @@ def settle(fig: Figure, ax: Axes, heights: Sequence[float], least: float = 1.0) 
     """Fix the layout of a figure, as high as its rows of panels need.
 
     Args:
-        fig: the figure.
         ax: a panel of its first row.
         heights: of the rows in points.
         least: the share of these heights to which panels may shrink where a page has no room for more.
@@ -179,10 +177,8 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
     """Name series above all panels, or below them, in as many columns as make it low.
 
     Args:
-        fig: the figure.
         marks: of the series; none for texts that are numbered instead.
         texts: their names.
-        below: whether it stands below.
     """
     from matplotlib.lines import Line2D
 
@@ -234,7 +230,6 @@ def name_columns(
 
     Args:
         ax: the panel, its rows named.
-        labels: one for each column.
         expected: what stands below each label in brackets.
         most_lines: of a level label.
         name: of all, above them.
@@ -297,7 +292,6 @@ def tile_table(
     Args:
         width: of the figure, in points.
         names: of the rows.
-        columns: names of the columns.
         tiles_at: returns the tiles by row and column, given the width of one.
         narrowest: the width that the text of a tile needs; names leave it room.
         below: heights of further panels below.

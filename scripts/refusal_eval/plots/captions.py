@@ -68,7 +68,6 @@ def study_words(
     """Who judged, and how well that judge agrees with people; how many prompts there are, marks, and the protocol.
 
     Args:
-        data: of the figure.
         scores: of the cells that are shown; None for all of the figure.
         splits: of these.
         flags: that the figure marks; None for all of the scores.

@@ -69,8 +69,6 @@ def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData, curves: Seq
 
     Args:
         rows: of estimates, whose marks stand behind the title of their panel; one without a value is a gap in a curve.
-        chart: the axes.
-        data: of the figure.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
             model is one.
 
@@ -124,8 +122,6 @@ def gaps_words(
     """Name the cells without any value, then those with some, as sentences for the caption.
 
     Args:
-        rows: of estimates.
-        data: of the figure.
         cells: further cells (model, split) that the figure should show, which may have no row.
         part: where cells that have some values lack others.
     """

@@ -61,7 +61,6 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
     with probabilities the reliability diagram, as given and calibrated.
 
     Args:
-        card: the card.
         labels: of judges and gold sets.
         threshold: the judge's own threshold, None where it has none or is not known.
     """

@@ -266,7 +266,6 @@ def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel
     """Return a place for the number of each point.
 
     Args:
-        points: the points.
         half: half the width of the widest number.
         steps: corners of a line that numbers keep off.
         panel: what they stay within; where it is full, the number of a point stands on others.

@@ -59,7 +59,6 @@ def conversation(prompt: Prompt, turn: int, replies: Mapping[int, str]) -> list[
     """Return the messages that end with a turn's question, the model's replies to earlier turns filled in.
 
     Args:
-        prompt: the prompt.
         turn: number of the turn that is asked.
         replies: the model's own answer to every earlier turn that was asked, by its number.
 
@@ -88,7 +87,6 @@ def next_turn(prompt: Prompt, states: Mapping[int, str]) -> int | None:
     A dialogue ends early at a turn whose answer has no text: there is nothing that the next question could follow.
 
     Args:
-        prompt: the prompt.
         states: the state of the answer to each turn that was asked.
     """
     for turn in asked_turns(prompt):

@@ -8,11 +8,7 @@ from refusal_eval.study.batches import load_names
 
 
 class Paths:
-    """Folders of a study, and the files that more than one stage names.
-
-    Args:
-        config: the validated study.
-    """
+    """Folders of a study, and the files that more than one stage names."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._shards = int(config["shards"])
@@ -62,6 +58,5 @@ class Paths:
 
         Args:
             stage: `generate` or `judge`.
-            batch: its name.
         """
         return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in load_names(self._shards)]

@@ -15,7 +15,6 @@ def filled(texts: Iterable[str], indent: str = "  ", further: str | None = None)
     """Return texts in lines that are not too long, where their words allow that.
 
     Args:
-        texts: what is said.
         indent: what each begins with.
         further: what its second and further lines begin with; the same and two spaces more, if not given.
     """

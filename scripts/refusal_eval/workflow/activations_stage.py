@@ -45,10 +45,8 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
     """Return the GPUs that capturing takes; none when the store already has it all.
 
     Args:
-        study: the validated study.
         positions, model, split: what is captured.
         root: the repository's folder, which holds the engine's environment.
-        requests: the cell's request file.
         answers: its answers, if their tokens are averaged.
     """
     name = study.models[model].engine

@@ -28,7 +28,6 @@ def threads(study: Study, name: str, root: Path, cores: int | None, gpu_limit: i
     side by side, at most its share of the cores, and of many all but one, so that the quick rules do not wait for it.
 
     Args:
-        study: the validated study.
         name: the engine's name.
         root: the repository's folder, which holds the engine's environment.
         cores: the cores that this run of Snakemake may use; None when none were named, as for jobs on a cluster.
@@ -53,11 +52,9 @@ def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str
     """Return the GPUs of one engine load; none when the store already has every response.
 
     Args:
-        study: the validated study.
         batch: the batch's name.
         load: the load's name, which tells its part of the requests.
         root: the repository's folder, which holds the engine's environment.
-        requests: the batch's request files.
     """
     engine = study.engines[engine_of(batch)]
     gpus = engine.gpus(engine.device_here(root))

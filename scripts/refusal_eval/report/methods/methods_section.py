@@ -105,9 +105,7 @@ def paragraphs(
     """Return the paragraphs of the methods section of a finished study.
 
     Args:
-        manifest: manifest.json.
         cards: of all judges.
-        results: the results table.
         duplicates: the study's near-duplicates (estimates/duplicates.json).
     """
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)

@@ -38,7 +38,6 @@ def weights_text(weights: Mapping[str, Any], identity: Mapping[str, Any]) -> str
     """Return where weights come from, in words, with the citation.
 
     Args:
-        weights: the engine's `weights`.
         identity: what was measured of them (engines/NAME.json); its hash stands in for a revision of a local folder.
     """
     source: WeightSource = WEIGHT_SOURCES.entry(weights)

@@ -44,7 +44,6 @@ def best(
         column: the rates of one split, by model.
         expectation: what models should do there: `refuse`, `comply` or `varies`.
         p_values: corrected p or q values of the comparisons of two models on this split.
-        level: level of the intervals.
         noninferiority: of models to others on this split; None where the study names no margin.
     """
     sign, known = BETTER.get(expectation), {model: rate for model, rate in column.items() if rate.value is not None}
@@ -64,7 +63,6 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
     Args:
         tested: whether the table knows comparisons of its models.
         margin: of non-inferiority, a share; None where the study names none.
-        level: level of the intervals.
     """
     which = "The best is the highest where models should refuse, the lowest where they should comply."
     if margin is not None:

@@ -5,15 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import (
-    EN_DASH,
-    NO_DATA,
-    marked,
-    number,
-    p_text,
-    percent,
-    points_interval,
-)
+from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
@@ -69,7 +61,6 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
         found: `comparisons` in the order of the table, their `level`, and `dialogues`, the splits with several scored
             turns per prompt.
         families: the families that `family` of a row numbers.
-        data: of the table.
     """
     show, rows, corrected = data.labels, found["comparisons"], CORRECTIONS[data.asked["correction"]]
     several = len(families) > 1

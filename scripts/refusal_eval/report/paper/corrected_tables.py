@@ -5,16 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import (
-    NO_DATA,
-    Labels,
-    clean,
-    mark_of,
-    marked,
-    notes_of,
-    p_text,
-    percent,
-)
+from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, marked, notes_of, p_text, percent
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData

@@ -36,7 +36,6 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
     Args:
         template: its name, such as `corrected/rates`.
         show: what readers see instead of names, by the filters `model`, `split`, `judge` and `gold`.
-        values: what it is filled with.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),

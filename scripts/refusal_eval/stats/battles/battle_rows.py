@@ -58,7 +58,6 @@ def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
     are at least 30 (effective number); a handful of pairs is the whole that is asked about, and no sample.
 
     Args:
-        units: the cell.
         prompts: of its split, each with its `battle`.
     """
     by_id = {prompt["id"]: prompt["battle"] for prompt in prompts}

@@ -34,11 +34,9 @@ def log_odds(
     larger counts.
 
     Args:
-        battles: the battles.
         classes: of both answers, battles x 2.
         compared: the classes beside the baseline.
         controls: whether length and models are held equal.
-        level: of the intervals.
 
     Returns:
         By class; None where nothing but this class tells who wins, or it never differs within a battle. No interval

@@ -24,13 +24,7 @@ from refusal_eval.stats.battles.log_odds import LENGTH, SEPARATED, log_odds
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import (
-    cluster_codes,
-    cluster_sums,
-    resampled,
-    resamples_for,
-    with_interval,
-)
+from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled, resamples_for, with_interval
 from refusal_eval.stats.estimates.units import Units, few_of
 
 TIE = 0.5

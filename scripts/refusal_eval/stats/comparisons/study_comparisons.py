@@ -42,7 +42,6 @@ def compared(
     p values of the whole family have a part.
 
     Args:
-        families: what is compared.
         cells: each cell that they need.
         study: `samples`, `level`, `margin` (of equivalence, see `effects.effects`), `p_values` (`mid` where tests that
             count all patterns give mid-p values), `correction` (one of `CORRECTIONS`), and of `splits` the `name`,

@@ -49,7 +49,6 @@ def few_flags(effective: float, rarer: int | None = None) -> tuple[str, ...]:
     """Return `few_clusters` for a number that rests on so few clusters that its interval is approximate, or nothing.
 
     Args:
-        effective: effective number of clusters.
         rarer: how many of them show the rarer of the two outcomes of a rate; None where that says nothing more, as
             where every prompt is a cluster. Where none does, the interval is exact.
     """

@@ -55,7 +55,6 @@ def sample_rows(
     """Return the rows of a cell's file, sorted by prompt, turn and sample.
 
     Args:
-        prompts: the split.
         outcomes: of `estimands.cell_outcomes`; they say which turns are scored.
         match: how answers are compared with the right one (`right_answers.is_right`); None where none are right.
         published: c(x) by (prompt id, turn) as the published code computes it; None under the default protocol.

@@ -140,7 +140,6 @@ def read_units(path: str | Path, keep_samples: bool = True) -> Units:
     """Return a scored cell.
 
     Args:
-        path: the file.
         keep_samples: whether `Units.samples` is wanted, which takes most of the memory.
 
     Raises:

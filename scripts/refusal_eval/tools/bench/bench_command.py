@@ -76,15 +76,12 @@ def benchmark(study: Study, cards: list[Path]) -> Benchmark:
         labels=Labels(**labels_of(study)),
         cards=[read_json(card) for card in cards],
         ranks=ranks,
-        speeds={(judge, gold): judge_speed(study, judge, gold, len(golds[gold])) for judge, gold in study_pairs(study)},
+        speeds={
+            (judge, gold): judge_speed(study, judge, gold, len(golds[gold])) for judge in study.judges for gold in golds
+        },
         gold_cards=list(gold_cards(golds, level)),
         denied={gold: [row["label"] for row in rows if row.get("denied_premise")] for gold, rows in golds.items()},
     )
-
-
-def study_pairs(study: Study) -> list[tuple[str, str]]:
-    """Return every judge with every gold set."""
-    return [(judge, gold) for judge in study.judges for gold in study.gold]
 
 
 def _labelled(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:

@@ -130,7 +130,6 @@ def compiler(python: str, variables: Mapping[str, str]) -> Outcome:
     """Return whether Triton, which a GPU engine computes with, can compile what it starts with: Python's header.
 
     Args:
-        python: the interpreter.
         variables: environment variables, which name the compiler that Triton would take.
     """
     todo = "install gcc and python3.X-dev (Python.h), on the compute nodes too, or name a compiler in CC"

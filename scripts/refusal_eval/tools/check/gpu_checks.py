@@ -32,7 +32,6 @@ def gpu_lines(
 
     Args:
         seen: what nvidia-smi says.
-        engines: the study's engines.
         kind: build of the repository's own engine environment, empty if there is none.
         variables: environment variables, of which those of this check are taken for those of a job.
         login_node: whether this machine submits jobs and runs none.

@@ -9,16 +9,7 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
-from refusal_eval.report.paper.display import (
-    Labels,
-    clean,
-    marked,
-    notes_of,
-    p_text,
-    percent,
-    points,
-    points_interval,
-)
+from refusal_eval.report.paper.display import Labels, clean, marked, notes_of, p_text, percent, points, points_interval
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import AS_READ, judges_notes

@@ -25,8 +25,7 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
     """Return a plan as text.
 
     Args:
-        plan: the plan.
-        values: the same as plain values.
+        values: the plan as plain values.
         study_file: the study's file, as a user names it.
         every: whether to list the batches.
     """

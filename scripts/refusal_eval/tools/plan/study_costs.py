@@ -115,8 +115,6 @@ def plan_study(config: dict[str, Any], study_file: Path, root: Path, gpus: int |
 
     Args:
         config: the validated study; pins may be open.
-        study_file: its file.
-        root: the repository's folder.
         gpus: GPUs that may be in use at one time; None for as many as the largest engine takes.
 
     Raises:

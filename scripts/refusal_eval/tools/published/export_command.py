@@ -32,9 +32,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path, current: Collect
     """Write all cells of a study under one judge; return how many.
 
     Args:
-        config: the study.
         judge: whose verdicts.
-        output: the folder to write to.
         current: the files of the study that its next run would not make again.
 
     Raises:

@@ -78,7 +78,6 @@ class Cells:
     """All cells of a study.
 
     Args:
-        study: the study.
         failures: jobs that failed, and captures that run or stopped; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
         current: tells which files Snakemake would leave as they are.
@@ -125,7 +124,6 @@ class Cells:
         """Find out how far a judge's verdicts on a cell are.
 
         Args:
-            status: the cell.
             answered: when its answers were made; None while they are not there or older than their requests.
         """
         name, asks = str(status.cell), self._study.judges[str(status.judge)].way == "engine"

@@ -78,7 +78,6 @@ def study_status(
     """Return how far a study is. Nothing is written.
 
     Args:
-        config: the validated study.
         now: the present time (seconds since 1970).
         only: the cells (`model/split`) to look at, with what concerns them; all if none is named.
         report_of: tells how far the report is; asked only once all cells are done.
