@@ -218,6 +218,10 @@ def test_a_file_that_is_not_yaml(project):
     assert project.mistakes("study: x\nsamples:\n  - 2026-13-45\n") == [
         "study.yaml:3: is not valid YAML: month must be in 1..12"
     ]
+    (tab,) = project.mistakes("study: x\nmodels:\n\t- a\n")
+    assert tab.startswith("study.yaml:3: is not valid YAML: ") and "indent with spaces, not tabs" in tab
+    (colon,) = project.mistakes("study: x\ndescription: What: why\n")
+    assert colon.startswith("study.yaml:2: is not valid YAML: ") and "put a text with `: ` in quotes" in colon
     assert project.mistakes("- a\n- b\n") == ["study.yaml:1: must be a mapping of keys to values"]
 
 
@@ -250,6 +254,40 @@ def test_unknown_sections(project):
         "own.yaml:2: study: unknown section `study` (allowed: datasets, directions, engines, gold, judges, models)",
         "own.yaml:3: engines: must be a mapping of names to entries, not a list",
     ]
+
+
+@pytest.mark.parametrize(
+    ("section", "entry", "path", "reported"),
+    [
+        ("models", {"like": "plain", "temperature": 0.5}, "temperature", "it belongs in `sampling`"),
+        ("models", {"like": "plain", "scale": 1}, "scale", "it belongs in `intervention` or `sweep`"),
+        ("engines", {"like": "hub-engine", "repo": "a/b"}, "repo", "it belongs in `weights`"),
+        ("datasets", {"defaults": {"prompt": "q"}, "splits": {"s": {}}}, "defaults.prompt", "it belongs in `columns`"),
+    ],
+)
+def test_a_key_one_level_too_high(project, section, entry, path, reported):
+    found = with_entry(project, section, "mine", entry)
+    assert [line for line in found if f"{section}.mine.{path}: unknown key" in line and line.endswith(reported)], found
+
+
+def test_entries_in_the_study_and_splits_outside_a_data_set(project):
+    project.write("own.yaml", "splits: {}\n")
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"], "scoring": {}, "tau": 2, "datasets": {}}) == [
+        "own.yaml:1: splits: unknown section `splits`: write `datasets: {NAME: {splits: ...}}`",
+        "study.yaml:12: tau: unknown key `tau`: it belongs in `scoring`",
+        "study.yaml:13: datasets: unknown key `datasets`: it belongs in a file of your own that `catalogue` names",
+    ]
+
+
+def test_a_catalogue_that_is_no_list_makes_no_name_a_mistake(project):
+    assert project.mistakes(STUDY | {"catalogue": "own.yaml", "models": ["of-own"]}) == [
+        "study.yaml:9: catalogue: must be a list, not 'own.yaml': write [own.yaml]"
+    ]
+
+
+def test_a_value_in_place_of_a_mapping_with_one_key(project):
+    (found,) = project.mistakes(STUDY | {"prompts_per_split": "all"})
+    assert found.endswith("must be a mapping of keys to values, not 'all'"), "which no key would take"
 
 
 def test_an_empty_section_is_fine(project):
