@@ -416,6 +416,15 @@ def test_a_folder_must_not_be_a_pattern(project, key, name, pattern):
 def test_a_variable_that_is_not_set_is_reported_once(project, name):
     (found,) = project.mistakes(STUDY | {"results_dir": name})
     assert "the environment variable" in found and "is not set" in found
+    split = CATALOGUE["datasets"]["family"]["splits"]["file-rows"] | {"source": {"kind": "file", "path": f"{name}.csv"}}
+    (found,) = with_entry(
+        project,
+        "datasets",
+        "own",
+        {"defaults": CATALOGUE["datasets"]["family"]["defaults"], "splits": {"own": split}},
+        STUDY | {"splits": ["own"]},
+    )
+    assert "the environment variable" in found and "is not set" in found
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "config/other.yml"])

@@ -20,11 +20,12 @@ from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import LANGUAGES, PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 from refusal_eval.tools.snakemake_summary import current_files
-from refusal_eval.tools.study_file import ROOT, StudyFile, load_config
+from refusal_eval.tools.study_file import ROOT, load_config
 from refusal_eval.tools.text_templates import rendered
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
 Folder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
 
 command = typer.Typer(
@@ -55,8 +56,8 @@ def draw_audit(
     """Draw a sample of a finished study's answers for people to label.
 
     It writes results/STUDY/audit/: a page and a sheet for each rater under raters/, and the design and the sample,
-    which are not for raters. Same study, same arguments: same bytes. How to use it, and what the numbers mean:
-    docs/labelling.md. The files hold prompts and answers: do not publish them.
+    which are not for raters. Same study, same arguments: same bytes. docs/labelling.md explains how to
+    use it and what the numbers mean. The files hold prompts and answers: do not publish them.
     """
     if language not in LANGUAGES:
         raise UserError(f"`--language {language}`: there are instructions in {', '.join(LANGUAGES)}")
