@@ -230,13 +230,11 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
 def _place_of(key: str, owner: type[BaseModel]) -> str:
     """Return where an unknown key belongs: outside, as its class says, or one level down."""
     inside = [
-        f"`{name}`" for name, hint in fields_of(owner).items() if any(key in _keys(leaf) for leaf, _ in leaves(hint))
+        f"`{name}`"
+        for name, hint in fields_of(owner).items()
+        if any(is_entry(leaf) and key in fields_of(leaf) for leaf, _ in leaves(hint))
     ]
     return getattr(owner, "NO_KEYS", {}).get(key) or (f"it belongs in {one_of(inside)}" if inside else "")
-
-
-def _keys(leaf: Any) -> Iterable[str]:
-    return fields_of(leaf) if is_entry(leaf) else ()
 
 
 def _takes_list(types: Iterable[Any]) -> bool:
@@ -277,19 +275,15 @@ def _hint(types: list[Any], value: Any) -> str:
         return ": put it in quotes"  # such as `label: no`, which YAML reads as false
     if _takes_list(types) and isinstance(value, str):
         return f": write [{value}]" if len(value) <= 40 else ""
-    if isinstance(value, str | int | float) and (only := _only_required(types)):
-        name, hint = only
-        return "" if check(hint, value)[1] else f": write {{{name}: {shown(value)}}}"
-    return ""
-
-
-def _only_required(types: list[Any]) -> tuple[str, Any] | None:
-    """Return the one key that a mapping must have, with its type, if only one form of mapping may stand there."""
-    entries = [leaf for leaf in types if is_entry(leaf)]
-    required = [
-        item for entry in entries for item in fields_of(entry).items() if entry.model_fields[item[0]].is_required()
+    needed = [
+        (name, hint)
+        for leaf in types
+        for name, hint in (fields_of(leaf) if is_entry(leaf) else {}).items()
+        if leaf.model_fields[name].is_required()
     ]
-    return required[0] if len(entries) == len(required) == 1 else None
+    if len(needed) == 1 and isinstance(value, str | int | float) and not check(needed[0][1], value)[1]:
+        return f": write {{{needed[0][0]}: {shown(value)}}}"
+    return ""
 
 
 def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:

@@ -40,7 +40,7 @@ def collected(results: Iterable[Result]) -> list[Result]:
     """
     found: dict[tuple[str, ...], Result] = {}
     for result in results:
-        key = key_of(result.estimate)
+        key = tuple(text_of(getattr(result.estimate, name)) for name in KEY)
         other = found.get(key)
         if other is not None and result.estimate.estimand not in ESTIMANDS.values():
             names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key, strict=True) if part)
@@ -59,7 +59,8 @@ def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
 def results_csv(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table as CSV: a header, an empty field for None, texts that no spreadsheet takes for formulas."""
     header = csv_line(column.name for column in COLUMNS)
-    return header + "".join(csv_line(_csv_cell(column, row[column.name]) for column in COLUMNS) for row in rows)
+    as_written = [(column.name, escaped_cell if column.kind == "text" else str) for column in COLUMNS]
+    return header + "".join(csv_line(write(text_of(row[name])) for name, write in as_written) for row in rows)
 
 
 def results_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
@@ -90,11 +91,6 @@ def read_results(text: str) -> list[Estimate]:
     return [_estimate(row) for row in reader]
 
 
-def key_of(estimate: Estimate) -> tuple[str, ...]:
-    """Return what tells an estimate from all others, as texts; empty for what does not matter."""
-    return tuple(text_of(getattr(estimate, name)) for name in KEY)
-
-
 def text_of(value: Any) -> str:
     """Return a name, a count or a parameter as the table writes it; empty for None."""
     if value is None:
@@ -116,10 +112,6 @@ def _cell(column: Column, result: Result) -> Any:
     if value is None or column.kind == "count":
         return value
     return rounded(float(value)) if column.kind == "number" else text_of(value)
-
-
-def _csv_cell(column: Column, value: Any) -> str:
-    return escaped_cell(text_of(value)) if column.kind == "text" else text_of(value)
 
 
 def _estimate(row: dict[str, str]) -> Estimate:

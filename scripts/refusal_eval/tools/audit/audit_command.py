@@ -71,9 +71,8 @@ def draw_audit(
     orders = audit_sample.assigned([text.id for text in drawn], names, share, seed)
     arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}
     arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
-    arguments |= (
-        {} if language == "en" else {"language": language}
-    )  # audits drawn before there was a choice are the same
+    if language != "en":  # audits drawn before there was a choice stay the same
+        arguments["language"] = language
     audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
     place = folder or Path(Paths(config).results, "audit")
     values = {"folder": place, "audit": audit, "written": write_audit(place, audit), "raters": RATERS}
