@@ -120,16 +120,11 @@ def ways_of(names):
 
 def test_unknown_names_suggest_the_nearest(project):
     study = WHOLE_STUDY | {"models": ["thinkr"], "splits": ["file-row"], "judges": ["raeder"], "gold": ["pepole"]}
-    assert [line.split(": ", 2)[2] for line in project.mistakes(study)] == [
-        "there is no model `thinkr` in the catalogue; did you mean `thinker`? "
-        "(allowed: control, plain, scales, scales.scale-0.5, scales.scale0.5, steered, "
-        "thinker, tuned, tuned-here)",
-        "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
-        "(allowed: battle-rows, bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
-        "there is no judge `raeder` in the catalogue; did you mean `reader`? "
-        "(allowed: begins, begins-as-people, both, came-along, classes, guard, in-turn, learner, own, reader, words, "
-        "writer)",
-        "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people, people-on-two)",
+    assert [line.split(": ", 2)[2].partition(" (allowed: ")[0] for line in project.mistakes(study)] == [
+        "there is no model `thinkr` in the catalogue; did you mean `thinker`?",
+        "there is no split `file-row` in the catalogue; did you mean `file-rows`?",
+        "there is no judge `raeder` in the catalogue; did you mean `reader`?",
+        "there is no gold `pepole` in the catalogue; did you mean `people`?",
     ]
 
 
@@ -188,24 +183,18 @@ def test_two_shipped_files_define_one_entry(project):
 
 
 @pytest.mark.parametrize(
-    ("entries", "messages"),
+    ("entries", "message"),
     [
-        (
-            {"a": "a"},
-            ["there is no other entry 'a' in `models` " + OTHERS],
-        ),
-        ({"b": "c", "c": "a", "a": "b"}, ["the entries inherit from each other in a circle: a -> b -> c -> a"]),
-        ({"z": "a", "a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
-        (
-            {"a": 3},
-            ["there is no other entry 3 in `models` " + OTHERS],
-        ),
+        ({"a": "a"}, "there is no other entry 'a' in `models` " + OTHERS),
+        ({"b": "c", "c": "a", "a": "b"}, "the entries inherit from each other in a circle: a -> b -> c -> a"),
+        ({"z": "a", "a": "b", "b": "a"}, "the entries inherit from each other in a circle: a -> b -> a"),
+        ({"a": 3}, "there is no other entry 3 in `models` " + OTHERS),
     ],
 )
-def test_inheritance_that_leads_nowhere(project, entries, messages):
+def test_inheritance_that_leads_nowhere(project, entries, message):
     project.write("own.yaml", {"models": {name: {"like": parent} for name, parent in entries.items()}})
     found = project.mistakes(STUDY | {"catalogue": ["own.yaml"]})
-    assert [line.split(": ", 2)[2] for line in found] == messages
+    assert [line.split(": ", 2)[2] for line in found] == [message]
 
 
 # ---------------------------------------------------------------- files
@@ -256,38 +245,22 @@ def test_unknown_sections(project):
     ]
 
 
-@pytest.mark.parametrize(
-    ("section", "entry", "path", "reported"),
-    [
-        ("models", {"like": "plain", "temperature": 0.5}, "temperature", "it belongs in `sampling`"),
-        ("models", {"like": "plain", "scale": 1}, "scale", "it belongs in `intervention` or `sweep`"),
-        ("engines", {"like": "hub-engine", "repo": "a/b"}, "repo", "it belongs in `weights`"),
-        ("datasets", {"defaults": {"prompt": "q"}, "splits": {"s": {}}}, "defaults.prompt", "it belongs in `columns`"),
-    ],
-)
-def test_a_key_one_level_too_high(project, section, entry, path, reported):
-    found = with_entry(project, section, "mine", entry)
-    assert [line for line in found if f"{section}.mine.{path}: unknown key" in line and line.endswith(reported)], found
+@pytest.mark.parametrize(("key", "belongs"), [("temperature", "`sampling`"), ("scale", "`intervention` or `sweep`")])
+def test_a_key_one_level_too_high(project, key, belongs):
+    (found,) = with_entry(project, "models", "mine", {"like": "plain", key: 0.5})
+    assert found.endswith(f"models.mine.{key}: unknown key `{key}`: it belongs in {belongs}")
 
 
 def test_entries_in_the_study_and_splits_outside_a_data_set(project):
     project.write("own.yaml", "splits: {}\n")
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"], "scoring": {}, "tau": 2, "datasets": {}}) == [
-        "own.yaml:1: splits: unknown section `splits`: write `datasets: {NAME: {splits: ...}}`",
+        "own.yaml:1: splits: unknown section `splits`: it belongs in an entry of `datasets`",
         "study.yaml:12: tau: unknown key `tau`: it belongs in `scoring`",
         "study.yaml:13: datasets: unknown key `datasets`: it belongs in a file of your own that `catalogue` names",
     ]
-
-
-def test_a_catalogue_that_is_no_list_makes_no_name_a_mistake(project):
     assert project.mistakes(STUDY | {"catalogue": "own.yaml", "models": ["of-own"]}) == [
         "study.yaml:9: catalogue: must be a list, not 'own.yaml': write [own.yaml]"
-    ]
-
-
-def test_a_value_in_place_of_a_mapping_with_one_key(project):
-    (found,) = project.mistakes(STUDY | {"prompts_per_split": "all"})
-    assert found.endswith("must be a mapping of keys to values, not 'all'"), "which no key would take"
+    ], "and no name is a mistake"
 
 
 def test_an_empty_section_is_fine(project):
@@ -296,13 +269,10 @@ def test_an_empty_section_is_fine(project):
 
 
 def test_mistakes_of_the_command_line_are_reported_as_such(project):
-    assert project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3}) == [
-        "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
-        "(allowed: control, plain, scales, scales.scale-0.5, scales.scale0.5, steered, "
-        "thinker, tuned, tuned-here)",
-        "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
-        "catalogue, comparisons, corrected, description, determinism, directions, equivalence_margin, failure_limit, "
-        "figures, ... (35 in all))",
+    found = project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3})
+    assert [line.partition("; did")[0] for line in found] == [
+        "--config: models[0]: there is no model `plane` in the catalogue",
+        "--config: sampels: unknown key `sampels`",
         "--config: samples: must be at least 1, not 0",
     ]
 
@@ -416,14 +386,9 @@ def test_a_folder_must_not_be_a_pattern(project, key, name, pattern):
 def test_a_variable_that_is_not_set_is_reported_once(project, name):
     (found,) = project.mistakes(STUDY | {"results_dir": name})
     assert "the environment variable" in found and "is not set" in found
-    split = CATALOGUE["datasets"]["family"]["splits"]["file-rows"] | {"source": {"kind": "file", "path": f"{name}.csv"}}
-    (found,) = with_entry(
-        project,
-        "datasets",
-        "own",
-        {"defaults": CATALOGUE["datasets"]["family"]["defaults"], "splits": {"own": split}},
-        STUDY | {"splits": ["own"]},
-    )
+    rows = ("datasets", "family", "splits", "file-rows", "source", "path")
+    project.write(BASE, changed(CATALOGUE, rows, f"{name}.csv"))
+    (found,) = project.mistakes(STUDY | {"splits": ["file-rows"]})
     assert "the environment variable" in found and "is not set" in found
 
 

@@ -17,10 +17,8 @@ from refusal_eval.core.yaml_files import yaml_node, yaml_value
 
 # What a user probably did where YAML only says what it found.
 HINTS = {
-    "found character that cannot start any token": "; indent with spaces, not tabs, and put a text that begins with "
-    "`@`, `%` or a backquote in quotes",
-    "mapping values are not allowed in this context": "; put a text with `: ` in quotes, and begin all keys of a "
-    "mapping in the same column",
+    "found character that cannot start any token": "; indent with spaces, not tabs; quote a text that begins with @",
+    "mapping values are not allowed in this context": "; put a text with `: ` in quotes; begin keys in one column",
 }
 OCTAL = re.compile(r"[-+]?0[0-7]+")
 

@@ -144,12 +144,9 @@ def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number
 
 def _widest(numbers: Mapping[str, Number]) -> Number:
     """The number with the wider interval; without one where a clustering gives none."""
-    what = max(numbers, key=lambda what: _width(numbers[what]))
+    ends = {what: (number.low, number.high) for what, number in numbers.items()}
+    what = max(ends, key=lambda what: float("inf") if None in ends[what] else ends[what][1] - ends[what][0])
     return numbers[what]._replace(method=numbers[what].method and f"{numbers[what].method}; clusters: {what}")
-
-
-def _width(number: Number) -> float:
-    return float("inf") if number.low is None or number.high is None else number.high - number.low
 
 
 # ---------------------------------------------------------------- differences of win rates, over resamples

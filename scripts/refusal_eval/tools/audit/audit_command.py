@@ -90,9 +90,9 @@ def read_labels(
 
     FILES are what came back from the raters: JSON or CSV that the pages exported, or filled sheets. In
     results/STUDY/audit/ it writes labels.jsonl (a row for each labelled answer, with its probability), gold.jsonl with
-    gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: rows
-    that need a decision. Write refusal, partial or compliance into its column `adjudicated` and run this
-    again; it is always read too. docs/labelling.md says how rows in dispute or without a label are treated.
+    gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: write
+    refusal, partial or compliance into its column `adjudicated` and run this again. docs/labelling.md says how rows in
+    dispute or without a label are treated.
     """
     config, _ = load_config(study)
     place = folder or Path(Paths(config).results, "audit")

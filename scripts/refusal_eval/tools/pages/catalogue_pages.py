@@ -1,9 +1,6 @@
-"""The pages docs/splits.md, docs/models.md and docs/gold.md: what comes with refusal-eval, out of the catalogue.
+"""What the templates beside this file put into docs/splits.md, models.md and gold.md, out of the catalogue."""
 
-What stands on a page is in its template beside this file; here is what its cells are made of.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +47,8 @@ def row(cells: Iterable[object]) -> str:
 
 def details(name: str, entry: Split | Gold, said: Iterable[tuple[str, str]] = ()) -> str:
     """Return the paragraph about an entry: what it is, and its facts but for those that were said of all."""
-    facts = [fact for fact in facts_of(entry) if fact not in said]
-    lines = [f"- **`{name}`**, {entry.label or name}: {entry.description or 'no description'}", *lines_of(facts)]
-    return "\n  ".join(lines)
+    lines = lines_of([fact for fact in facts_of(entry) if fact not in said])
+    return "\n  ".join([f"- **`{name}`**, {entry.label or name}: {entry.description or 'no description'}", *lines])
 
 
 def facts_of(entry: Split | Gold) -> list[tuple[str, str]]:
@@ -76,11 +72,11 @@ def shared_facts(names: Iterable[str], splits: Mapping[str, Split]) -> list[tupl
     return [fact for fact in first if others and all(fact in other for other in others)]
 
 
-def lines_of(facts: Iterable[tuple[str, str]]) -> list[str]:
+def lines_of(facts: Sequence[tuple[str, str]]) -> list[str]:
     """Return facts as lines of a paragraph."""
     of = {kind: [text for one, text in facts if one == kind] for kind in ("state", "unverified", "link")}
-    unverified = [f"Not verified: {'; '.join(of['unverified'])}."] if of["unverified"] else []
-    return [*of["state"], *unverified, *([", ".join(of["link"])] if of["link"] else [])]
+    unverified = f"Not verified: {'; '.join(of['unverified'])}." if of["unverified"] else ""
+    return [line for line in (*of["state"], unverified, ", ".join(of["link"])) if line]
 
 
 def rows_text(split: Split) -> str:
