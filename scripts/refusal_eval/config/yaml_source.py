@@ -51,7 +51,7 @@ class Source:
             wrong = 0, f"is not UTF-8 text: {error.reason} at byte {error.start}"
         except yaml.YAMLError as error:
             mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-            wrong = mark.line + 1 if mark else 0, f"is not valid YAML: {what or error}{HINTS.get(what, '')}"
+            wrong = mark.line + 1 if mark else 0, f"is not valid YAML: {what or error}{HINTS.get(str(what), '')}"
         self.readable = wrong is None
         if wrong is not None:
             self.data = {}

@@ -144,8 +144,8 @@ def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number
 
 def _widest(numbers: Mapping[str, Number]) -> Number:
     """The number with the wider interval; without one where a clustering gives none."""
-    ends = {what: (number.low, number.high) for what, number in numbers.items()}
-    what = max(ends, key=lambda what: float("inf") if None in ends[what] else ends[what][1] - ends[what][0])
+    found = [(np.inf if n.low is None or n.high is None else n.high - n.low, what) for what, n in numbers.items()]
+    what = max(found, key=lambda one: one[0])[1]
     return numbers[what]._replace(method=numbers[what].method and f"{numbers[what].method}; clusters: {what}")
 
 
