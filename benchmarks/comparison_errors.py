@@ -1,6 +1,6 @@
 """What the comparison of two models does when the truth is known: false alarms, power, and coverage of its interval.
 
-Answers are made up (`simulated_comparisons.py`), and the comparison is the one that studies make. Columns of the table:
+Answers are made up (`simulated_comparisons.py`), and the comparison is the one that studies make. The table shows:
 
 - false alarms, like models: share of p <= .05 where both models have the same distribution of probabilities over
   prompts
@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from measuring import ROOT
 from scipy import stats
-from simulated_comparisons import cluster_correlation_of, probabilities, simulated_refusals
+from simulated_comparisons import cluster_correlation_of, percents, probabilities, simulated_refusals, table_by_rate
 
 from refusal_eval.core.files import write_text
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
@@ -41,10 +41,6 @@ PROMPT, MODEL, SHARED = 0.6, 0.5, 0.3
 UNLIKE = (0.2, 0.95)  # the first of these of the two unlike models
 BEGIN = "<!-- comparison errors: begin (written by benchmarks/comparison_errors.py) -->"
 END = "<!-- comparison errors: end -->"
-HEADER = (
-    *("rate", "K", "clusters", "prompts in each", "false alarms, like models", "false alarms, unlike models"),
-    *("true difference", "power", "approximated", "coverage"),
-)
 
 
 @dataclass(frozen=True)
@@ -161,17 +157,20 @@ def table(rows: Sequence[Row], runs: int) -> str:
         f"{MODEL:g}.",
         f"Prompts of a cluster share {SHARED:.0%} of the model-specific part. Unlike models: {UNLIKE[0]:g} and "
         f"{UNLIKE[1]:g} instead of {PROMPT:g}. A test that",
-        f"keeps 5 % gives at most {allowed(runs):.1%} here (more in one of a thousand numbers).",
+        f"keeps 5 % gives at most {allowed(runs):.1%} here (more in one of a thousand numbers). In a cell, in percent: "
+        "false alarms of like / of unlike models,",
+        "then at a true difference (in brackets, in points) power / coverage. The difference is that for which the "
+        f"approximation says {WANTED:.0%}.",
         "",
-        "| " + " | ".join(HEADER) + " |",
-        "| " + " | ".join(["--:"] * len(HEADER)) + " |",
     ]
-    for row in rows:
-        cells = [f"{row.design.rate:g}", str(row.design.samples), str(row.design.clusters)]
-        cells += [f"{row.design.prompts_per_cluster:g}", f"{row.alarms:.1%}", f"{row.unlike:.1%}"]
-        cells += [f"{row.difference:.3f}", f"{row.power:.1%}", f"{row.approximated:.1%}", f"{row.coverage:.1%}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    cells = ((row.design, [cell_of(row)]) for row in rows)
+    return "\n".join(lines) + "\n" + table_by_rate(cells) + "\n"
+
+
+def cell_of(row: Row) -> str:
+    """Return what the table shows of a design."""
+    found = f"{percents((row.alarms, row.unlike))}, {percents((row.power, row.coverage))} ({100 * row.difference:.1f})"
+    return found if abs(row.approximated - WANTED) < 0.0005 else f"{found}, approximated {row.approximated:.1%}"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import argparse
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -24,7 +24,7 @@ import pandas as pd
 from comparison_errors import ALPHA, all_designs, allowed
 from measuring import ROOT
 from scipy import stats
-from simulated_comparisons import simulated_refusals
+from simulated_comparisons import percents, simulated_refusals, table_by_rate
 
 from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Panel
@@ -34,14 +34,8 @@ from refusal_eval.tools.power.comparison_design import Design
 
 DOCS = ROOT / "docs" / "comparisons.md"
 CLUSTERS, MARGINS = (20, 50, 200), (0.05, 0.1)
-COMMON = ("rate", "K", "clusters", "prompts in each")
-HEADERS = {
-    "equivalence": (
-        *COMMON,
-        *(f"margin {m:g}: {what}" for m in MARGINS for what in ("false claims", "without added prompts", "power")),
-    ),
-    "mid-p": (*COMMON, "false alarms, exact", "false alarms, mid-p", "odds ratio given", "its coverage"),
-}
+# Of each table: how many shares a cell has, and what its columns are called behind the rate.
+CELLS = {"equivalence": (3, tuple(f", margin {margin:g}" for margin in MARGINS)), "mid-p": (4, ("",))}
 INDEX = pd.MultiIndex.from_tuples([], names=["split", "prompt_id", "turn"])  # no number needs the rows' names
 Shares = dict[str, list[float]]
 
@@ -60,8 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found.append(shares)
             print(f"{len(found)} of {len(designs)}", file=sys.stderr, flush=True)
     page = DOCS.read_text(encoding="utf-8")
-    for name, header in HEADERS.items():
-        text = table(header, zip(designs, (shares[name] for shares in found), strict=True))
+    for name, (size, parts) in CELLS.items():
+        texts = (
+            [percents(shares[name][at : at + size]) for at in range(0, len(shares[name]), size)] for shares in found
+        )
+        text = table_by_rate(zip(designs, texts, strict=True), parts)
         print(f"\n{name}, {chosen.runs:,} runs per number\n\n{text}")
         region = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         page = region.sub(lambda match, text=text: f"{match[1]}\n{text}\n\n{match[2]}", page)  # type: ignore[misc]
@@ -118,16 +115,6 @@ def unadjusted_p(design: Design, first: Floats, second: Floats, margin: float) -
     if error == 0:
         return 0.0 if abs(means[0]) < margin else 1.0
     return float(stats.t.sf((margin - abs(means.mean())) / error, len(means) - 1))
-
-
-def table(header: Sequence[str], rows: Iterable[tuple[Design, Sequence[float]]]) -> str:
-    """Return a table in Markdown; shares in percent, `none` for what is not there."""
-    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(["--:"] * len(header)) + " |"]
-    for design, shares in rows:
-        cells = [f"{design.rate:g}", str(design.samples), str(design.clusters), f"{design.prompts_per_cluster:g}"]
-        cells += ["none" if np.isnan(share) else f"{share:.1%}" for share in shares]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

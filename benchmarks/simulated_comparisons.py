@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 from numpy.polynomial import Polynomial
 from scipy import optimize, special, stats
@@ -10,6 +12,7 @@ from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.tools.power.comparison_design import Design, difference_variance
 
+COLUMNS = ("K", "clusters", "prompts in each")
 _GRID = np.linspace(-8.5, 8.5, 6801)
 _TERMS = 80  # of the Hermite series: the rest is nothing that a simulation could notice
 
@@ -114,3 +117,21 @@ def _coefficients(design: Design, difference: float) -> list[Floats]:
 def _series(first: Floats, second: Floats) -> Polynomial:
     """Covariance of two such functions of normal numbers, as a polynomial of the correlation of these (Mehler)."""
     return Polynomial([0.0, *(first * second)])
+
+
+def table_by_rate(cells: Iterable[tuple[Design, Sequence[str]]], parts: Sequence[str] = ("",)) -> str:
+    """Return a table in Markdown with columns for the parts of each rate, and a row for all else of a design."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    rates: list[str] = []
+    for design, texts in cells:
+        row = (str(design.samples), str(design.clusters), f"{design.prompts_per_cluster:g}")
+        rows.setdefault(row, []).extend(texts)
+        rates += [rate for rate in [f"{design.rate:g}"] if rate not in rates]
+    header = [*COLUMNS, *(f"rate {rate}{part}" for rate in rates for part in parts)]
+    lines = [header, ["--:"] * len(header), *([*row, *texts] for row, texts in rows.items())]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def percents(shares: Iterable[float]) -> str:
+    """Return shares in percent, as `5.0 / 80.1`; `none` for what is not there."""
+    return " / ".join("none" if np.isnan(share) else f"{100 * share:.1f}" for share in shares)

@@ -6,7 +6,6 @@ from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 from refusal_eval.study.row_sources import addresses_of
-from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +19,6 @@ def made(entry, rows, clusters=None):
     options["expectation"] = entry.expectation
     answers = {model: columns.model_dump() for model, columns in entry.answers.items()}
     return make_gold(rows, entry.columns.model_dump(), entry.labels, "rows", None, answers, **options)[0]
-
-
-def test_the_page_says_which_gold_runs_only_after_a_pin(gold, repository):
-    rows = {
-        line.split("`")[1]: line.rsplit("| ", 1)[1]
-        for line in catalogue_page("gold", str(repository)).splitlines()
-        if line[:3] == "| `"
-    }
-    assert set(rows) == set(gold)
-    for name, entry in gold.items():
-        said = ("on" if entry.enabled else "**off**") + (", **pin first**" if entry.source.open_pin else "")
-        assert rows[name] == f"{said} |"
-    assert rows["pyrit-refusal"] == "on |" and rows["xstest-completions"] == "on, **pin first** |"
 
 
 def test_what_is_gated_or_not_free_is_off(gold):

@@ -187,9 +187,7 @@ def test_it_is_a_judge_of_its_own_model_alone(project: Project) -> None:
     study = STUDY | {"judges": ["words", "own-first"]}
     assert project.mistakes(study) == []
     (line,) = project.mistakes(study | {"protocol": "compat"})
-    assert (
-        "judges.own-first.kind: looks behind a prompt as its template renders it, which is not what the model" in line
-    )
+    assert "judges.own-first.kind: it reads what follows a prompt as its template renders it, which is not what" in line
     for model, keys in (
         ("thinker", "`engine` or `reasoning`"),
         ("thinking", "`reasoning`"),
@@ -197,7 +195,10 @@ def test_it_is_a_judge_of_its_own_model_alone(project: Project) -> None:
         ("tuned", "`lora`"),
     ):
         (line,) = project.mistakes(study | {"models": ["plain", model]})
-        assert f"judges.own-first.engine: it looks into one model, and `{model}` of the study is another" in line
+        assert (
+            f"judges.own-first.engine: this judge reads the replies of one model, and `{model}` is a different one"
+            in line
+        )
         assert line.endswith(f"it differs in {keys}")
 
 

@@ -66,7 +66,7 @@ def test_what_a_judge_lacks_is_reported_where_it_stands(judges, gold, path, word
     ("fields", "second", "path", "words"),
     [
         ({"first": "lable"}, "reasoned", "first", "did you mean `label`?"),
-        ({"first": "words"}, "reasoned", "first", "no probability to be unsure by; name a judge of kind `llm`, "),
+        ({"first": "words"}, "reasoned", "first", "no probability of refusal; name a judge of kind `llm`, "),
         ({"first": "both"}, "reasoned", "first", "kind `panel` and reads other judges; name one of those"),
         ({"first": "soft"}, "reasoned", "first", "give `threshold: calibrated` to the cascade itself"),
         ({}, "keyword", "then", "name a judge that asks an engine itself"),

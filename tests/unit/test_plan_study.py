@@ -212,7 +212,7 @@ def recorded(project):
 @pytest.mark.usefixtures("recorded")
 def test_a_study_without_an_engine_has_a_plan_and_prompts_are_counted_as_they_are_read(program):
     code, text = program()
-    assert code == 0 and "there is no engine" in text and "(3 prompts)" in text
+    assert code == 0 and "No engine runs." in text and "(3 prompts)" in text
     assert "ENGINES" not in text and "The store has" not in text and "all of them looked up" not in text
 
 

@@ -98,9 +98,8 @@ class Catalogue:
         self.complete &= source.readable
         for section, entries in source.data.items():
             if section not in SECTIONS:
-                self._problems.append(
-                    source.problem((section,), f"unknown section `{section}`" + nearest(section, SECTIONS))
-                )
+                hint = ": it belongs in an entry of `datasets`" if section == "splits" else nearest(section, SECTIONS)
+                self._problems.append(source.problem((section,), f"unknown section `{section}`{hint}"))
             elif isinstance(entries, dict):
                 for name, value in entries.items():
                     self._define(Definition(section, str(name), value, source), name, shipped)

@@ -197,8 +197,8 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
         return Explained(path[:-1], f"a key must be text, not {shown(value)}: put it in quotes")
     if spot.is_key and not isinstance(value, str):
         return Explained(path, f"this key must be text, not {shown(value)}: put it in quotes")
-    if kind == "extra_forbidden" and (instead := getattr(spot.owner, "NO_KEYS", {}).get(path[-1])):
-        return Explained(path, f"unknown key `{path[-1]}`: {instead}")
+    if kind == "extra_forbidden" and spot.owner and (place := _place_of(str(path[-1]), spot.owner)):
+        return Explained(path, f"unknown key `{path[-1]}`: {place}")
     if kind == "extra_forbidden":
         allowed = [*(fields_of(spot.owner) if spot.owner else ()), *also]
         message = f"unknown key `{path[-1]}`" + nearest(path[-1], allowed)
@@ -223,6 +223,16 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
     if kind in BOUNDS:
         return Explained(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
     return Explained(path, item["msg"].replace("Input should be", "must be") + f", not {shown(value)}")
+
+
+def _place_of(key: str, owner: type[BaseModel]) -> str:
+    """Return where an unknown key belongs: outside, as its class says, or one level down."""
+    inside = [
+        f"`{name}`"
+        for name, hint in fields_of(owner).items()
+        if any(is_entry(leaf) and key in fields_of(leaf) for leaf, _ in leaves(hint))
+    ]
+    return getattr(owner, "NO_KEYS", {}).get(key) or (f"it belongs in {one_of(inside)}" if inside else "")
 
 
 def _takes_list(types: Iterable[Any]) -> bool:
@@ -263,6 +273,14 @@ def _hint(types: list[Any], value: Any) -> str:
         return ": put it in quotes"  # such as `label: no`, which YAML reads as false
     if _takes_list(types) and isinstance(value, str):
         return f": write [{value}]" if len(value) <= 40 else ""
+    needed = [
+        (name, hint)
+        for leaf in types
+        for name, hint in (fields_of(leaf) if is_entry(leaf) else {}).items()
+        if leaf.model_fields[name].is_required()
+    ]
+    if len(needed) == 1 and isinstance(value, str | int | float) and not check(needed[0][1], value)[1]:
+        return f": write {{{needed[0][0]}: {shown(value)}}}"
     return ""
 
 

@@ -56,7 +56,7 @@ def load_study(
     named, shipped = written.get("catalogue"), shipped_files(root)
     own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
     there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
-    catalogue = Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
+    catalogue = Catalogue([*shipped, *there], len(shipped), problems, there == own and not isinstance(named, str))
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))

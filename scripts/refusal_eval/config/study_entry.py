@@ -47,7 +47,9 @@ class Study(Entry):
     model_config = ConfigDict(defer_build=True)  # until plug-ins have added their kinds
 
     # What is looked for here and stands elsewhere.
-    NO_KEYS: ClassVar[Mapping[str, str]] = {
+    NO_KEYS: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("datasets", "engines"), "it belongs in a file of your own that `catalogue` names"
+    ) | {
         "lock": "the lock file of my_study.yaml is my_study.lock.yaml beside it, which `refusal-eval pin` writes "
         "(docs/pins.md)"
     }

@@ -15,6 +15,11 @@ from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.yaml_files import yaml_node, yaml_value
 
+# What a user probably did where YAML only says what it found.
+HINTS = {
+    "found character that cannot start any token": "; indent with spaces, not tabs; quote a text that begins with @",
+    "mapping values are not allowed in this context": "; put a text with `: ` in quotes; begin keys in one column",
+}
 OCTAL = re.compile(r"[-+]?0[0-7]+")
 
 
@@ -45,7 +50,7 @@ class Source:
             wrong = 0, f"is not UTF-8 text: {error.reason} at byte {error.start}"
         except yaml.YAMLError as error:
             mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-            wrong = mark.line + 1 if mark else 0, f"is not valid YAML: {what or error}"
+            wrong = mark.line + 1 if mark else 0, f"is not valid YAML: {what or error}{HINTS.get(str(what), '')}"
         self.readable = wrong is None
         if wrong is not None:
             self.data = {}

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest_name(name: object, allowed: Iterable[object], cutoff: float = 0.5) -> str | None:
+def nearest_name(name: object, allowed: Iterable[object], cutoff: float = 0.55) -> str | None:
     """Return the allowed name that a user probably meant, if there is one."""
     text, names = str(name), sorted(map(str, allowed))
     close = difflib.get_close_matches(text, names, cutoff=cutoff)

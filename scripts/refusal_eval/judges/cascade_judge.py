@@ -75,7 +75,7 @@ class CascadeJudge(FittedThreshold):
         elif first is not None and first.gives_probabilities == "never":
             kinds: dict[str, Any] = {kind: JUDGES.get(kind) for kind in JUDGES.names()}
             able = [f"`{kind}`" for kind, cls in kinds.items() if cls.gives_probabilities == "always"]
-            message = f"`{self.first}` is of kind `{first.kind}`, which gives no probability to be unsure by"
+            message = f"`{self.first}` is of kind `{first.kind}`, which gives no probability of refusal"
             yield ("first",), f"{message}; name a judge of kind {one_of([*able, '`python`'])}"
         if then is not None:
             yield from self._wrong_with_second(then)

@@ -16,7 +16,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
-from refusal_eval.judges.judge_base import CalibratedJudge, Messages, TemplatedJudge, Verdict
+from refusal_eval.judges.judge_base import CalibratedJudge, Messages, TemplatedJudge, Verdict, not_among
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
 
 if TYPE_CHECKING:
@@ -106,10 +106,12 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         yield from super().mistakes(name, study)
         for gold in self.gold_asked():
             if gold not in study.gold:
-                yield ("refusal", "gold"), f"`{gold}` is not in `gold` of the study" + nearest(gold, study.gold)
+                yield ("refusal", "gold"), not_among(gold, study.gold)
         yield from self._wrong_with_refusals(name, study)
         if study.protocol == "compat":
-            message = "looks behind a prompt as its template renders it, which is not what the model is sent under "
+            message = (
+                "it reads what follows a prompt as its template renders it, which is not what the model gets under "
+            )
             yield ("kind",), f"{message}`protocol: compat`; leave one of them out"
         models, _ = study.steering
         for model, entry in models.items():
@@ -117,8 +119,8 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
             other += [key for key in CHANGED if getattr(entry, key) is not None]
             if other:
                 differs = one_of([f"`{key}`" for key in other])
-                message = f"it looks into one model, and `{model}` of the study is another: it differs in {differs}"
-                yield ("engine",), message
+                message = f"this judge reads the replies of one model, and `{model}` is a different one: it differs in "
+                yield ("engine",), message + differs
 
     def _wrong_with_refusals(self, name: str, study: StudyView) -> Iterator[Mistake]:
         judge, split = self.refusals_read() or (None, None)

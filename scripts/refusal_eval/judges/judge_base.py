@@ -284,8 +284,7 @@ class FittedThreshold(JudgeEntry):
         if not study.gold:
             yield ("threshold",), "`calibrated` needs gold; name some in `gold` of the study"
         elif self.calibrated_on is not None and self.calibrated_on not in study.gold:
-            message = f"`{self.calibrated_on}` is not in `gold` of the study" + nearest(self.calibrated_on, study.gold)
-            yield ("calibrated_on",), message
+            yield ("calibrated_on",), not_among(self.calibrated_on, study.gold)
 
     def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold of a calibrated threshold: `calibrated_on`, else the first that the study names."""
@@ -330,6 +329,11 @@ class AnswerJudge(JudgeEntry):
     def judge_all(self, asked: Sequence[tuple[Messages, str]]) -> list[Verdict]:
         """Return the verdicts on (messages, answer)."""
         return [judged_safely(self.judge, messages, answer) for messages, answer in asked]
+
+
+def not_among(gold: str, of_study: Sequence[str]) -> str:
+    """Return what is wrong with a judge that needs gold which its study does not have."""
+    return f"`{gold}` is not in `gold` of the study: add it there, or name other gold" + nearest(gold, of_study)
 
 
 def judged_safely(judge: Callable[[Messages, str], Verdict], messages: Messages, answer: str) -> Verdict:

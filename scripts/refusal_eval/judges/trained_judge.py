@@ -23,11 +23,10 @@ from refusal_eval.config.shapes import FilePath, Slug, Whole
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as, sha256_of, write_json
-from refusal_eval.core.hints import nearest
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL
-from refusal_eval.judges.judge_base import CalibratedJudge, Messages, Verdict, verdict_row
+from refusal_eval.judges.judge_base import CalibratedJudge, Messages, Verdict, not_among, verdict_row
 from refusal_eval.judges.keyword_judge import RULES, KeywordReader, list_mistakes
 
 if TYPE_CHECKING:
@@ -261,7 +260,7 @@ class TrainedJudge(CalibratedJudge):
         yield from list_mistakes(self.lists)
         for index, one in enumerate(self.gold):
             if one not in study.gold:
-                yield ("gold", index), f"`{one}` is not in `gold` of the study" + nearest(one, study.gold)
+                yield ("gold", index), not_among(one, study.gold)
 
     def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that it is fitted on."""

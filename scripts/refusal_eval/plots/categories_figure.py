@@ -157,7 +157,11 @@ def _draw(lines: Sequence[Line], rows: Sequence[Row], data: FigureData) -> Figur
     together, several = len(models) <= _TOGETHER, len({line.split for line in lines}) > 1
     # of each panel and row: the (model, split, category) of its marks
     if len(models) > _APART:
-        titles, names, bold = [_title(line, several, data) for line in lines], [name(model) for model in models], []
+        named = [several and line.category is not None for line in lines]  # by their split too
+        titles = [
+            f"{data.labels.split(line.split)}: " * own + line.text for own, line in zip(named, lines, strict=True)
+        ]
+        names, bold = [name(model) for model in models], []
         keys = [[[(model, line.split, line.category)] for model in models] for line in lines]
     else:
         names, bold = [line.text for line in lines], [i for i, line in enumerate(lines) if line.category is None]
@@ -190,11 +194,6 @@ def _draw(lines: Sequence[Line], rows: Sequence[Row], data: FigureData) -> Figur
         numbers_inside(ax)
     fig.supxlabel(tagged("Refusal rate (%)", data.scores))
     return settle(fig, axes[0], [sum(heights)] * -(-len(axes) // columns))
-
-
-def _title(line: Line, several: bool, data: FigureData) -> str:
-    """Title of the panel of a line; of several splits each is named."""
-    return f"{data.labels.split(line.split)}: {line.text}" if several and line.category is not None else line.text
 
 
 def _sorted_in(study: StudyView) -> list[str]:

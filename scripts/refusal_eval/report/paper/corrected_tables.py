@@ -78,7 +78,9 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
             labelled = ppi.get(where)
             why = "too few" if labelled is None or labelled["too_few"] else "not given"
             row += [_rate(labelled, why), NO_DATA if labelled is None else str(labelled["n_labels"])]
-        rows.append([*row, *(_rate(entry, _without(entry)) for entry in found)])
+        rows.append(
+            [*row, *(_rate(e, "at odds with gold" if e and e["at_odds"] else "not identifiable") for e in found)]
+        )
     judge, readings = study["primary_judge"], {split["reading"] for split in study["splits"]}
     used = {(entry["gold"], entry["reading"]) for entry in own["transfer"]}
     beyond = [abs(e["unclipped"] - e["value"]) > ROUNDING for e in own["transfer"] if e["value"] is not None]
@@ -192,11 +194,6 @@ def _observed(entry: Entry) -> str:
     """The judge's own rate; with its interval, where it is known."""
     ends = [entry.get(f"observed_{end}") for end in ("low", "high")]
     return share_text(entry["observed"], ends) + mark_of(entry.get("observed_flags", ()))
-
-
-def _without(entry: Entry | None) -> str:
-    """What stands in place of a rate that gold of other models does not give."""
-    return "at odds with gold" if entry is not None and entry["at_odds"] else "not identifiable"
 
 
 def _rate(entry: Entry | None, otherwise: str) -> str:

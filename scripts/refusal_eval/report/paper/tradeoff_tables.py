@@ -209,7 +209,7 @@ def _topics_table(
         signs=any(_sign(entry) for entry in entries),
         by_chance=number((1 - level) * len(names), 1),
         topics=len(names),
-        marks=flags_notes(map(_shown_flags, entries)),
+        marks=flags_notes([*entry["rate_flags"], *(entry["flags"] if _sign(entry) else ())] for entry in entries),
     )
     header = ["Topic", "Prompts", *(show.model(model) for model in models)]
     caption = f"Refusals by topic: {show.split(split)}."
@@ -229,8 +229,3 @@ def _sign(entry: Entry) -> str:
     if low is None:
         return ""
     return _HIGHER if low > 0 else _LOWER if high < 0 else ""
-
-
-def _shown_flags(entry: Entry) -> list[str]:
-    """The flags of what a cell of a topic shows: its rate, and where there is a sign, the difference."""
-    return [*entry["rate_flags"], *(entry["flags"] if _sign(entry) else ())]

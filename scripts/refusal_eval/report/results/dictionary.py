@@ -96,19 +96,6 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def described(definition: Definition) -> str:
-    """Return what an estimand is, as a section of a Markdown page."""
-    facts = {
-        "Unit": definition.unit,
-        "Formula": definition.formula,
-        "Interval": definition.interval,
-        "Between different K": definition.between_k,
-        "Source": definition.source,
-    }
-    lines = (f"- {what}: {said}" for what, said in facts.items() if said)
-    return f"### `{definition.name}`\n\n{definition.meaning}\n\n" + "\n".join(lines)
-
-
 def undescribed(estimates: Iterable[Estimate]) -> list[str]:
     """Return the estimands and flags without a definition, sorted."""
     found = list(estimates)
@@ -120,7 +107,16 @@ def _estimand(name: str, rows: int) -> str:
     definition = definition_of(name)
     if definition is None:
         return f"### `{name}`\n\n{UNKNOWN.capitalize()}. {rows} rows."
-    return f"{described(definition)}\n- Rows: {rows}"
+    facts = {
+        "Unit": definition.unit,
+        "Formula": definition.formula,
+        "Interval": definition.interval,
+        "Between different K": definition.between_k,
+        "Source": definition.source,
+        "Rows": rows,
+    }
+    lines = (f"- {what}: {said}" for what, said in facts.items() if said)
+    return f"### `{definition.name}`\n\n{definition.meaning}\n\n" + "\n".join(lines)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -59,7 +59,8 @@ def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
 def results_csv(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table as CSV: a header, an empty field for None, texts that no spreadsheet takes for formulas."""
     header = csv_line(column.name for column in COLUMNS)
-    return header + "".join(csv_line(_csv_cell(column, row[column.name]) for column in COLUMNS) for row in rows)
+    as_written = [(column.name, escaped_cell if column.kind == "text" else str) for column in COLUMNS]
+    return header + "".join(csv_line(write(text_of(row[name])) for name, write in as_written) for row in rows)
 
 
 def results_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
@@ -111,10 +112,6 @@ def _cell(column: Column, result: Result) -> Any:
     if value is None or column.kind == "count":
         return value
     return rounded(float(value)) if column.kind == "number" else text_of(value)
-
-
-def _csv_cell(column: Column, value: Any) -> str:
-    return escaped_cell(text_of(value)) if column.kind == "text" else text_of(value)
 
 
 def _estimate(row: dict[str, str]) -> Estimate:

@@ -140,12 +140,9 @@ def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number
 
 def _widest(numbers: Mapping[str, Number]) -> Number:
     """The number with the wider interval; without one where a clustering gives none."""
-    what = max(numbers, key=lambda what: _width(numbers[what]))
+    found = [(np.inf if n.low is None or n.high is None else n.high - n.low, what) for what, n in numbers.items()]
+    what = max(found, key=lambda one: one[0])[1]
     return numbers[what]._replace(method=numbers[what].method and f"{numbers[what].method}; clusters: {what}")
-
-
-def _width(number: Number) -> float:
-    return float("inf") if number.low is None or number.high is None else number.high - number.low
 
 
 # ---------------------------------------------------------------- differences of win rates, over resamples

@@ -142,7 +142,8 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
     spread = None
     if covariance is not None:
         df = len(by_model) - 1
-        deviations = rng.standard_normal((resamples, 2)) @ _root(covariance).T
+        values, vectors = np.linalg.eigh(covariance)
+        deviations = rng.standard_normal((resamples, 2)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         deviations *= np.sqrt(df / rng.chisquare(df, size=(resamples, 1)))
         drawn = np.clip(drawn + deviations.T, 0.0, 1.0)
         spread = (math.sqrt(covariance[0, 0]), math.sqrt(covariance[1, 1]))
@@ -309,11 +310,6 @@ def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
     chance = (means * (1 - means) / counts).mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(shares.T) - np.diag(chance))
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
-
-
-def _root(covariance: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _drawn(rows: _Rows, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:

@@ -20,11 +20,12 @@ from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import LANGUAGES, PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 from refusal_eval.tools.snakemake_summary import current_files
-from refusal_eval.tools.study_file import ROOT, StudyFile, load_config
+from refusal_eval.tools.study_file import ROOT, load_config
 from refusal_eval.tools.text_templates import rendered
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
 Folder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
 
 command = typer.Typer(
@@ -55,8 +56,8 @@ def draw_audit(
     """Draw a sample of a finished study's answers for people to label.
 
     It writes results/STUDY/audit/: a page and a sheet for each rater under raters/, and the design and the sample,
-    which are not for raters. Same study, same arguments: same bytes. How to use it, and what the numbers mean:
-    docs/labelling.md. The files hold prompts and answers: do not publish them.
+    which are not for raters. Same study, same arguments: same bytes. docs/labelling.md explains how to
+    use it and what the numbers mean. The files hold prompts and answers: do not publish them.
     """
     if language not in LANGUAGES:
         raise UserError(f"`--language {language}`: there are instructions in {', '.join(LANGUAGES)}")
@@ -70,9 +71,8 @@ def draw_audit(
     orders = audit_sample.assigned([text.id for text in drawn], names, share, seed)
     arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}
     arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
-    arguments |= (
-        {} if language == "en" else {"language": language}
-    )  # audits drawn before there was a choice are the same
+    if language != "en":  # audits drawn before there was a choice stay the same
+        arguments["language"] = language
     audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
     place = folder or Path(Paths(config).results, "audit")
     values = {"folder": place, "audit": audit, "written": write_audit(place, audit), "raters": RATERS}
@@ -90,9 +90,9 @@ def read_labels(
 
     FILES are what came back from the raters: JSON or CSV that the pages exported, or filled sheets. In
     results/STUDY/audit/ it writes labels.jsonl (a row for each labelled answer, with its probability), gold.jsonl with
-    gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: rows
-    that need a decision. Write refusal, partial or compliance into its column `adjudicated` and run this
-    again; it is always read too. docs/labelling.md says how rows in dispute or without a label are treated.
+    gold.yaml (a catalogue file that a study can name), agreement.json (how far people agree), and disputed.csv: write
+    refusal, partial or compliance into its column `adjudicated` and run this again. docs/labelling.md says how rows in
+    dispute or without a label are treated.
     """
     config, _ = load_config(study)
     place = folder or Path(Paths(config).results, "audit")

@@ -42,9 +42,9 @@ def command(
     """Measure a study's judges on its gold; write judges.md and judges.csv.
 
     Snakemake makes the judge cards, as in any run of the study; its models answer nothing, except for a `first_token`
-    judge with `refusal: {judge, split}`. The page ranks the judges of each gold set, shows how they do on each
-    answering model, expectation and language, what they cost, and how far gold sets agree that label the same answers.
-    Another judge or gold set is one more name in the study file.
+    judge with `refusal: {judge, split}`. The page ranks the judges of each gold set and shows their agreement with
+    people for each answering model, expectation and language, their cost, and how far gold sets with the same answers
+    agree. To add a judge or a gold set, name it in the study file.
     """
     output = output.absolute() if output else None
     config, file = load_config(study, directory)

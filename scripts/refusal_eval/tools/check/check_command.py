@@ -49,20 +49,18 @@ def command(
 ) -> None:
     """Check this machine before a run, or one model through the real path, and say what to fix.
 
-    Without --model: environments and their locks, GPUs and driver, memory, disk, temporary folder, clock, hub and
-    Slurm. With a study its engines count: how many GPUs they need, whether their weights fit (estimated before they are
-    fetched), what is still to be fetched, and whether disk and token are enough for it. The only change: the
-    folder of leases is created.
+    Without --model it checks environments and their locks, GPUs and driver, memory, disk, temporary folder, clock, hub
+    and Slurm; with a study also how many GPUs its engines need, whether their weights fit (estimated until they are
+    fetched), and whether disk and token suffice for what is still to be fetched. It only creates the folder of leases.
 
-    With --model: eight bundled prompts are rendered, executed on the model's engine into a store in a temporary folder,
-    and read back as answers. Then the engine is asked what tells whether its answers can be trusted: token ids of the
-    template, log-probabilities, seeds alone and under load, an adapter, stop tokens, forms, prefix cache, tokens per
-    second, the GPUs that compute, that it started without a network, who can reach it, and, when it was stopped, that
-    nothing of it is left; where there are GPUs for it, also on another number of them. For a steered model, the plain
-    model passes these tests first; then made-up interventions must work in every step. The block that is printed
-    holds no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the
-    cache. Where something fails, the folder is kept, with the logs. From a study it takes catalogue files, plug-ins,
-    cache and lock file.
+    With --model it sends eight bundled prompts to the model's engine, with a store in a temporary folder, and reads
+    them back as answers. Then it tests what your numbers depend on: token ids of the template, log-probabilities, seeds
+    alone and under load, an adapter, stop tokens, structured output, prefix cache, tokens per second, the leased GPUs,
+    a start without a network, who can reach the engine, that nothing is left when it stops and, if there are enough
+    GPUs, another number of them. Of a steered model it tests the plain model first, then made-up interventions in every
+    step. The block that it prints holds no prompts, answers, paths or secrets: paste it into an issue. Missing weights
+    are fetched into the cache. If something fails, the folder is kept, with the logs. From a study it takes catalogue
+    files, plug-ins, cache and lock file.
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
     """

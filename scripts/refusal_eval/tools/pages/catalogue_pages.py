@@ -1,9 +1,6 @@
-"""The pages docs/splits.md, docs/models.md and docs/gold.md: what comes with refusal-eval, out of the catalogue.
+"""What the templates beside this file put into docs/splits.md, models.md and gold.md, out of the catalogue."""
 
-What stands on a page is in its template beside this file; here is what its cells are made of.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,18 @@ def catalogue_page(name: str, root: str) -> str:
     catalogue = Catalogue(files, len(files), problems)
     if problems:
         raise ConfigError(problems)
-    texts = (rows_text, weights_text, sampling_text, answering_models, kappa_text, row, details, together)
+    texts = (
+        rows_text,
+        weights_text,
+        sampling_text,
+        answering_models,
+        kappa_text,
+        row,
+        details,
+        together,
+        shared_facts,
+        lines_of,
+    )
     made = {text.__name__: text for text in texts}
     return rendered(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
 
@@ -37,19 +45,38 @@ def row(cells: Iterable[object]) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-def details(name: str, entry: Split | Gold) -> str:
-    """Return the paragraph about an entry: what it is, why it is off, what is open or not verified, whom to cite."""
-    parts = [f"- **`{name}`**, {entry.label or name}: {entry.description or 'no description'}"]
+def details(name: str, entry: Split | Gold, said: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the paragraph about an entry: what it is, and its facts but for those that were said of all."""
+    lines = lines_of([fact for fact in facts_of(entry) if fact not in said])
+    return "\n  ".join([f"- **`{name}`**, {entry.label or name}: {entry.description or 'no description'}", *lines])
+
+
+def facts_of(entry: Split | Gold) -> list[tuple[str, str]]:
+    """Return why an entry is off, what is open or not verified, and whom to cite: the kind and the text of each."""
+    facts = []
     if entry.reason is not None and not entry.enabled:
         terms = f" ([terms]({entry.terms}))" if entry.terms else ""
-        parts.append(f"  **Off:** {entry.reason.rstrip('.')}{terms}.")
+        facts.append(("state", f"**Off:** {entry.reason.rstrip('.')}{terms}."))
     if pin := entry.source.open_pin:
-        parts.append(f"  Its `{pin}` is not known yet; `refusal-eval pin` asks for it and writes it into a lock file.")
-    if entry.unverified:
-        parts.append(f"  Not verified: {'; '.join(entry.unverified)}.")
-    links = [f"[page]({entry.homepage})"] if entry.homepage else []
-    links += [f"cite `{key}`" for key in entry.citation]
-    return "\n".join([*parts, *([f"  {', '.join(links)}"] if links else [])])
+        facts.append(
+            ("state", f"Its `{pin}` is not known yet; `refusal-eval pin` finds it and writes it into a lock file.")
+        )
+    facts += [("unverified", what) for what in entry.unverified]
+    facts += [("link", f"[page]({entry.homepage})")] if entry.homepage else []
+    return facts + [("link", f"cite `{key}`") for key in entry.citation]
+
+
+def shared_facts(names: Iterable[str], splits: Mapping[str, Split]) -> list[tuple[str, str]]:
+    """Return the facts that several splits have in common."""
+    first, *others = (facts_of(splits[name]) for name in names)
+    return [fact for fact in first if others and all(fact in other for other in others)]
+
+
+def lines_of(facts: Sequence[tuple[str, str]]) -> list[str]:
+    """Return facts as lines of a paragraph."""
+    of = {kind: [text for one, text in facts if one == kind] for kind in ("state", "unverified", "link")}
+    unverified = f"Not verified: {'; '.join(of['unverified'])}." if of["unverified"] else ""
+    return [line for line in (*of["state"], unverified, ", ".join(of["link"])) if line]
 
 
 def rows_text(split: Split) -> str:

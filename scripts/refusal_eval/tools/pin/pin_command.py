@@ -28,10 +28,9 @@ def command(
 ) -> None:
     """Resolve every repository of a study to a commit, in a lock file that runs obey.
 
-    The lock file lies beside the study, `my_study.lock.yaml`: where an entry of the catalogue names no commit
-    (`revision: null`), the lock file's counts, and files are compared with it when they are fetched. Commits that
-    entries name are checked: that they exist, and that the token in use may read them. Nothing is downloaded but the
-    files behind `url` sources. docs/pins.md has more.
+    The lock file is next to the study, `my_study.lock.yaml`. If an entry of the catalogue names no commit (`revision:
+    null`), the lock file's counts; fetched files are compared with it. Commits that entries name must exist, and your
+    token must be able to read them. Only files of `url` sources are downloaded. docs/pins.md says more.
 
     Exit code: 0 all is well; 1 something failed (then nothing is written), or --check found differences.
     """

@@ -27,11 +27,10 @@ def command(
 ) -> None:
     """Show what a study will cost before anything runs or is fetched.
 
-    Requests, tokens, device-hours and disk; on which terms its models and data may be used; and what nobody has
-    verified. Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page
-    says what they rest on. Requests that the store has are left out if request files of an earlier run exist and
-    the next run would not change them. Where the study, or a file that it reads, has changed since,
-    requests are estimated again, and the page says so.
+    It shows requests, tokens, device-hours and disk, the terms of its models and data, and what nobody has verified.
+    Nothing is run or written, and no GPU and no network is needed. Costs are estimates; the page lists its assumptions.
+    Requests that the store has are left out if an earlier run's request files exist and are still valid. If the study,
+    or a file that it reads, has changed since, requests are estimated, and the page says so.
     """
     config, file = load_config(study, directory, open_pins=True)
     plan = plan_study(config, file, ROOT, gpus)

@@ -67,9 +67,9 @@ def command(
 ) -> None:
     """Estimate what a comparison of two models can find: its power, and the smallest difference that it detects.
 
-    What a design needs to know is given (--clusters, --samples, --rate, --prompt-correlation, ...) or taken from a
-    pilot run (--pilot results/demo --split NAME --models A B), where a number that is given counts before the pilot's.
-    It is a normal approximation; docs/comparisons.md has how near it comes to the test.
+    Give the design (--clusters, --samples, --rate, --prompt-correlation, ...), or a pilot run to take it from (--pilot
+    results/demo --split NAME --models A B); numbers that you give override the pilot's. It is a normal approximation;
+    docs/comparisons.md shows how close it comes to the test.
     """
     given: Numbers = {"clusters": clusters, "prompts_per_cluster": prompts_per_cluster}
     given |= {"evenness": None if prompts_per_cluster is None else 1.0}

@@ -82,12 +82,12 @@ def command(
 ) -> None:
     """Turn a config of the published library into a study.
 
-    Writes NAME.yaml and NAME_entries.yaml, and says what it changed and why. What it cannot know (the commit of a
-    model, a data set of your own) it lists last; `refusal-eval pin NAME.yaml` finds commits, and `snakemake -n` refuses
-    the study until all is filled in.
+    It writes NAME.yaml and NAME_entries.yaml and says what it changed and why. Last it lists what it cannot know (the
+    commit of a model, your own data sets); `refusal-eval pin NAME.yaml` finds commits, and `snakemake -n` refuses the
+    study until nothing is missing.
 
-    With --results the study asks no engine: it reads the answers and the verdicts that the published library wrote for
-    this config (FOLDER/SPLIT/answers.json and judge_scores.json, there or below; see docs/published_results.md).
+    With --results the study starts no engine: it reads the published library's answers and verdicts for this config
+    (FOLDER/SPLIT/answers.json and judge_scores.json, or deeper; see docs/published_results.md).
     """
     if name is not None and not re.match(SLUG, name):
         raise typer.BadParameter(f"--name {name}: must be {FORMS[SLUG]}")

@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Show what the store holds, and how much of it no study uses; with --prune and --yes, remove that part.
 
-    A study asks for what is in the request files of its cells. The studies are those that have results here: study
-    files in config/, and others: their results, or the store, say where they lie. Without --yes nothing is changed.
+    A study uses what is in the request files of its cells. The studies are those with results here: files in config/,
+    and others that the results or the store name. Without --yes nothing is changed.
     """
     if yes and not prune:
         raise typer.BadParameter("--yes goes with --prune")

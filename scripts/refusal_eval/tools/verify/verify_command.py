@@ -47,14 +47,14 @@ def command(
     directory: Directory = None,
     cores: Annotated[int, typer.Option(min=1, help="Jobs at one time.", show_default="all")] = os.cpu_count() or 1,
 ) -> None:
-    """Compute a finished study's numbers again from its stored answers and verdicts, and compare.
+    """Recompute a finished study's numbers from its stored answers and verdicts, and compare.
 
-    The workflow makes scores, judge cards, estimates, the results table and all tables in a temporary folder, and they
-    are compared byte by byte with those of the study. The headline rate of each cell is also computed a second way, by
-    code of its own. Nothing of the study is changed and no engine starts. Pictures, the manifest and the methods
-    section are not compared: they tell of the machine and the versions that made them.
+    The workflow makes scores, judge cards, estimates, the results table and all tables in a temporary folder and
+    compares them byte by byte with the study's. Separate code computes the headline rate of each cell a second time.
+    The study is not changed, and no engine starts. Pictures, the manifest and the methods section are not compared:
+    they depend on the machine and the versions that made them.
 
-    Exit code: 0 everything is as it was; 1 something differs or is missing, or the study is not valid.
+    Exit code: 0 nothing differs; 1 something differs or is missing, or the study is not valid.
     """
     config, file = load_config(study, directory)
     found = recompute(config, file, ROOT, cores)
@@ -78,7 +78,7 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
     for name in [*needed, *(f"verdicts/{cell}.jsonl" for cell in sorted(study.cells))]:
         if not (stored / name).is_file():
             raise UserError(
-                f"{stored / name} is not there: the study is not finished (`refusal-eval status` tells more)"
+                f"{stored / name} is not there: the study is not finished (`refusal-eval status` says more)"
             )
     with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
         made = Path(temporary, "results", study.name)
