@@ -99,7 +99,7 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
             prompts = requests if own.turns else own.count
             tokens = own.tokens / turns
             if not model.recorded and study.engines[model.engine].device_here(root) is None:
-                tokens = _billed_tokens(tokens, turns, mean, model.system_prompt)
+                tokens = _billed_tokens(tokens, turns, judged, model.system_prompt)
             work[Cell(name, split)] = CellWork(requests, prompts, tokens, mean, most, own.known)
             answers = round(own.count * samples * _scored_turns(entries[split].dialogue, own.turns))
             for judge, entry in judges.items():
@@ -156,7 +156,7 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
 
 def _billed_tokens(question: float, turns: float, answer: float, system_prompt: str | None) -> float:
     """Return the mean tokens of a request to another party's server: the system prompt, and of dialogues what was said
-    before as well.
+    before as well; of an `answer` its reasoning is not repeated.
     """
     before = (turns - 1) / 2 * (question + answer)
     return question + before + len(system_prompt or "") / CHARACTERS_PER_TOKEN
@@ -206,7 +206,8 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
         estimate,
         requests=count,
         prompts=count if file.dialogue else min(count, different),
-        tokens_per_prompt=float(asked["tokens"].sum()) / max(len(asked), 1),
+        # The file has first turns alone, and what comes before later ones is billed.
+        tokens_per_prompt=estimate.tokens_per_prompt if file.dialogue else asked["tokens"].sum() / max(len(asked), 1),
         known=MISSING,
         stored=round(int((~without).sum()) * turns),
         rejected=int(rejected.sum()),
