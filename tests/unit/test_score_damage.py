@@ -31,6 +31,14 @@ def test_what_is_whole_is_scored(tmp_path):
     assert score(tmp_path)["strict"]["rate"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("other", "mixed"),
+    [({}, False), ({"serving": "b"}, True), ({"serving": None}, False), ({"model_version": "b"}, True)],
+)
+def test_answers_of_two_loads_or_of_two_versions_of_a_model_are_mixed(tmp_path, other, mixed):
+    assert score(tmp_path, answers=other)["mixed_serving"] is mixed
+
+
 @pytest.mark.parametrize("value", [..., [], {}, "x", 1.5])
 @pytest.mark.parametrize(
     ("file", "field"),

