@@ -324,6 +324,7 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     text = text_of(manifest)
     assert "Every answer has a separate seed, except those of SmolLM2-135M, whose server takes none." in text
     assert "The provider of SmolLM2-135M, told to decline may not honour seeds" in text
+    assert "There is none of SmolLM2-135M, whose engine gives no log-probabilities." in text
 
 
 def test_the_prompts_that_directions_were_made_from_are_said_and_their_source_is_cited(demo: dict[str, Any]) -> None:
