@@ -13,11 +13,6 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
 
-def generation_sampling(sampling: Mapping[str, Any], stop_ids: list[int]) -> dict[str, Any]:
-    """Return every sampling parameter of an answer, as it is sent."""
-    return {**sampling, "stop_token_ids": stop_ids}
-
-
 def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return how the later turns of this cell's dialogues are rendered (see `turns.Turns`); None without dialogues."""
     if request.get("dialogue") is None:
@@ -95,7 +90,7 @@ def main(
     """
     renderer = renderer_of(engine["tokenizer_folder"], request)
     stop_ids = renderer.stop_token_ids()
-    sampling = generation_sampling(request["sampling"], stop_ids)
+    sampling = {**request["sampling"], "stop_token_ids": stop_ids}
     greedy = sampling["temperature"] == 0
     asks = []
     rows = list(read_jsonl(prompts_path))

@@ -40,7 +40,7 @@ def collected(results: Iterable[Result]) -> list[Result]:
     """
     found: dict[tuple[str, ...], Result] = {}
     for result in results:
-        key = key_of(result.estimate)
+        key = tuple(text_of(getattr(result.estimate, name)) for name in KEY)
         other = found.get(key)
         if other is not None and result.estimate.estimand not in ESTIMANDS.values():
             names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key, strict=True) if part)
@@ -88,11 +88,6 @@ def read_results(text: str) -> list[Estimate]:
     if reader.fieldnames != [column.name for column in COLUMNS]:
         raise UserError(f"not a results table: its columns are {reader.fieldnames}")
     return [_estimate(row) for row in reader]
-
-
-def key_of(estimate: Estimate) -> tuple[str, ...]:
-    """Return what tells an estimate from all others, as texts; empty for what does not matter."""
-    return tuple(text_of(getattr(estimate, name)) for name in KEY)
 
 
 def text_of(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
             + (verdicts["requests"] + verdicts["stored"]) * JUDGE_REQUEST_BYTES
             + verdicts[tokens] * ANSWER_BYTES_PER_TOKEN
         )
-    here = _bytes_here(Path(paths.results, folder) for folder in MADE)
+    files = (path for folder in MADE for path in Path(paths.results, folder).rglob("*"))
+    here = sum(path.stat().st_size for path in files if path.is_file())
     made = [max(0.0, size - here) for size in made]  # a file that is made again replaces the old one
     weights, to_fetch = _weights(plan)
     rows, missing = _rows(plan)
@@ -134,10 +135,6 @@ def _activations(plan: Plan) -> tuple[float, str]:
     parts = [f"{rows:,} rows"] * bool(rows)
     parts += [f"those of {', '.join(sorted(unknown))} once its engine is identified"] * bool(unknown)
     return size, ", ".join(parts)
-
-
-def _bytes_here(folders: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
 def _rows(plan: Plan) -> tuple[int, str]:
