@@ -309,7 +309,8 @@ def _seeds(entry: Mapping[str, Any]) -> str:
 def _lacks(entry: Mapping[str, Any], capability: Capability) -> bool:
     """Tell whether an engine's kind is known and cannot do something."""
     name = ENGINES.kind_of(entry)
-    return name in ENGINES.names() and capability not in ENGINES.get(name).capabilities
+    kind: Any = ENGINES.get(name) if name in ENGINES.names() else None
+    return kind is not None and capability not in kind.capabilities
 
 
 def _place(record: Mapping[str, Any]) -> str:
