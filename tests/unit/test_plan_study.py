@@ -223,7 +223,6 @@ def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rend
     own = yaml.safe_load((project.folder / "own.yaml").read_text())
     own["engines"]["far"] = {"kind": "chat", "address": "https://host", "served": "big"}
     own["models"]["hosted"] = {"engine": "far", "sampling": {"max_tokens": 1000}}
-    project.write("own.yaml", own)
     study = yaml.safe_load((project.folder / "study.yaml").read_text())
     study |= {"plugins": [str(Path(__file__).parents[1] / "plugins" / "chat_engine.py")]}
     study |= {"models": ["hosted"], "splits": ["s0"], "judges": ["j"] if with_judge else ["words"]}

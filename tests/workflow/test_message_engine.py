@@ -107,14 +107,9 @@ def test_a_study_of_a_served_model_runs_from_prompts_to_tables(tmp_path: Path, a
     table = pd.read_parquet(next(project.results.rglob("results.parquet")))
     values = table.groupby("estimand")["value"]
     assert values.get_group("refusal_rate").notna().all() and values.get_group("c_mean").isna().all()
-    assert len(StandIn.asked) == len(
-        {request.key for split in ("one", "two") for request in requests_of(project, split)}
-    )
+    files = [read_requests(project.results / "requests" / "hosted" / f"{split}.jsonl") for split in ("one", "two")]
+    assert len(StandIn.asked) == len({request.key for file in files for request in file.requests()})
     assert project.planned() == {}
-
-
-def requests_of(project: Project, split: str) -> Any:
-    return read_requests(project.results / "requests" / "hosted" / f"{split}.jsonl").requests()
 
 
 @pytest.mark.parametrize(
