@@ -16,12 +16,14 @@ from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, state_coun
 
 def answer_row(request: Request, fields: Mapping[str, Any], record: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return one line of an answers file."""
+    version = record and record["response"].get("model_version")
     return {
         "prompt_id": request.prompt_id,
         "sample": request.sample,
         "turn": request.turn,
         "key": request.key,
         "serving": record["serving"] if record else None,
+        **({"model_version": version} if version else {}),
         **fields,
     }
 

@@ -93,12 +93,14 @@ def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]
 async def last_counters(engine: "RunningEngine") -> dict[str, float]:
     """Return what the server counted, and say it: a prompt that K samples share should cost one prefill.
 
-    A server that does not tell keeps nobody: then the log says why there is nothing.
+    A server that does not tell keeps nobody: then the log says why there is nothing. Of another party none is expected.
     """
     try:
         counters = await within(METRICS_SECONDS, engine.metrics())
     except (ConnectionError, TimeoutError) as error:
         LOG.warning("the engine's counters are not known: %s", error)
+        return {}
+    if not counters:
         return {}
     hits, queries = counters["prefix_cache_hits"], counters["prefix_cache_queries"]
     LOG.info(

@@ -63,19 +63,23 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
 
 
 def answers_serving(stores: Sequence[StoreReader], paths: Collection[str]) -> dict[str, Any]:
-    """Return what served the answers of these files, by id.
+    """Return what served the answers of these files, by id, and which versions of a model it named, if it did.
 
     Raises:
         NotInStore: if answers lack it because the store lacks their responses.
     """
     # Recorded answers, and those without a response, have none.
-    answered = {row["serving"] for path in paths for row in read_jsonl(path)} - {None}
+    served = {(row["serving"], row.get("model_version")) for path in paths for row in read_jsonl(path)}
+    answered = {name for name, _ in served} - {None}
     serving = {name: record for store in stores for name, record in store.serving().items() if name in answered}
     if lost := answered - serving.keys():
         keys = {row["key"] for path in paths for row in read_jsonl(path) if row["serving"] in lost}
         found = [item for store in stores for item in store.lookup(sorted(keys)).items()]
         refuse_lost(len(keys - {key for key, record in found if record["serving"] in lost}), "answers")
         LOG.warning("what served %d answers is not known: its record in the store is damaged", len(keys))
+    for name, record in serving.items():
+        if versions := sorted(version for one, version in served if one == name and version):
+            record["model_versions"] = versions
     return serving | dict.fromkeys(lost, DAMAGED)
 
 

@@ -94,6 +94,7 @@ def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) 
         "judge": "rules", "model": model, "split": split, "expectation": EXPECTATIONS[number % 3], "headline": "broad",
         "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "n_clusters": n, "broad": part,
         "strict": part, "flags": [], "mixed_serving": False, "states": {"blocked": 0},
+        "c": {"n": n}, "protocol": "default",
         "scored": None, "interval": {"level": 0.95, "method": "Wilson"},
     } | more  # fmt: skip
 

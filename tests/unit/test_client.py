@@ -112,11 +112,17 @@ def test_a_broken_connection_is_tried_again(tmp_path: Path) -> None:
     assert tries == 3
 
 
-def test_a_server_that_never_gets_better_fails_the_request_for_now(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("exit_code", "error", "said", "tries"),
+    [(None, ConnectionError, "no answer after 6 tries: HTTP 503: trouble 503", 6), (-9, EngineDied, "503", 1)],
+)
+def test_a_server_that_never_gets_better_fails_the_request_for_now_and_a_dead_one_is_told_at_once(
+    exit_code: int | None, error: type[Exception], said: str, tries: int, tmp_path: Path
+) -> None:
     handler, seen = answers(503)
-    with pytest.raises(ConnectionError, match="no answer after 6 tries: HTTP 503: trouble 503"):
-        against(handler, tmp_path, one)
-    assert len(seen) == 6
+    with pytest.raises(error, match=said):
+        against(handler, tmp_path, one, dead=lambda: exit_code)
+    assert len(seen) == tries
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
@@ -183,26 +189,15 @@ def test_a_server_that_fails_on_everything_rejects_nothing(tmp_path: Path) -> No
         assert isinstance(error, ConnectionError), "all of it may pass"
 
 
-def test_a_dead_server_is_reported_at_once(tmp_path: Path) -> None:
-    handler, seen = answers(503)
-    with pytest.raises(EngineDied, match="503"):
-        against(handler, tmp_path, one, dead=lambda: -9)
-    assert len(seen) == 1
-
-
-def ended_by(reason: str | None) -> dict[str, Any]:
-    return {**GOOD, "choices": [{**GOOD["choices"][0], "finish_reason": reason}]}  # type: ignore[index]
-
-
 @pytest.mark.parametrize("reason", ["abort", "error", None])
 def test_a_response_that_was_broken_off_is_no_answer(reason: str | None, tmp_path: Path) -> None:
-    handler, _ = answers(ended_by(reason))
+    handler, _ = answers(choice(finish_reason=reason))
     with pytest.raises(ValueError, match="broke this response off"):
         against(handler, tmp_path, one)
 
 
 def test_a_server_that_breaks_off_and_dies_is_dead(tmp_path: Path) -> None:
-    handler, seen = answers(ended_by("abort"))
+    handler, seen = answers(choice(finish_reason="abort"))
     with pytest.raises(EngineDied, match="abort"):
         against(handler, tmp_path, one, dead=lambda: -15 if seen else None)
 

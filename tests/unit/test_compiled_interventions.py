@@ -180,14 +180,6 @@ def test_neither_names_nor_the_order_of_tasks_are_in_the_hash_of_a_constellation
     assert len({intervention_sha256(*other) for other in others} | {found}) == 5
 
 
-def test_the_hash_of_a_known_constellation_is_frozen() -> None:
-    # If this fails, every response of a steered model has become unreachable. Do not adapt the test.
-    spec = {"version": 1, "mode": "constellation", "layers": [2], "gate": 0.85}
-    tensors = {"2.targets": np.arange(8, dtype=np.float32).reshape(2, 4), "2.share": np.full(1, 0.5, dtype=np.float32)}
-    tensors["2.units"] = np.full((2, 4), 0.25, dtype=np.float32)
-    assert intervention_sha256(spec, tensors) == "68eefdc10b583c0b1bf62f8dfa53389bd49f6540faff04f324afc938becdd9d8"
-
-
 def test_the_card_of_a_constellation_names_its_directions_and_their_prompts(
     constellation: list[Path], tmp_path: Path
 ) -> None:
@@ -231,11 +223,15 @@ def test_whatever_changes_answers_changes_the_hash(file: Path, tmp_path: Path) -
     assert len(found) == len(changes) + 1
 
 
-def test_the_hash_of_a_known_intervention_is_frozen() -> None:
+def test_the_hashes_of_known_interventions_are_frozen() -> None:
     # If this fails, every response of a steered model has become unreachable. Do not adapt the test.
     spec = {"version": 1, "mode": "add", "layers": [0, 2], "gate": None}
     tensors = {"0.add": np.arange(4, dtype=np.float32), "2.add": np.full(4, -0.5, dtype=np.float32)}
     assert intervention_sha256(spec, tensors) == "49035fd5d4b59315d5f6d6d824c9607feab9ba5b5f0e277b1749ee5620908811"
+    spec = {"version": 1, "mode": "constellation", "layers": [2], "gate": 0.85}
+    tensors = {"2.targets": np.arange(8, dtype=np.float32).reshape(2, 4), "2.share": np.full(1, 0.5, dtype=np.float32)}
+    tensors["2.units"] = np.full((2, 4), 0.25, dtype=np.float32)
+    assert intervention_sha256(spec, tensors) == "68eefdc10b583c0b1bf62f8dfa53389bd49f6540faff04f324afc938becdd9d8"
 
 
 # ---------------------------------------------------------------- what is refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from refusal_eval.engines import execution as module
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 from refusal_eval.engines.execution import Execution, Outcome, TooManyFailures
 
+MISSING = object()  # in place of a field
 SETTINGS = RequestSettings(sampling={"max_tokens": 4})
 
 
@@ -38,9 +39,11 @@ def item(number: int, cell: str = "model/split") -> Pending:
 
 
 class ScriptedEngine(RunningEngine):
-    """Answers by the first token id; some ids misbehave."""
+    """Answers by the first token id; some ids misbehave, by an error or by odd fields of their responses."""
 
-    def __init__(self, misbehaves: dict[int, Exception] | None = None, seconds: float = 0.0) -> None:
+    def __init__(
+        self, misbehaves: Mapping[int, Exception | dict[str, Any]] | None = None, seconds: float = 0.0
+    ) -> None:
         self.misbehaves, self.seconds = misbehaves or {}, seconds
         self.asked: list[tuple[int, int | None]] = []
         self.at_once = self.most = 0
@@ -54,9 +57,11 @@ class ScriptedEngine(RunningEngine):
             await asyncio.sleep(self.seconds)
         finally:
             self.at_once -= 1
-        if token_ids[0] in self.misbehaves:
-            raise self.misbehaves[token_ids[0]]
-        return stored_response(f"answer {token_ids[0]}")
+        odd = self.misbehaves.get(token_ids[0], {})
+        if isinstance(odd, Exception):
+            raise odd
+        reply = stored_response(f"answer {token_ids[0]}") | odd
+        return {field: value for field, value in reply.items() if value is not MISSING}
 
     def serving_record(self) -> dict[str, Any]:
         return {}
@@ -106,10 +111,11 @@ def stored(folder: Path, count: int) -> set[int]:
     return {number for number in range(count) if sha256_of(number) in found}
 
 
-def test_every_request_is_executed_once_in_order_and_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeded", [True, False])
+def test_every_request_is_executed_once_in_order_and_stored(tmp_path: Path, seeded: bool) -> None:
     engine = ScriptedEngine()
-    assert run(tmp_path, 20, engine).executed == 20
-    assert engine.asked == [(number, number) for number in range(20)]
+    assert run(tmp_path, 20, engine, seeded=seeded).executed == 20
+    assert engine.asked == [(number, number if seeded else None) for number in range(20)]
     assert stored(tmp_path, 20) == set(range(20))
 
 
@@ -170,25 +176,6 @@ def test_a_rejected_or_failed_request_is_reported_and_never_stored_and_the_other
     assert stored(tmp_path, 10) == set(range(10)) - {4}
 
 
-class OddReply(ScriptedEngine):
-    """Answers one request with something that nothing could read once it is stored."""
-
-    def __init__(self, field: str, value: Any) -> None:
-        super().__init__()
-        self.field, self.value = field, value
-
-    async def complete(self, token_ids: list[int], settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        reply = await super().complete(token_ids, settings, seed)
-        if token_ids[0] == 4:
-            reply[self.field] = self.value
-            if self.value is MISSING:
-                del reply[self.field]
-        return reply
-
-
-MISSING = object()
-
-
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -205,7 +192,7 @@ MISSING = object()
 def test_a_response_that_the_store_could_not_give_back_is_named_and_not_stored(
     field: str, value: Any, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outcome = run(tmp_path, 10, OddReply(field, value))
+    outcome = run(tmp_path, 10, ScriptedEngine({4: {field: value}}))
     assert (outcome.executed, outcome.failed) == (9, [sha256_of(4)])
     assert stored(tmp_path, 10) == set(range(10)) - {4}
     assert "a request of model/split failed: the engine's response" in caplog.text and message in caplog.text
@@ -214,7 +201,8 @@ def test_a_response_that_the_store_could_not_give_back_is_named_and_not_stored(
 
 def test_half_a_pair_of_surrogates_is_stored_as_a_replacement_character_and_so_is_what_follows(tmp_path: Path) -> None:
     seen = list[Any]()
-    outcome = run(tmp_path, 10, OddReply("text", "cut \ud83d"), look=lambda cell, asked, given: seen.append(given))
+    engine = ScriptedEngine({4: {"text": "cut \ud83d"}})
+    outcome = run(tmp_path, 10, engine, look=lambda cell, asked, given: seen.append(given))
     assert outcome.executed == 10
     assert seen[4] == StoreReader(tmp_path, "engine").lookup([sha256_of(4)])[sha256_of(4)]["response"]
     assert seen[4]["text"] == "cut \ufffd"
@@ -256,12 +244,6 @@ def test_a_full_disk_ends_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(StoreWriter, "append", full)
     with pytest.raises(OSError, match="No space left"):
         run(tmp_path, 10, ScriptedEngine())
-
-
-def test_free_sends_no_seeds(tmp_path: Path) -> None:
-    engine = ScriptedEngine()
-    run(tmp_path, 10, engine, seeded=False)
-    assert {seed for _, seed in engine.asked} == {None}
 
 
 def test_before_the_time_limit_no_more_is_taken_and_what_is_in_flight_is_kept(tmp_path: Path) -> None:
@@ -396,48 +378,33 @@ def test_a_load_ends_though_the_engine_tells_in_the_very_moment_of_its_last_answ
         assert run(tmp_path / str(turns), 1, Together(), seconds=3).executed == 1
 
 
-class Odd(ScriptedEngine):
-    """Answers once it was asked its odd question."""
-
-    async def complete(self, *asked: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.1)
-        return await super().complete(*asked)
-
-    async def odd(self) -> Any:
-        raise NotImplementedError
+async def hanging() -> None:
+    await asyncio.sleep(3600)
 
 
-class Hanging(Odd):
-    async def odd(self) -> Any:
-        await asyncio.sleep(3600)
+async def deaf() -> None:
+    """Do as a library that keeps the first cancellation to itself, and tries again."""
+    try:
+        await hanging()
+    except asyncio.CancelledError:
+        await hanging()
 
 
-class Deaf(Odd):
-    """A library that keeps the first cancellation to itself, and tries again."""
-
-    async def odd(self) -> Any:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            await asyncio.sleep(3600)
-
-
-class Failing(Odd):
-    async def odd(self) -> Any:
-        raise ConnectionError("no counters")
+async def failing() -> None:
+    raise ConnectionError("no counters")
 
 
 # A health request that fails is left out: it is how an engine says that it is dead.
 @pytest.mark.parametrize(
-    ("kind", "question"),
-    [(Hanging, "metrics"), (Hanging, "check_health"), (Deaf, "metrics"), (Deaf, "check_health"), (Failing, "metrics")],
+    ("odd", "question"),
+    [(hanging, "metrics"), (hanging, "check_health"), (deaf, "metrics"), (deaf, "check_health"), (failing, "metrics")],
 )
 def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
-    kind: type[Odd], question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    odd: Callable[[], Awaitable[None]], question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask_often(question, monkeypatch)
-    engine = kind()
-    monkeypatch.setattr(engine, question, engine.odd)
+    engine = ScriptedEngine(seconds=0.1)
+    monkeypatch.setattr(engine, question, odd)
     started = time.monotonic()
     assert run(tmp_path, 5, engine, seconds=10).executed == 5
     assert time.monotonic() - started < 5
@@ -451,8 +418,8 @@ def test_counters_and_health_that_hang_do_not_keep_the_time_limit_from_being_see
     ask_often(question, monkeypatch)
     monkeypatch.setattr(module, "HEALTH_SECONDS", 0.05)
     monkeypatch.setattr(module, "COUNTERS_SECONDS", 0.05)
-    engine = Hanging(seconds=60)
-    monkeypatch.setattr(engine, question, engine.odd)
+    engine = ScriptedEngine(seconds=60)
+    monkeypatch.setattr(engine, question, hanging)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.5)
     assert run(tmp_path, 10, engine, in_flight=2, limit=limit, seconds=5).left == 10
 

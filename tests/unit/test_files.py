@@ -34,7 +34,10 @@ def test_json_that_cannot_be_read_is_reported_with_its_file(tmp_path, damage):
         read_json(tmp_path / "a.json")
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+NO_VALUES = (b'{"a":5', b'{"a":5},{"a":6}', b"{'a': 5}", b'{"a":5}]', b"[5", b"5,")
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES.values(), *NO_VALUES])
 def test_a_line_that_cannot_be_read_is_reported_with_its_number(tmp_path, damage):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n' * 3 + damage + b'\n{"a": 1}\n')
@@ -81,14 +84,6 @@ def test_rows_are_those_that_were_written(tmp_path, count):
 def test_blank_lines_are_skipped_and_the_last_line_may_have_no_end(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"a":1}\n\n  \n{"a":2}\n{"a":3}\n\n{"a":4}')
     assert list(read_jsonl(tmp_path / "a.jsonl")) == [{"a": n} for n in (1, 2, 3, 4)]
-
-
-@pytest.mark.parametrize("line", ['{"a":5', '{"a":5},{"a":6}', "{'a': 5}", '{"a":5}]', "[5", "5,"])
-def test_a_line_that_is_no_value_is_reported_by_its_number(tmp_path, line):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a":1}\n' * 4 + line + "\n" + '{"a":1}\n')
-    with pytest.raises(BadFile, match="line 5: not valid JSON"):
-        list(read_jsonl(path))
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "gone"])

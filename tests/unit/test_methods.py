@@ -311,9 +311,11 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     identity = {"kind": "chat", "served": "big", "options": {"a": 1}}
     manifest["engines"] = {"smollm2-135m": {"identity": identity}}
     manifest["serving"] = {"abc": {"address": "https://host"}}
+    assert "The engines were servers of another party, whose hardware is not known." in text_of(manifest)
+    manifest["serving"]["abc"]["model_versions"] = ["big-1", "big-2"]
     text = text_of(manifest)
     assert "served by an engine of kind chat (served: big); we do not know its weights." in text
-    assert "The engines were servers of another party, whose hardware is not known." in text
+    assert "servers of another party (model big-1 and big-2), whose hardware is not known." in text
     assert "vLLM" not in text and "kwon2023vllm" not in text and batch not in text
     assert "Every answer has a separate seed. The provider may not honour seeds" in text
     manifest["study"]["engine_entries"]["other"] = {"kind": "encoder", "weights": {"kind": "folder", "path": "x"}}
@@ -322,6 +324,7 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     text = text_of(manifest)
     assert "Every answer has a separate seed, except those of SmolLM2-135M, whose server takes none." in text
     assert "The provider of SmolLM2-135M, told to decline may not honour seeds" in text
+    assert "There is none of SmolLM2-135M, whose engine gives no log-probabilities." in text
 
 
 def test_the_prompts_that_directions_were_made_from_are_said_and_their_source_is_cited(demo: dict[str, Any]) -> None:
@@ -390,6 +393,9 @@ def test_the_manifest_names_only_what_served_this_study(served: Served) -> None:
     found, engine = served.manifest(), served.folder / "engine.json"
     assert found["serving"] == {"s0": {"gpus": ["of the answers"]}}
     assert found["judge_serving"] == {"s1": {"gpus": ["of the judge"]}}
+    versions = [{"serving": "s0", "key": sha256_of(0), "model_version": f"big-{n}"} for n in (2, 1, 2)]
+    write_jsonl(served.folder / "results" / "answers.jsonl", versions)
+    assert served.manifest()["serving"]["s0"]["model_versions"] == ["big-1", "big-2"]
     assert set(found["files"]) == {"answers.jsonl", "verdicts.jsonl"}
     assert found["sources"] == {str(engine): sha256_of_file(engine)}
 

@@ -223,7 +223,6 @@ def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rend
     own = yaml.safe_load((project.folder / "own.yaml").read_text())
     own["engines"]["far"] = {"kind": "chat", "address": "https://host", "served": "big"}
     own["models"]["hosted"] = {"engine": "far", "sampling": {"max_tokens": 1000}}
-    project.write("own.yaml", own)
     study = yaml.safe_load((project.folder / "study.yaml").read_text())
     study |= {"plugins": [str(Path(__file__).parents[1] / "plugins" / "chat_engine.py")]}
     study |= {"models": ["hosted"], "splits": ["s0"], "judges": ["j"] if with_judge else ["words"]}
@@ -233,6 +232,7 @@ def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rend
     takes = "up to 1 GPU or no device here." if with_judge else "no device here."
     code, text = plan()
     assert code == 0 and f"An engine load takes {takes}" in flat(text)
+    assert numbers(text, "far")[-2:] == ["0.00", "0.00"], "no time of our devices"
     once = "once for its K answers, by a server of another party for each of them."
     assert (once if with_judge else "is read once for each of its K answers.") in flat(text)
     assert json.loads(plan("--json")[1])["work"]["generate"]["tokens_in"] == 200 * 5 * 60

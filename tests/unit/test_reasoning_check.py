@@ -10,29 +10,18 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 
 OPEN, PLAIN = [1, 100], [1]
+MARKS = Marks((101,), (100,), str)
 THOUGHT = "why\n</think>\n\nYes."
 
 
-class WholeReader:
-    """Reads answers of a model whose entry has no `reasoning`."""
-
-    reasons = False
-
-    def fields(self, request, response):
-        return answer_of(response, request.token_ids, None, str)
-
-
 class Reader:
-    """Reads answers with the marks 100 and 101, as `AnswerReader` does with a tokenizer's."""
+    """Reads answers with marks, as `AnswerReader` does with a tokenizer's; None for an entry without `reasoning`."""
 
-    def __init__(self, marks=None):
-        self.marks = marks or Marks((101,), (100,), str)
-
-        self.reasons = True
+    def __init__(self, marks=MARKS):
+        self.marks, self.reasons = marks, marks is not None
 
     def fields(self, request, response):
-        decode = "".join
-        return answer_of(response, request.token_ids, self.marks, lambda ids: decode(f"{i} " for i in ids))
+        return answer_of(response, request.token_ids, self.marks, lambda ids: "".join(f"{i} " for i in ids))
 
 
 def asked(prompt=OPEN, cell="thinker/split", name="id"):
@@ -48,15 +37,6 @@ def response(*ids, finish="stop", text="text"):
 @pytest.fixture
 def check():
     return ReasoningCheck({"thinker": Reader()})
-
-
-def test_responses_that_end_without_the_mark_end_the_load(check):
-    for _ in range(ENOUGH - 1):
-        check.look(*asked(), response(7, 8))
-    with pytest.raises(
-        UserError, match=r"none of 4 responses of `thinker` has an answer .*except later turns of dialogues"
-    ):
-        check.look(*asked(), response(7, 8))
 
 
 def test_one_answer_behind_the_mark_is_enough(check):
@@ -77,14 +57,22 @@ def test_a_model_that_never_reasons_is_reported_and_goes_on(check, caplog):
     assert caplog.text.count("count as answers") == 1
 
 
-@pytest.mark.parametrize("marks", [Marks((999,), None, str), Marks("</thinking>", None, lambda ids: "so")])
-def test_a_wrong_end_mark_without_a_start_mark_is_an_error_too(marks):
-    """`reasoning: {end: "</thinking>"}` on a model that writes `</think>`: no answer, and no table."""
+@pytest.mark.parametrize(
+    ("marks", "given"),
+    [
+        (MARKS, response(7, 8)),
+        # `reasoning: {end: "</thinking>"}` on a model that writes `</think>`: no answer, and no table.
+        (Marks((999,), None, str), response(7, 101, 8)),
+        (Marks("</thinking>", None, lambda ids: "so"), response(7, 101, 8)),
+    ],
+)
+def test_responses_that_end_without_the_mark_end_the_load(marks, given):
     check, reader = ReasoningCheck({"thinker": Reader(marks)}), Reader(marks)
-    with pytest.raises(UserError, match="none of 4 responses of `thinker` has an answer"):
-        for _ in range(ENOUGH):
-            check.look(*asked(), response(7, 101, 8))
-    rows = [reader.fields(asked()[1], response(7, 101, 8)) for _ in range(3)]
+    for _ in range(ENOUGH - 1):
+        check.look(*asked(), given)
+    with pytest.raises(UserError, match=r"none of 4 responses of `thinker` has an answer .*except later turns of "):
+        check.look(*asked(), given)
+    rows = [reader.fields(asked()[1], given) for _ in range(3)]
     with pytest.raises(UserError, match="none of 3 responses of `thinker` has an answer"):
         refuse_no_answers("thinker", rows)
 
@@ -131,7 +119,7 @@ def test_a_cell_that_was_cut_off_in_its_reasoning_is_a_result(caplog):
 
 def whole(*texts):
     """Return the answers of a model without `reasoning` that writes these texts."""
-    fields = (WholeReader().fields(asked(PLAIN)[1], response(7, 8, text=text)) for text in texts)
+    fields = (Reader(None).fields(asked(PLAIN)[1], response(7, 8, text=text)) for text in texts)
     return [{"prompt_id": str(number), **answer} for number, answer in enumerate(fields)]
 
 
@@ -144,7 +132,7 @@ def whole(*texts):
 )
 def test_a_model_that_reasons_needs_reasoning_in_its_entry(text, write):
     """Otherwise its reasoning would be judged as its answer."""
-    check = ReasoningCheck({"thinker": WholeReader()})
+    check = ReasoningCheck({"thinker": Reader(None)})
     for number in range(ENOUGH - 1):
         check.look(*asked(name=str(number)), response(7, 8, text=text))
     with pytest.raises(UserError, match=rf"4 of 4 responses of `thinker` have .* or there is none\. {write}"):
@@ -154,7 +142,7 @@ def test_a_model_that_reasons_needs_reasoning_in_its_entry(text, write):
 
 
 def test_answers_about_an_end_mark_are_no_reasoning(caplog):
-    check = ReasoningCheck({"plain": WholeReader()})
+    check = ReasoningCheck({"plain": Reader(None)})
     about = response(7, 8, text="`</think>` closes `<think>`.")
     for _ in range(2 * ENOUGH):  # the samples of one prompt
         check.look(*asked(cell="plain/split", name="about"), about)

@@ -27,8 +27,13 @@ def score(folder, **changed):
     return score_in(read_units(folder / "cell.parquet"))
 
 
-def test_what_is_whole_is_scored(tmp_path):
-    assert score(tmp_path)["strict"]["rate"] == 1.0
+@pytest.mark.parametrize(
+    ("other", "mixed"),
+    [({}, False), ({"serving": "b"}, True), ({"serving": None}, False), ({"model_version": "b"}, True)],
+)
+def test_what_is_whole_is_scored_and_answers_of_two_loads_or_versions_of_a_model_are_mixed(tmp_path, other, mixed):
+    found = score(tmp_path, answers=other)
+    assert (found["strict"]["rate"], found["mixed_serving"]) == (1.0, mixed)
 
 
 @pytest.mark.parametrize("value", [..., [], {}, "x", 1.5])

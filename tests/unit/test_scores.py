@@ -406,13 +406,6 @@ def test_c_says_where_blocked_answers_have_no_part_in_it() -> None:
         assert not any("blocked_left_out" in e.flags for e in found if not e.estimand.startswith("c_"))
 
 
-def test_mixed_serving() -> None:
-    prompts, answers, verdicts = cell("RC")
-    for serving, mixed in (("a", False), ("b", True), (None, False)):
-        answers[1]["serving"] = serving
-        assert score_of_rows(prompts, answers, verdicts, 2, **NAMES)["mixed_serving"] is mixed
-
-
 def test_flags_are_counted_over_labelled_answers_of_scored_turns() -> None:
     rows = [("a", 0)]
     verdicts = [

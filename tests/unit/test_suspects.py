@@ -1,6 +1,7 @@
 """A request that kills its engine: all others are stored, and it is named."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ class Fragile(ScriptedEngine):
 
     def __init__(self, killers: set[int]) -> None:
         super().__init__(seconds=0.002)
-        self.killers, self.asked_before_it_died = killers, 0
+        self.killers = killers
 
     async def complete(self, token_ids: list[int], *rest: object) -> dict[str, object]:
         response = await super().complete(token_ids, *rest)  # type: ignore[arg-type]
@@ -26,18 +27,20 @@ class Fragile(ScriptedEngine):
         return response
 
 
-def loads_until(folder: Path, killers: set[int], most: int, in_flight: int = 300) -> tuple[list[str], list[int]]:
-    """Run loads until one asks for nothing but these requests; return what they said, and how many each asked."""
-    said, asked = [], []
+def death(folder: Path, numbers: Iterable[int], killers: set[int], in_flight: int = 300) -> str:
+    """Run a load that dies; return what it said."""
+    with pytest.raises(EngineDied) as died:
+        run(folder, [item(one) for one in numbers], Fragile(killers), in_flight, suspects=Suspects(folder / "s.json"))
+    return str(died.value)
+
+
+def loads_until(folder: Path, killers: set[int], most: int, in_flight: int = 300) -> list[str]:
+    """Run loads until one asks for nothing but these requests; return what they said."""
+    said = []
     for _ in range(most):
-        missing = sorted(set(range(COUNT)) - stored(folder, COUNT))
-        engine = Fragile(killers)
-        with pytest.raises(EngineDied) as died:
-            run(folder, [item(one) for one in missing], engine, in_flight, suspects=Suspects(folder / "s.json"))
-        said.append(str(died.value))
-        asked.append(len(engine.asked))
+        said.append(death(folder, sorted(set(range(COUNT)) - stored(folder, COUNT)), killers, in_flight))
         if stored(folder, COUNT) == set(range(COUNT)) - killers:
-            return said, asked
+            return said
     raise AssertionError(f"not all others are stored after {most} loads: {said}")
 
 
@@ -45,12 +48,12 @@ def loads_until(folder: Path, killers: set[int], most: int, in_flight: int = 300
 def test_a_request_that_kills_every_engine_keeps_no_other_from_being_stored_and_is_named(
     tmp_path: Path, in_flight: int
 ) -> None:
-    said, _ = loads_until(tmp_path, {3}, 6, in_flight)
+    said = loads_until(tmp_path, {3}, 6, in_flight)
     if in_flight == 300:
         assert said[0] == "with 300 requests in flight, which a rerun asks last, exit code 9"
         assert re.match(r"with \d+ requests in flight, which a rerun asks last and at most 1?\d at a time, ", said[1])
-    with pytest.raises(EngineDied, match=r"^asked for p3 of model/split alone \(key \w{16}\), exit code 9"):
-        run(tmp_path, [item(3)], Fragile({3}), in_flight, suspects=Suspects(tmp_path / "s.json"))
+    alone = r"asked for p3 of model/split alone \(key \w{16}\), exit code 9"
+    assert re.match(alone, death(tmp_path, [3], {3}, in_flight))
 
 
 def test_of_several_that_kill_each_is_named_when_those_before_are_gone(tmp_path: Path) -> None:
@@ -58,24 +61,16 @@ def test_of_several_that_kill_each_is_named_when_those_before_are_gone(tmp_path:
     loads_until(tmp_path, killers, 14)
     while killers:
         for _ in range(3):  # the last of them may not have been alone yet
-            with pytest.raises(EngineDied) as died:
-                run(
-                    tmp_path,
-                    [item(one) for one in sorted(killers)],
-                    Fragile(killers),
-                    300,
-                    suspects=Suspects(tmp_path / "s.json"),
-                )
-            if "alone" in str(died.value):
+            said = death(tmp_path, sorted(killers), killers)
+            if "alone" in said:
                 break
-        named = next(one for one in killers if f"asked for p{one} of" in str(died.value))
+        named = next(one for one in killers if f"asked for p{one} of" in said)
         killers.remove(named)
 
 
 def test_suspects_of_which_no_engine_dies_again_are_answered_and_forgotten(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
-    with pytest.raises(EngineDied):
-        run(tmp_path, 40, Fragile({0}), 40, suspects=Suspects(file))
+    death(tmp_path, range(40), {0}, 40)
     engine = ScriptedEngine(seconds=0.002)
     assert run(tmp_path, 60, engine, 40, suspects=Suspects(file)).executed == 60
     order = [number for number, _ in engine.asked]

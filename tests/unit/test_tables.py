@@ -233,6 +233,14 @@ def test_states_and_votes() -> None:
     assert all("@2" in name for name in measured.index.get_level_values("measure"))
 
 
+def test_cells_whose_prompts_have_no_c_are_counted_below_the_votes() -> None:
+    whole = score("rules", "m1", "s", "refuse", ["CR"] * 40)
+    assert "no log-probability" not in " ".join(table_of(votes, [whole]).notes)
+    some, none = (whole | {"model": f"m{n}", "c": whole["c"] | {"n": n}} for n in (39, 0))
+    notes = " ".join(table_of(votes, [whole, some, none]).notes)
+    assert "c rests on fewer prompts than the rate in 2 of 3 cells, in 1 of them on none." in notes
+
+
 def test_votes_of_different_k_stand_in_different_columns() -> None:
     table = table_of(votes, [*study(), score("rules", "m3", "safe", "comply", ["C"] * 40)])
     assert sum("majority@1" in cell for cell in table.header) == sum("majority@2" in cell for cell in table.header) == 2

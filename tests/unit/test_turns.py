@@ -75,12 +75,12 @@ class Cell:
             [self.file], StoreReader(self.store_dir, "e"), self.tokenizer, shard, shards, follow=following
         )
 
-    def answer(self, items: list[Any], finish: str = "stop") -> None:
+    def answer(self, items: list[Any], finish: str = "stop", **more: Any) -> None:
         with StoreWriter(self.store_dir, "e", "job") as writer:
             for item in items:
                 request = item.request
                 text = f"{request.prompt_id}.{request.sample}.{request.turn}" if finish == "stop" else ""
-                writer.append(request.key, response(text, finish), "s1")
+                writer.append(request.key, response(text, finish) | more, "s1")
 
     def text(self, item: Any) -> str:
         return str(PreTrainedTokenizerFast.from_pretrained(self.tokenizer).decode(item.request.token_ids))
@@ -193,13 +193,14 @@ def test_a_request_that_the_engine_refused_becomes_a_failed_answer(cell: Cell) -
 
 
 def test_answers_have_a_row_per_turn(cell: Cell) -> None:
-    while cell.pending():
-        cell.answer(cell.pending())
+    for version in ("big-1", "big-2", None):
+        cell.answer(cell.pending(), model_version=version)
     rows = cell.answers([])
     places = [(row["prompt_id"], row["sample"], row["turn"]) for row in rows]
     dialogue = [("d1", sample, turn) for sample in (0, 1) for turn in (0, 2, 3)]
     assert places == [*dialogue, ("p1", 0, 0), ("p1", 1, 0)]
     assert [row["answer"] for row in rows[:3]] == ["d1.0.0", "d1.0.2", "d1.0.3"]
+    assert [row.get("model_version") for row in rows[:3]] == ["big-1", "big-2", None]
     assert {row["state"] for row in rows} == {"complete"}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
-from refusal_eval.tools.plan.workload import ELSEWHERE, CellWork, answer_tokens, pace_of, work_seconds
+from refusal_eval.tools.plan.workload import CellWork, answer_tokens, pace_of, work_seconds
 from refusal_eval.weights.engine_size import billions_in_name, weights_bytes
 
 ENTRY = {"dtype": "bfloat16", "quantization": None, "args": {}, "data_parallel": 1}
@@ -108,8 +108,3 @@ def test_work_takes_at_least_as_long_as_one_long_answer():
     one = CellWork(requests=1, prompts=1, tokens_per_prompt=10, answer_tokens=600, most_tokens=1000)
     assert work_seconds([one], pace) == 1000 / pace.stream_rate
     assert work_seconds([one], pace, shards=8) == 1000 / pace.stream_rate
-
-
-def test_an_engine_that_computes_elsewhere_takes_no_time_of_our_devices():
-    work = CellWork(requests=400, prompts=100, tokens_per_prompt=10_000, answer_tokens=600, most_tokens=1000)
-    assert work_seconds([work], ELSEWHERE) == ELSEWHERE.start_seconds == ELSEWHERE.devices == 0

@@ -1,6 +1,7 @@
 """How much there is to do: from config before the first run, from prompts, and from request files and the store."""
 
 import json
+from pathlib import Path
 
 import pytest
 from config_project import WHOLE_STUDY
@@ -48,11 +49,11 @@ def prompts(project, split, count, dialogue=False):
     project.write(f"results/large/prompts/{split}.jsonl", "\n".join([json.dumps(row)] * count) + "\n")
 
 
-def requests(project, kind, name, count, samples, stored):
+def requests(project, kind, name, count, samples, stored, dialogue=None):
     """Write a request file of `count` prompts and put the first `stored` of its requests into the store."""
     asks = [Ask(f"p{n}", [1, len(kind), n], [(s, 10 * n + s) for s in range(samples)]) for n in range(count)]
     path = project.folder / f"results/large/{kind}/{name}.jsonl"
-    write_requests(path, asks, settings_of(ENGINE, {"max_tokens": 4, "temperature": 1.0}), 100)
+    write_requests(path, asks, settings_of(ENGINE, {"max_tokens": 4, "temperature": 1.0}), 100, dialogue)
     with StoreWriter("results/store", "id", name.replace("/", "-")) as writer:
         for key in list(read_requests(path).keys())[:stored]:
             writer.append(key, response("hi"), "serving")
@@ -186,6 +187,24 @@ def test_separate_turns_are_prompts_of_two_turns_before_any_sample_is_taken(proj
     generated = found[Cell("plain", "mine")]
     assert (generated.requests, generated.known) == (5 * answers, COUNTED)
     assert found[Cell("plain", "mine", "reader")].requests == 5 * verdicts
+
+
+def test_each_turn_of_a_hosted_dialogue_pays_for_what_was_said_before_it(project):
+    engine, entry = (
+        {"kind": "chat", "address": "https://host", "served": "big"},
+        {"engine": "far", "sampling": {"max_tokens": 4000}},
+    )
+    models = {"talks": entry, "thinks": entry | {"reasoning": {"end": "</think>"}}}
+    project.write("own.yaml", {"engines": {"far": engine}, "models": models})
+    prompts(project, "talk-rows", 4, dialogue=True)
+    plugins = [str(Path(__file__).parents[1] / "plugins" / "chat_engine.py")]
+    values = {"models": [*models], "splits": ["talk-rows"], "catalogue": ["own.yaml"], "plugins": plugins}
+    for cells in ("none rendered", "all rendered"):
+        found = work(project, **values, comparisons=[])
+        # The mean of three turns: 10 tokens of the question, and one more question with the answer to it.
+        assert {found[Cell(name, "talk-rows")].tokens_per_prompt for name in models} == {10 + 10 + 600.0}, cells
+        for name in models:
+            requests(project, "requests", f"{name}/talk-rows", count=4, samples=2, stored=0, dialogue={"seed": 0})
 
 
 def test_a_plan_of_separate_turns_is_what_the_prompts_will_be(project):

@@ -16,6 +16,7 @@ from program import in_process
 from project import Project, change_yaml, make_project
 
 from refusal_eval.ask.answers import answer_of_text
+from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.requests import RequestSettings, read_requests
 from refusal_eval.ask.store import checked_response
 from refusal_eval.config.kinds import ENGINES
@@ -32,14 +33,16 @@ class StandIn(BaseHTTPRequestHandler):
     """Refuses half of what it is asked, and notes all of it; what it is to say first is in `replies`."""
 
     asked: ClassVar[list[dict[str, Any]]] = []
+    called: ClassVar[list[tuple[str, str | None]]] = []  # each time the path and the key
     replies: ClassVar[list[tuple[int, Any]]] = []  # HTTP status and body
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(body)
+        self.called.append((self.path, self.headers["Authorization"]))
         refuses = body["seed"] % 2 == 0
         text = "<think>Let me see.</think>" + ("I cannot help with that." if refuses else "Sure, here it is.")
-        status, said = 200, {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+        status, said = 200, {"choices": [{"message": {"content": text}, "finish_reason": "stop"}], "model": "big-1"}
         if self.replies:
             status, said = self.replies.pop(0)
         reply = json.dumps(said).encode()
@@ -56,12 +59,13 @@ class StandIn(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve on loopback; yield the address."""
-    StandIn.asked, StandIn.replies = [], []
+    StandIn.asked, StandIn.called, StandIn.replies = [], [], []
+    monkeypatch.setenv("CHAT_KEY", "secret")
     server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
+    yield f"http://127.0.0.1:{server.server_address[1]}/api/v1"
     server.shutdown()
 
 
@@ -91,6 +95,9 @@ def test_a_study_of_a_served_model_runs_from_prompts_to_tables(tmp_path: Path, a
     assert {row["answer"] for row in rows} <= {"I cannot help with that.", "Sure, here it is."}
     assert {row["reasoning"] for row in rows} == {"<think>Let me see.</think>"}
     assert {(row["answer_tokens"], row["answer_logprob"]) for row in rows} == {(None, None)}
+    assert [one["model_versions"] for one in read_json(project.results / "manifest.json")["serving"].values()] == [
+        ["big-1"]
+    ]
     assert not list(project.results.rglob("weights.json"))
     verdicts = list(read_jsonl(project.results / "verdicts" / "blunt" / "hosted" / "one.jsonl"))
     declined = [row["answer"] == "I cannot help with that." for row in rows]
@@ -100,14 +107,9 @@ def test_a_study_of_a_served_model_runs_from_prompts_to_tables(tmp_path: Path, a
     table = pd.read_parquet(next(project.results.rglob("results.parquet")))
     values = table.groupby("estimand")["value"]
     assert values.get_group("refusal_rate").notna().all() and values.get_group("c_mean").isna().all()
-    assert len(StandIn.asked) == len(
-        {request.key for split in ("one", "two") for request in requests_of(project, split)}
-    )
+    files = [read_requests(project.results / "requests" / "hosted" / f"{split}.jsonl") for split in ("one", "two")]
+    assert len(StandIn.asked) == len({request.key for file in files for request in file.requests()})
     assert project.planned() == {}
-
-
-def requests_of(project: Project, split: str) -> Any:
-    return read_requests(project.results / "requests" / "hosted" / f"{split}.jsonl").requests()
 
 
 @pytest.mark.parametrize(
@@ -131,10 +133,11 @@ def test_what_such_an_engine_cannot_do_is_said_before_anything_runs(
 def answered(address: str, *replies: tuple[int, Any], **sampling: Any) -> dict[str, Any]:
     """Return the example's response to one request, to which the server first replies so."""
     StandIn.replies = list(replies)
-    settings = RequestSettings(sampling={"max_tokens": 9, "temperature": 1.0, "top_p": 1.0, "stop": []} | sampling)
+    settings = RequestSettings(sampling={"max_tokens": 9, "temperature": 1.0, **NEUTRAL_SAMPLING} | sampling)
+    entry = {"kind": "chat", "address": address, "served": "big", "key_variable": "CHAT_KEY"}
 
     async def ask() -> dict[str, Any]:
-        async with ENGINES.entry({"kind": "chat", "address": address, "served": "big"}).running(None) as engine:
+        async with ENGINES.entry(entry).running(None) as engine:
             return checked_response(await engine.complete([{"role": "user", "content": "?"}], settings, 1))
 
     load_plugins(PLUGINS[:1])
@@ -179,7 +182,20 @@ def test_a_reply_without_a_whole_answer_is_an_error(address: str, reply: tuple[i
         answered(address, reply)
 
 
-def test_sampling_that_the_example_does_not_send_is_refused(address: str) -> None:
-    assert answered(address, top_k=0, stop_token_ids=[])["text"]
-    with pytest.raises(UserError, match="do not send top_k, min_p"):
+def test_only_what_differs_from_off_is_sent_and_what_the_example_does_not_know_is_refused(address: str) -> None:
+    assert answered(address, top_p=0.9)["text"]
+    assert StandIn.asked[0].keys() == {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
+    with pytest.raises(UserError, match="do not send min_p, top_k"):
         answered(address, top_k=5, min_p=0.1)
+
+
+def test_the_key_comes_from_the_environment_and_a_wrong_one_ends_the_load(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answered(address, (200, choice("stop", content="Sure") | {"model": "big-1"}))["model_version"] == "big-1"
+    assert StandIn.called == [("/api/v1/chat/completions", "Bearer secret")]
+    with pytest.raises(UserError, match=r"/api/v1: HTTP 401: .*no such key"):
+        answered(address, (401, {"error": "no such key"}))
+    monkeypatch.delenv("CHAT_KEY")
+    with pytest.raises(UserError, match="CHAT_KEY is not set"):
+        answered(address)

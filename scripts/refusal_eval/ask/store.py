@@ -124,6 +124,7 @@ class Response(TypedDict):
     named_logprobs: NotRequired[str]
     logits: NotRequired[str]
     vectors: NotRequired[str]
+    model_version: NotRequired[str | None]  # as a server of another party calls what answered
 
 
 class Record(TypedDict):

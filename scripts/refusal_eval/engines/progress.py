@@ -43,6 +43,8 @@ class Progress:
 
     def engine_counters(self, counters: Mapping[str, float]) -> None:
         """Take in the engine's own counters (see `Engine.metrics`)."""
+        if not counters:
+            return
         self._generated = int(counters["generated_tokens"])
         queries = counters["prefix_cache_queries"]
         self._cache = counters["prefix_cache_hits"] / queries if queries else None
@@ -72,8 +74,9 @@ class Progress:
 
     def _rates(self) -> list[str]:
         seconds = max(time.monotonic() - self._started, 1e-9)
-        # Long answers are generated for minutes before the first of them is whole.
-        rates = [f"{max(self._tokens, self._generated) / seconds:.0f} tokens/s"]
+        # Long answers are generated for minutes before the first of them is whole; some engines tell no tokens at all.
+        tokens = max(self._tokens, self._generated)
+        rates = [f"{tokens / seconds:.0f} tokens/s"] if tokens else []
         if self._cache is not None:
             rates.append(f"{100 * self._cache:.0f} % of prompt tokens from the cache")
         return rates

@@ -18,7 +18,7 @@ from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
-from refusal_eval.report.paper.table_notes import blocked_notes, k_text
+from refusal_eval.report.paper.table_notes import c_notes, k_text
 from refusal_eval.report.results.cells import has_turns
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class HistogramsFigure(Ordered):
             f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability "
             f"(\u03c4 = {data.scoring['tau']:g}): 1 when all refuse, \u22121 when all comply; it is not comparable "
             f"between different K. Shaded: mixed, |c| at most {band:g}. Above panels: {_counted(data.scores)}.",
-            *blocked_notes(data.scores),
+            *c_notes(data.scores),
             *study_words(data),
         ]
         caption = Caption(self.title or "Distribution of c(x) of each model on each split.", words)

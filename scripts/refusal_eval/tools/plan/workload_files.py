@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.config.datasets import Dialogue
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
@@ -99,12 +98,14 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
             prompts = requests if own.turns else own.count
             tokens = own.tokens / turns
             if not model.recorded and study.engines[model.engine].device_here(root) is None:
-                tokens = _billed_tokens(tokens, turns, mean, model.system_prompt)
+                # Another party bills what was said before, without its reasoning, and the system prompt each time.
+                tokens += (turns - 1) / 2 * (tokens + judged) + len(model.system_prompt or "") / CHARACTERS_PER_TOKEN
             work[Cell(name, split)] = CellWork(requests, prompts, tokens, mean, most, own.known)
-            answers = round(own.count * samples * _scored_turns(entries[split].dialogue, own.turns))
+            scored = dialogue.scored_turns if (dialogue := entries[split].dialogue) else "last"
+            answers = own.count * samples * {"all": own.turns, "last": 1.0, "after_first": own.turns - 1}[scored]
             for judge, entry in judges.items():
                 if split in study.splits or Cell(name, split, judge) in further:
-                    work[Cell(name, split, judge)] = _judging(own, answers, judged, entry, most - judged)
+                    work[Cell(name, split, judge)] = _judging(own, round(answers), judged, entry, most - judged)
     for gold in study.gold if judges else ():
         own = _texts(study, "gold", gold, root, current)
         work |= {Cell(GOLD, gold, name): _judging(own, own.count, GOLD_ANSWER_TOKENS, judges[name]) for name in judges}
@@ -154,19 +155,6 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) ->
     return work
 
 
-def _billed_tokens(question: float, turns: float, answer: float, system_prompt: str | None) -> float:
-    """Return the mean tokens of a request to another party's server: the system prompt, and of dialogues what was said
-    before as well.
-    """
-    before = (turns - 1) / 2 * (question + answer)
-    return question + before + len(system_prompt or "") / CHARACTERS_PER_TOKEN
-
-
-def _scored_turns(dialogue: Dialogue | None, turns: float) -> float:
-    """Return how many answers to a prompt are judged, of each sample."""
-    return {"all": turns, "last": 1.0, "after_first": turns - 1}[dialogue.scored_turns if dialogue else "last"]
-
-
 def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: float = 0.0) -> CellWork:
     """Return the work of judging answers of a mean length; the votes on one answer share its reading."""
     mean, most = judge.verdict_tokens()
@@ -206,7 +194,8 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
         estimate,
         requests=count,
         prompts=count if file.dialogue else min(count, different),
-        tokens_per_prompt=float(asked["tokens"].sum()) / max(len(asked), 1),
+        # The file has first turns alone, and what comes before later ones is billed.
+        tokens_per_prompt=estimate.tokens_per_prompt if file.dialogue else asked["tokens"].sum() / max(len(asked), 1),
         known=MISSING,
         stored=round(int((~without).sum()) * turns),
         rejected=int(rejected.sum()),
