@@ -454,6 +454,8 @@ def only_one_at_a_time() -> Iterator[None]:
         except BlockingIOError:
             print("another setup is at work in .venv, waiting for it ...", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:  # a cluster's file system may have no locks
+            print(f"start no second setup meanwhile: there are no locks in {VENVS} ({error.strerror})", flush=True)
         yield
 
 

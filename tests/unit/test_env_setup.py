@@ -1,6 +1,7 @@
 """Tests of the script that installs the locks, and of the Makefile around it. Nothing is installed: pip is played."""
 
 import ast
+import errno
 import json
 import os
 import platform
@@ -383,6 +384,17 @@ def test_linked_environments_are_used_and_never_made_anew(
     capsys.readouterr()
     assert other.main(["workflow"]) == 1 and installed == []
     assert "other/.venv is a link to" in capsys.readouterr().err
+
+
+def test_a_file_system_without_locks_is_no_obstacle(
+    setup: ModuleType, installed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_locks(file: object, operation: int) -> None:  # as Lustre, unless it is mounted with `flock`
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(setup.fcntl, "flock", no_locks)
+    assert setup.main(["workflow"]) == 0 and installed == WORKFLOW
+    assert "start no second setup meanwhile" in capsys.readouterr().out
 
 
 def test_an_interrupted_installation_is_done_again(

@@ -101,8 +101,11 @@ def _fetch(place: Repository, name: str, file: RemoteFile, hub: Any) -> None:
     partial = _partial(place, file)
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(partial, "ab") as handle:
-        # Two runs may share a cache: the second waits, and then finds the blob.
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            # Two runs may share a cache: the second waits, and then finds the blob.
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:  # a cluster's file system may have no locks; what two runs mix is found damaged
+            place.log.warning("%s: let no other run fetch it meanwhile; there are no locks (%s)", name, error.strerror)
         if _blob(place, file).exists():
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
