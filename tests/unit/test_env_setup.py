@@ -351,6 +351,21 @@ def test_a_change_installs_what_it_concerns(
     assert installed == expected
 
 
+def test_no_environment_is_made_again_under_a_run(
+    setup: ModuleType, installed: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = root / ".snakemake" / "locks" / "0.input.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert setup.main(["workflow"]) == 0, "what is not there is used by nobody"
+    append_comment(root / "envs" / "workflow.txt")
+    installed.clear()
+    assert setup.main(["workflow"]) == 1 and installed == []
+    assert "its jobs use the workflow environment, which would be made again" in capsys.readouterr().err
+    lock.unlink()
+    assert setup.main(["workflow"]) == 0 and installed == WORKFLOW
+
+
 def test_another_engine_replaces_the_engine(
     setup: ModuleType, installed: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
