@@ -175,7 +175,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
                 check_gate(engine, plan.interventions, said)
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     if files and not pending and (gate := what_passed(store.read_from, plan.interventions)):
-        if attempt > 1 or not was_said(said, plan.interventions):
+        # An earlier job of the study's shard may have said that no token passes: to run again is to accept it.
+        if attempt > 1 or not (said.is_file() and read_json(said) == hashes(plan.interventions)):
             check_gate(gate, plan.interventions, said)
         report["engine"] = gate
     report["seconds"] = round(time.monotonic() - started, 1)
@@ -232,11 +233,6 @@ def check_gate(engine: Mapping[str, Any], interventions: Sequence[CompiledInterv
     except UserError:
         write_json(said, hashes(interventions))
         raise
-
-
-def was_said(said: Path, interventions: Sequence[CompiledIntervention]) -> bool:
-    """Tell whether an earlier job of the study's shard has said that no token passes: to run again is to accept it."""
-    return said.is_file() and read_json(said) == hashes(interventions)
 
 
 def hashes(interventions: Sequence[CompiledIntervention]) -> list[str]:

@@ -15,7 +15,7 @@ from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancie
 from refusal_eval.workflow.cluster import about_cpu_build, submits
 from refusal_eval.workflow.left_over import about_left_over, left_over
 from refusal_eval.workflow.made_on_the_way import made_on_the_way
-from refusal_eval.workflow.rule_files import about_changed_code, any_of, content_hash, folder_not_there
+from refusal_eval.workflow.rule_files import any_of, content_hash, folder_not_there
 from refusal_eval.workflow.whole_study import labels_of
 
 ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)

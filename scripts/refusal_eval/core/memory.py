@@ -21,8 +21,13 @@ def main_memory(
         root: where control groups are shown.
     """
     fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in meminfo.read_text("ascii").splitlines()}
-    left = (limit - used for limit, used in _limits(groups, root))
-    return fields["MemTotal"], max(0, min([fields["MemAvailable"], *left]))
+    left = [fields["MemAvailable"]]
+    for folder, limit_name, used_name, cache_name in _folders(groups, root):
+        if (limit := _number(folder / limit_name)) is not None:
+            # Cached files count as used, and are given back when memory is short.
+            cached = _field(folder / "memory.stat", cache_name) or 0
+            left.append(limit - max(0, (_number(folder / used_name) or 0) - cached))
+    return fields["MemTotal"], max(0, min(left))
 
 
 def killed_for_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = CONTROL_GROUPS) -> int:
@@ -38,15 +43,6 @@ def lack_of_memory(killed_before: int) -> str:
     if killed_for_memory() <= killed_before:
         return ""
     return "The kernel killed a process here for lack of main memory: ask for more (`mem_mb` on a cluster). "
-
-
-def _limits(groups: Path, root: Path) -> Iterator[tuple[int, int]]:
-    """Yield limit and use of each control group that limits this process's memory (of both versions)."""
-    for folder, limit_name, used_name, cache_name in _folders(groups, root):
-        limit = _number(folder / limit_name)
-        if limit is not None:
-            # Cached files count as used, and are given back when memory is short.
-            yield limit, max(0, (_number(folder / used_name) or 0) - (_field(folder / "memory.stat", cache_name) or 0))
 
 
 def _folders(groups: Path, root: Path) -> Iterator[tuple[Path, str, str, str]]:
@@ -67,9 +63,8 @@ def _folders(groups: Path, root: Path) -> Iterator[tuple[Path, str, str, str]]:
 
 
 def _number(path: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        text = path.read_text("ascii").strip()
-        return int(text) if text.isdigit() else None
+    with contextlib.suppress(OSError, ValueError):  # `max`: there is no limit
+        return int(path.read_text("ascii"))
     return None
 
 

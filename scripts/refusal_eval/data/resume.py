@@ -71,20 +71,12 @@ def remove_partials(place: Repository, wanted: Iterable[RemoteFile]) -> None:
 
 
 def being_written(path: Path) -> bool:
-    """Tell whether a job holds the lock of a file that it downloads; where locks do not work, nobody is seen to.
-
-    Raises:
-        OSError: if there is no such file.
-    """
+    """Tell whether a job holds the lock of a file that it downloads; where locks do not work, nobody is seen to."""
     try:
         with open(path, "r+b") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 

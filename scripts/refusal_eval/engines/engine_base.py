@@ -29,9 +29,7 @@ class EngineLoad:
     # the most that the start may take; None leaves it to the entry's `start_timeout`
     start_seconds: float | None = None
     adapters: Sequence[Adapter] = ()  # the LoRA adapters that it serves
-    intervention: CompiledIntervention | None = (
-        None  # what changes the residual stream of all its answers; None for nothing
-    )
+    intervention: CompiledIntervention | None = None  # changes the residual stream of all its answers
     seed: int | None = 0  # what it draws the samples of requests without a seed from; None leaves it out of a record
 
 

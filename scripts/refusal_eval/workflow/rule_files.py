@@ -1,4 +1,4 @@
-"""What all rules ask of files: hashes for params, constraints of wildcards, and what to say of changed code."""
+"""What all rules ask of files: hashes for params, and constraints of wildcards."""
 
 import functools
 import re
@@ -18,15 +18,6 @@ def content_hash(path: str) -> str:
         return sha256_of_file(path)
     except FileNotFoundError:
         return ""
-
-
-def about_changed_code(files: Iterable[Path]) -> str:
-    """Return what to say at the end of a run where these files of its code changed meanwhile, as by an update."""
-    names = ", ".join(path.name for path in files)
-    return (
-        f"The code changed while this run was at work ({names}): some results were made by what it was, and some by "
-        "what it is. Run again: all that it concerns is made again."
-    )
 
 
 def any_of(names: Iterable[str]) -> str:
