@@ -90,22 +90,22 @@ def test_a_corrected_script_counts_whatever_its_time_and_a_comment_in_it_does_no
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("module", "text", "changed"),
     [
-        (lambda library: (library / "means.py").write_text("def mean(z):\n    return max(z)\n"), ["means.py"]),
-        (lambda library: (library / "means.py").write_text("def mean(z):\n    return"), ["means.py"]),
-        (lambda library: (library / "means.py").write_text("def mean(z:"), ["means.py"]),
-        (lambda library: (library / "means.py").unlink(), ["means.py"]),
-        (lambda library: (library / "scores.py").write_text(MODULES["scores.py"] + "# a note\n"), []),
-        (lambda library: (library / "tables.py").write_text("RATE = 2\n"), []),
+        ("means.py", "def mean(z):\n    return max(z)\n", True),
+        ("means.py", "def mean(z:", True),  # in the middle of an edit
+        ("means.py", None, True),
+        ("scores.py", MODULES["scores.py"] + "# a note\n", False),
+        ("tables.py", "RATE = 2\n", False),
     ],
 )
-def test_code_that_changed_since_it_was_looked_at_is_seen(tmp_path, monkeypatch, change, expected):
+def test_code_that_changed_since_it_was_looked_at_is_seen(tmp_path, monkeypatch, module, text, changed):
     monkeypatch.setattr(versions, "FOUND", {})
     version(tmp_path)
     assert versions.changed_code() == []
-    change(tmp_path / "lib")
-    assert [path.name for path in versions.changed_code()] == expected
+    file = tmp_path / "lib" / module
+    file.unlink() if text is None else file.write_text(text)
+    assert versions.changed_code() == ([file] if changed else [])
 
 
 def test_a_template_counts_by_its_content(tmp_path, before):

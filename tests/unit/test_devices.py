@@ -352,14 +352,11 @@ def test_a_wait_for_strangers_ends_and_says_what_they_do(machine, monkeypatch):
     machine.refuses(2, says)
     machine["REFUSAL_EVAL_WAIT_HOURS"] = "a day"
     machine.refuses(2, "REFUSAL_EVAL_WAIT_HOURS=a day is not a number of hours")
-
-
-def test_a_job_of_slurm_does_not_wait_long_for_what_is_on_its_own_gpus(machine, monkeypatch):
-    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.0)
+    # A job of Slurm does not wait long for what is on its own GPUs.
+    del machine["REFUSAL_EVAL_WAIT_HOURS"]
     monkeypatch.setattr(module, "WAIT_HOURS_OF_SLURM", 0.0002)
-    machine.gpus(1).set(memory="GPU-0000, 2048\n")
-    with pytest.raises(UserError, match="2048 MiB"):
-        lease_devices(1, machine | {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "3"})
+    machine |= {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1"}
+    machine.refuses(2, "2048 MiB")
 
 
 def test_gpus_that_may_be_shared_are_leased_whatever_strangers_do(machine):

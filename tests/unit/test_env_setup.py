@@ -110,7 +110,9 @@ def fake_nvidia_smi(folder: Path, exit_code: int) -> None:
     program.chmod(0o755)
 
 
-def test_auto_takes_cpu_where_nvidia_smi_fails(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_cpu_where_nvidia_smi_fails_and_no_cuda_engine_is_there(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setup = load(root / "envs" / "setup.py")
     monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", tmp_path / "driver")
     fake_nvidia_smi(tmp_path / "bin", exit_code=9)
@@ -118,14 +120,10 @@ def test_auto_takes_cpu_where_nvidia_smi_fails(root: Path, tmp_path: Path, monke
     assert setup.choose_engine({"PATH": str(tmp_path)}) == "cpu"
     (tmp_path / "driver").write_text("NVRM version", encoding="utf-8")
     assert setup.choose_engine({"PATH": str(tmp_path)}) == "cuda"
-
-
-def test_auto_keeps_a_cuda_engine_on_a_login_node(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = load(root / "envs" / "setup.py")
-    monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", root / "no-driver")
+    (tmp_path / "driver").unlink()
     (root / ".venv" / "engine").mkdir(parents=True)
     (root / ".venv" / "engine" / "engine-kind").write_text("cuda\n", encoding="utf-8")
-    assert setup.choose_engine({"PATH": str(root)}) == "cuda"
+    assert setup.choose_engine({"PATH": str(root)}) == "cuda", "on a login node it stays"
 
 
 def test_the_build_that_was_asked_for_stays_also_after_an_interruption(
@@ -255,6 +253,7 @@ def test_a_second_call_does_nothing(
     assert setup.main(["workflow", "dev", "engine"]) == 0
     assert installed == [*WORKFLOW, "pip dev.txt", "venv engine", "pip engine-cpu.txt"]
     assert (root / ".venv" / "engine" / "engine-kind").read_text(encoding="utf-8") == "cpu\n"
+    assert (root / ".venv" / ".gitignore").read_text(encoding="utf-8") == "*\n", "git never sees them"
     capsys.readouterr()
     installed.clear()
     assert setup.main(["workflow", "dev", "engine"]) == 0
@@ -440,11 +439,6 @@ def test_a_failure_shows_the_end_of_the_log_and_how_to_retry(
     assert "line 39" in error and "line 10\n" not in error
     assert "run the same command again" in error
     assert setup.without_current(setup.plan(["workflow"], "auto"))
-
-
-def test_git_never_sees_the_environments(setup: ModuleType, installed: list[str], root: Path) -> None:
-    setup.main(["workflow"])
-    assert (root / ".venv" / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 # --- Makefile ------------------------------------------------------------------------------------------------------

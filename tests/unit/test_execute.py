@@ -395,48 +395,33 @@ def test_a_load_ends_though_the_engine_tells_in_the_very_moment_of_its_last_answ
         assert run(tmp_path / str(turns), 1, Together(), seconds=3).executed == 1
 
 
-class Odd(ScriptedEngine):
-    """Answers once it was asked its odd question."""
-
-    async def complete(self, *asked: Any) -> dict[str, Any]:
-        await asyncio.sleep(0.1)
-        return await super().complete(*asked)
-
-    async def odd(self) -> Any:
-        raise NotImplementedError
+async def hanging() -> Any:
+    await asyncio.sleep(3600)
 
 
-class Hanging(Odd):
-    async def odd(self) -> Any:
+async def deaf() -> Any:
+    """Keep the first cancellation to itself, as a library may, and try again."""
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
         await asyncio.sleep(3600)
 
 
-class Deaf(Odd):
-    """A library that keeps the first cancellation to itself, and tries again."""
-
-    async def odd(self) -> Any:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            await asyncio.sleep(3600)
-
-
-class Failing(Odd):
-    async def odd(self) -> Any:
-        raise ConnectionError("no counters")
+async def failing() -> Any:
+    raise ConnectionError("no counters")
 
 
 # A health request that fails is left out: it is how an engine says that it is dead.
 @pytest.mark.parametrize(
-    ("kind", "question"),
-    [(Hanging, "metrics"), (Hanging, "check_health"), (Deaf, "metrics"), (Deaf, "check_health"), (Failing, "metrics")],
+    ("odd", "question"),
+    [(hanging, "metrics"), (hanging, "check_health"), (deaf, "metrics"), (deaf, "check_health"), (failing, "metrics")],
 )
 def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
-    kind: type[Odd], question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    odd: Callable[[], Awaitable[Any]], question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask_often(question, monkeypatch)
-    engine = kind()
-    monkeypatch.setattr(engine, question, engine.odd)
+    engine = ScriptedEngine(seconds=0.1)  # it is asked that meanwhile
+    monkeypatch.setattr(engine, question, odd)
     started = time.monotonic()
     assert run(tmp_path, 5, engine, seconds=10).executed == 5
     assert time.monotonic() - started < 5
@@ -450,8 +435,8 @@ def test_counters_and_health_that_hang_do_not_keep_the_time_limit_from_being_see
     ask_often(question, monkeypatch)
     monkeypatch.setattr(module, "HEALTH_SECONDS", 0.05)
     monkeypatch.setattr(module, "COUNTERS_SECONDS", 0.05)
-    engine = Hanging(seconds=60)
-    monkeypatch.setattr(engine, question, engine.odd)
+    engine = ScriptedEngine(seconds=60)
+    monkeypatch.setattr(engine, question, hanging)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.5)
     assert run(tmp_path, 10, engine, in_flight=2, limit=limit, seconds=5).left == 10
 

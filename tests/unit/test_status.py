@@ -117,9 +117,13 @@ class Study:
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
+def study(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
-    return Study(Project(tmp_path).load(STUDY))
+    return Study(Project(tmp_path).load(STUDY | getattr(request, "param", {})))
+
+
+STEERED = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
+STEERED = pytest.mark.parametrize("study", [STEERED], indirect=True)
 
 
 # --- Cells ------------------------------------------------------------------------------------------------------------
@@ -204,11 +208,12 @@ def test_a_file_whose_time_is_out_of_order_is_done_if_snakemake_would_leave_it(s
     assert study.status(current_of=current).state == "done" and len(asked) == 1
 
 
-def test_a_receipt_whose_time_is_out_of_order_is_one_if_snakemake_would_leave_it(study):
-    study.execute(study.render(HUB))
-    study.receipt("generate", PLAIN)
+def test_a_receipt_older_than_requests_is_of_an_earlier_load_unless_snakemake_would_leave_it(study):
+    file = study.render(HUB)
+    study.receipt("generate", PLAIN, *file.keys())
     study.outdate(f"receipts/generate/{PLAIN}.json")
-    assert study.cell().note == "all in the store, waits for its batch"
+    assert (study.cell().rejected, study.cell().note, study.status().troubles) == (0, "not executed", [])
+    study.execute(file)
     status = study.status(current_of=lambda: [f"{study.results}/receipts/generate/{PLAIN}.json"])
     assert status.cells[0].note == "answers not collected"
 
@@ -275,10 +280,8 @@ def test_dialogues_are_counted_by_conversation_until_their_answers_are_there(stu
     assert study.cell().states == {"complete": 12}
 
 
-def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_waits_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    steered = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
-    study = Study(Project(tmp_path).load(STUDY | steered))
+@STEERED
+def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_waits_for(study):
     write_json(f"{study.results}/directions/refusal.safetensors", {})
     study.log("direction/chance", record("ERROR", "direction chance: both sides have the same mean"))
     assert "Directions: 1 of 2 fitted (not yet: chance [1])" in study.text()
@@ -289,6 +292,7 @@ def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_wa
     assert study.status().troubles == [] and "Directions: 2 of 2 fitted\n" in study.text()
 
 
+@STEERED
 @pytest.mark.parametrize(
     ("log", "age", "state", "cell", "words"),
     [
@@ -298,10 +302,7 @@ def test_directions_are_counted_and_one_that_failed_is_what_the_steered_model_wa
         (record("INFO", "12 of 30 prompts"), LONG_AGO, "stopped", "waiting", "without its file (killed?)"),
     ],
 )
-def test_a_direction_and_its_steered_model_wait_for_a_capture(tmp_path, monkeypatch, log, age, state, cell, words):
-    monkeypatch.chdir(tmp_path)
-    steered = {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"], "gold": []}
-    study = Study(Project(tmp_path).load(STUDY | steered))
+def test_a_direction_and_its_steered_model_wait_for_a_capture(study, log, age, state, cell, words):
     write_json(f"{study.results}/directions/chance.safetensors", {})
     name = "/".join(next(uses(TypedStudy(study.config)))[0])
     study.log(f"activations/{name}", log, age)
@@ -399,13 +400,6 @@ def test_an_answer_that_was_rejected_once_and_paid_for_later_is_said_with_what_t
     text = study.text()
     assert "2 answers in state failed, once rejected, got a response later. To take them, delete and run again:" in text
     assert f"\n  {study.results}/answers/{HUB}.jsonl\n" in text
-
-
-def test_a_receipt_older_than_requests_is_of_an_earlier_load(study):
-    file = study.render(HUB, requests=5)
-    study.receipt("generate", PLAIN, *file.keys())
-    study.outdate(f"receipts/generate/{PLAIN}.json")
-    assert (study.cell().rejected, study.cell().note, study.status().troubles) == (0, "not executed", [])
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rejected": [{}]}', '{"rejected": ["x"]}', "\xff"])
