@@ -99,8 +99,7 @@ def _fetch(place: Repository, name: str, file: RemoteFile, hub: Any) -> None:
         except OSError as error:  # a cluster's file system may have no locks; what two runs mix is found damaged
             place.log.warning("%s: let no other run fetch it meanwhile; there are no locks (%s)", name, error.strerror)
         if _blob(place, file).exists():
-            with contextlib.suppress(FileNotFoundError):
-                partial.unlink()
+            partial.unlink(missing_ok=True)
             return
         here = os.fstat(handle.fileno()).st_size
         if here > file.size:
