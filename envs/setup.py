@@ -225,6 +225,17 @@ def require_own_folder() -> None:
         )
 
 
+def require_no_run(missing: Sequence[Environment]) -> None:
+    """Stop while a run in this folder, which Snakemake locks, uses an environment that would be made again."""
+    used = " and ".join(environment.name for environment in missing if environment.stamp.exists())
+    locks = ROOT / ".snakemake" / "locks"
+    if used and locks.is_dir() and any(locks.iterdir()):
+        raise SetupError(
+            f"a run in this folder is not over, and its jobs use the {used} environment, which would be made again: "
+            f"wait for it, or end it. If it was killed, and no job of it is left: rm -r {shlex.quote(str(locks))}"
+        )
+
+
 def require_venv_module() -> None:
     """Refuse a Python that cannot make environments: Debian and Ubuntu ship that part as a package of its own."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
@@ -421,6 +432,7 @@ def set_up(environments: Sequence[Environment]) -> None:
     if not missing:
         return
     require_own_folder()
+    require_no_run(missing)
     require_venv_module()
     for environment in missing:
         print(describe(environment), flush=True)
@@ -454,6 +466,8 @@ def only_one_at_a_time() -> Iterator[None]:
         except BlockingIOError:
             print("another setup is at work in .venv, waiting for it ...", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:  # a cluster's file system may have no locks
+            print(f"start no second setup meanwhile: there are no locks in {VENVS} ({error.strerror})", flush=True)
         yield
 
 

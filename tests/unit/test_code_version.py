@@ -89,13 +89,32 @@ def test_a_corrected_script_counts_whatever_its_time_and_a_comment_in_it_does_no
     assert version(tmp_path / "two", script=SCRIPT + "# Printed.\n") == before
 
 
+@pytest.mark.parametrize(
+    ("module", "text", "changed"),
+    [
+        ("means.py", "def mean(z):\n    return max(z)\n", True),
+        ("means.py", "def mean(z:", True),  # in the middle of an edit
+        ("means.py", None, True),
+        ("scores.py", MODULES["scores.py"] + "# a note\n", False),
+        ("tables.py", "RATE = 2\n", False),
+    ],
+)
+def test_code_that_changed_since_it_was_looked_at_is_seen(tmp_path, monkeypatch, module, text, changed):
+    monkeypatch.setattr(versions, "FOUND", {})
+    version(tmp_path)
+    assert versions.changed_code() == []
+    file = tmp_path / "lib" / module
+    file.unlink() if text is None else file.write_text(text)
+    assert versions.changed_code() == ([file] if changed else [])
+
+
 def test_a_template_counts_by_its_content(tmp_path, before):
     library, note = tmp_path / "before" / "lib", tmp_path / "note.j2"
     found = set()
     for text in ("{{ rate }} of them", "{{ rate }} of all"):
         note.write_text(text)
-        for cache in (versions._facts, versions.code_version):
-            cache.cache_clear()
+        versions.FOUND.clear()
+        versions.code_version.cache_clear()
         found.add(code_version(tmp_path / "before" / "script.py", note, library=library))
     assert len(found) == 2 and before not in found
 
@@ -117,11 +136,12 @@ def test_a_star_or_a_whole_module_counts_like_a_name(tmp_path):
 
 
 def test_what_is_kept_of_files_changes_no_version_and_may_be_damaged(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(versions, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(versions, "KEPT", tmp_path / "__pycache__" / "kept.json")  # Python may write no bytecode
     for text in (None, "{", "[1]", "5"):
         if text is not None:
             versions.KEPT.write_text(text)
-        for cache in (versions._kept, versions._facts, versions._imported, versions.code_version):
+        versions.FOUND.clear()
+        for cache in (versions._kept, versions._imported, versions.code_version):
             cache.cache_clear()
         assert version(tmp_path / "again") == before
         assert len(json.loads(versions.KEPT.read_text())) >= 3, "written again"
@@ -130,14 +150,6 @@ def test_what_is_kept_of_files_changes_no_version_and_may_be_damaged(tmp_path, m
 # What reads study files: of the config, scripts need the classes of entries alone.
 PLANNING = {"config/load_study", "config/catalogue", "config/draft", "config/study_mistakes", "config/lock_file"}
 PLANNING |= {"config/study_entry"}
-
-
-def test_it_is_kept_too_where_python_writes_no_bytecode(tmp_path, monkeypatch, before):
-    monkeypatch.setattr(versions, "KEPT", tmp_path / "__pycache__" / "kept.json")
-    versions._kept.cache_clear()
-    versions._facts.cache_clear()
-    assert version(tmp_path) == before
-    assert versions.KEPT.is_file()
 
 
 def test_no_script_whose_code_reruns_it_reaches_what_plans_it(repository):

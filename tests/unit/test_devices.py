@@ -352,14 +352,11 @@ def test_a_wait_for_strangers_ends_and_says_what_they_do(machine, monkeypatch):
     machine.refuses(2, says)
     machine["REFUSAL_EVAL_WAIT_HOURS"] = "a day"
     machine.refuses(2, "REFUSAL_EVAL_WAIT_HOURS=a day is not a number of hours")
-
-
-def test_a_job_of_slurm_does_not_wait_long_for_what_is_on_its_own_gpus(machine, monkeypatch):
-    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.0)
+    # A job of Slurm does not wait long for what is on its own GPUs.
+    del machine["REFUSAL_EVAL_WAIT_HOURS"]
     monkeypatch.setattr(module, "WAIT_HOURS_OF_SLURM", 0.0002)
-    machine.gpus(1).set(memory="GPU-0000, 2048\n")
-    with pytest.raises(UserError, match="2048 MiB"):
-        lease_devices(1, machine | {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "3"})
+    machine |= {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1"}
+    machine.refuses(2, "2048 MiB")
 
 
 def test_gpus_that_may_be_shared_are_leased_whatever_strangers_do(machine):
@@ -546,21 +543,12 @@ def test_locks_are_private_and_in_one_place_whatever_tmpdir_says(machine, monkey
     assert lock_folder({"TMPDIR": "/elsewhere"}) == lock_folder({}) != folder
 
 
-@pytest.mark.parametrize("what", ["link to a folder", "open to others", "link as a lock"])
-def test_links_and_open_folders_are_refused(what, machine, tmp_path):
-    folder = tmp_path / "locks"
-    machine.gpus(1)
-    if what == "link to a folder":
-        (tmp_path / "elsewhere").mkdir(mode=0o700)
-        folder.symlink_to(tmp_path / "elsewhere")
-    elif what == "open to others":
-        folder.mkdir()
-        folder.chmod(0o777)
-    else:
-        machine.lease(1).release()
-        (path,) = folder.glob("device-*")
-        path.unlink()
-        path.symlink_to(tmp_path / "target")
-    with pytest.raises(UserError):
-        machine.lease(1)
+def test_an_open_folder_of_locks_and_a_link_as_a_lock_are_refused(machine, tmp_path):
+    machine.gpus(1).lease(1).release()
+    (path,) = (tmp_path / "locks").glob("device-*")
+    path.unlink()
+    path.symlink_to(tmp_path / "target")
+    machine.refuses(1, "the lock of a device cannot be opened")
     assert not (tmp_path / "target").exists()
+    path.parent.chmod(0o777)
+    machine.refuses(1, "is open to others")

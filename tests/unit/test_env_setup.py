@@ -1,6 +1,7 @@
 """Tests of the script that installs the locks, and of the Makefile around it. Nothing is installed: pip is played."""
 
 import ast
+import errno
 import json
 import os
 import platform
@@ -109,7 +110,9 @@ def fake_nvidia_smi(folder: Path, exit_code: int) -> None:
     program.chmod(0o755)
 
 
-def test_auto_takes_cpu_where_nvidia_smi_fails(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_cpu_where_nvidia_smi_fails_and_no_cuda_engine_is_there(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setup = load(root / "envs" / "setup.py")
     monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", tmp_path / "driver")
     fake_nvidia_smi(tmp_path / "bin", exit_code=9)
@@ -117,14 +120,10 @@ def test_auto_takes_cpu_where_nvidia_smi_fails(root: Path, tmp_path: Path, monke
     assert setup.choose_engine({"PATH": str(tmp_path)}) == "cpu"
     (tmp_path / "driver").write_text("NVRM version", encoding="utf-8")
     assert setup.choose_engine({"PATH": str(tmp_path)}) == "cuda"
-
-
-def test_auto_keeps_a_cuda_engine_on_a_login_node(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = load(root / "envs" / "setup.py")
-    monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", root / "no-driver")
+    (tmp_path / "driver").unlink()
     (root / ".venv" / "engine").mkdir(parents=True)
     (root / ".venv" / "engine" / "engine-kind").write_text("cuda\n", encoding="utf-8")
-    assert setup.choose_engine({"PATH": str(root)}) == "cuda"
+    assert setup.choose_engine({"PATH": str(root)}) == "cuda", "on a login node it stays"
 
 
 def test_the_build_that_was_asked_for_stays_also_after_an_interruption(
@@ -254,6 +253,7 @@ def test_a_second_call_does_nothing(
     assert setup.main(["workflow", "dev", "engine"]) == 0
     assert installed == [*WORKFLOW, "pip dev.txt", "venv engine", "pip engine-cpu.txt"]
     assert (root / ".venv" / "engine" / "engine-kind").read_text(encoding="utf-8") == "cpu\n"
+    assert (root / ".venv" / ".gitignore").read_text(encoding="utf-8") == "*\n", "git never sees them"
     capsys.readouterr()
     installed.clear()
     assert setup.main(["workflow", "dev", "engine"]) == 0
@@ -350,6 +350,21 @@ def test_a_change_installs_what_it_concerns(
     assert installed == expected
 
 
+def test_no_environment_is_made_again_under_a_run(
+    setup: ModuleType, installed: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = root / ".snakemake" / "locks" / "0.input.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert setup.main(["workflow"]) == 0, "what is not there is used by nobody"
+    append_comment(root / "envs" / "workflow.txt")
+    installed.clear()
+    assert setup.main(["workflow"]) == 1 and installed == []
+    assert "its jobs use the workflow environment, which would be made again" in capsys.readouterr().err
+    lock.unlink()
+    assert setup.main(["workflow"]) == 0 and installed == WORKFLOW
+
+
 def test_another_engine_replaces_the_engine(
     setup: ModuleType, installed: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,6 +400,17 @@ def test_linked_environments_are_used_and_never_made_anew(
     assert "other/.venv is a link to" in capsys.readouterr().err
 
 
+def test_a_file_system_without_locks_is_no_obstacle(
+    setup: ModuleType, installed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_locks(file: object, operation: int) -> None:  # as Lustre, unless it is mounted with `flock`
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(setup.fcntl, "flock", no_locks)
+    assert setup.main(["workflow"]) == 0 and installed == WORKFLOW
+    assert "start no second setup meanwhile" in capsys.readouterr().out
+
+
 def test_an_interrupted_installation_is_done_again(
     setup: ModuleType, installed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,11 +439,6 @@ def test_a_failure_shows_the_end_of_the_log_and_how_to_retry(
     assert "line 39" in error and "line 10\n" not in error
     assert "run the same command again" in error
     assert setup.without_current(setup.plan(["workflow"], "auto"))
-
-
-def test_git_never_sees_the_environments(setup: ModuleType, installed: list[str], root: Path) -> None:
-    setup.main(["workflow"])
-    assert (root / ".venv" / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 # --- Makefile ------------------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from store_files import response as stored_response
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines import execution as module
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
-from refusal_eval.engines.execution import Execution, Outcome, TooManyFailures
+from refusal_eval.engines.execution import Execution, Outcome
 
 MISSING = object()  # in place of a field
 SETTINGS = RequestSettings(sampling={"max_tokens": 4})
@@ -211,9 +212,7 @@ def test_half_a_pair_of_surrogates_is_stored_as_a_replacement_character_and_so_i
 def test_too_many_failures_end_the_work_and_keep_what_succeeded(tmp_path: Path) -> None:
     faults: dict[int, Exception] = {n: Rejected(400, "bad argument") for n in range(4, 100)}
     engine = ScriptedEngine(faults)
-    with pytest.raises(
-        TooManyFailures, match=r"3 requests failed, more than.*`failure_limit`.*bad argument.*4 responses"
-    ):
+    with pytest.raises(UserError, match=r"3 requests failed, more than.*`failure_limit`.*bad argument.*4 responses"):
         run(tmp_path, 100, engine, in_flight=1, most_failures=2)
     assert len(engine.asked) == 7
     assert stored(tmp_path, 100) == {0, 1, 2, 3}

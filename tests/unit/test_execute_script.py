@@ -267,10 +267,7 @@ def test_the_failure_limit_is_rounded_up(share, requests, most):
 
 
 def test_a_store_that_cannot_be_written_is_reported_before_an_engine_starts(cell, tmp_path, monkeypatch):
-    def running(self, load):
-        raise AssertionError("the engine was started")
-
-    monkeypatch.setattr(LocalEngine, "running", running)
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: pytest.fail("the engine was started"))
     (tmp_path / "store").write_text("a file in place of the folder")
     with pytest.raises(UserError, match=r"the store cannot be written: store/id/.*: Not a directory"):
         run_batch(tmp_path, RIGHT)
@@ -300,7 +297,7 @@ def test_a_wrong_mark_ends_the_load_after_a_few_responses(cell, tmp_path):
 def test_marks_of_another_engines_model_are_not_looked_for_in_this_engines_tokenizer(cell, tmp_path):
     """The tokenizer of `thinker` has no channels, which `gpt-oss` of the same study names."""
     run_batch(tmp_path, RIGHT)
-    assert Engine.asked == SAMPLES
+    assert Engine.asked == SAMPLES and (tmp_path / "receipts" / "0.json").exists()
 
 
 def test_a_reasoning_model_without_reasoning_in_its_entry_ends_the_load_after_a_few_prompts(cell, tmp_path):
@@ -313,11 +310,6 @@ def test_the_published_protocol_takes_whole_responses(cell, tmp_path):
     run_batch(tmp_path, protocol="compat")
     assert Engine.asked == SAMPLES
     assert {row["answer"] for row in collect(None, cell, protocol="compat")} == {"why\n</think>\n\nYes."}
-
-
-def test_with_the_right_marks_the_whole_batch_is_executed(cell, tmp_path):
-    run_batch(tmp_path, RIGHT)
-    assert Engine.asked == SAMPLES and (tmp_path / "receipts" / "0.json").exists()
 
 
 def test_a_prompt_that_kills_its_engine_keeps_the_others_of_its_batch_from_being_stored_only_once(
@@ -416,11 +408,27 @@ def test_with_the_right_marks_only_the_answer_is_there_to_be_judged(cell):
     assert {(row["state"], row["answer"]) for row in rows} == {("complete", "\n\nYes.")}
 
 
-def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path, monkeypatch):
-    async def reported(self):
-        return {"tokens": 40, "passed": {"3": 4, "5": 0}}
+GATED = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
 
-    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
+
+@pytest.fixture
+def reports(monkeypatch):
+    """Return how to let the engine tell what passed its gate, load after load; the last counts stay."""
+
+    def told(*counts):
+        left = list(counts)
+
+        async def gate_counts(self):
+            return left.pop(0) if len(left) > 1 else left[0]
+
+        monkeypatch.setattr(Engine, "gate_counts", gate_counts, raising=False)
+        monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
+
+    return told
+
+
+def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path, reports):
+    reports({"tokens": 40, "passed": {"3": 4, "5": 0}})
     run_batch(tmp_path, RIGHT)
     assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}
     assert sorted(path.name for path in tmp_path.glob("log*")) == []
@@ -428,91 +436,64 @@ def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path
     assert read_json("receipts/0.json")["engine"]["gate"]["share"] == 0.05
 
 
-def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(cell, tmp_path, monkeypatch):
-    async def reported(self):
-        return {"tokens": 40, "passed": {"3": 0}}
-
-    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
-    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
-    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
+def test_only_who_runs_again_takes_the_answers_of_a_gate_that_no_token_passed(cell, tmp_path, reports):
+    reports({"tokens": 40, "passed": {"3": 0}})
     for attempt in (1, 2, 3):  # as `--retries 2` makes them
         with pytest.raises(UserError, match=r"no token passed the gate of 0\.5 of `thinker`"):
-            run_batch(tmp_path, RIGHT, steered=[gated], attempt=attempt)
+            run_batch(tmp_path, RIGHT, steered=[GATED], attempt=attempt)
     assert Engine.asked == SAMPLES and not (tmp_path / "receipts" / "0.json").exists()
-    other = replace(gated, sha256="b" * 64)  # of which nothing is known
+    other = replace(GATED, sha256="b" * 64)  # of which nothing is known
     run_batch(tmp_path, RIGHT, steered=[other], attempt=2)
-    run_batch(tmp_path, RIGHT, steered=[gated])
-    assert read_json("receipts/0.json")["engine"]["gate"]["passed"] == {"3": 0}
-
-
-def test_another_study_is_stopped_as_well_where_no_token_passed_the_gate(cell, tmp_path, monkeypatch):
-    async def reported(self):
-        return {"tokens": 40, "passed": {"3": 0}}
-
-    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
-    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
-    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
-    with pytest.raises(UserError, match="no token passed the gate"):
-        run_batch(tmp_path, RIGHT, steered=[gated])
     (tmp_path / "log.gate.json").unlink()  # what another study has not, nor this one without its logs
     with pytest.raises(UserError, match="no token passed the gate"):
-        run_batch(tmp_path, RIGHT, steered=[gated])
-    assert not (tmp_path / "receipts" / "0.json").exists()
-    run_batch(tmp_path, RIGHT, steered=[gated])
-    assert read_json("receipts/0.json")["engine"]["gate"]["share"] == 0 and Engine.asked == SAMPLES
+        run_batch(tmp_path, RIGHT, steered=[GATED])
+    run_batch(tmp_path, RIGHT, steered=[GATED])
+    assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 0}, "share": 0}
+    assert Engine.asked == SAMPLES
 
 
 def test_a_gate_of_which_the_store_says_nothing_is_not_known(cell, tmp_path, caplog):
     collect(RIGHT, cell)  # puts all responses into the store
-    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
-    run_batch(tmp_path, RIGHT, steered=[replace(gated, mode="add", gate=None)])
+    run_batch(tmp_path, RIGHT, steered=[replace(GATED, mode="add", gate=None)])
     assert "engine" not in read_json("receipts/0.json") and "gate" not in caplog.text
-    run_batch(tmp_path, RIGHT, steered=[gated])
+    run_batch(tmp_path, RIGHT, steered=[GATED])
     assert read_json("receipts/0.json")["engine"] == {"gate": None}
     assert "how many tokens passed the gate of `thinker` is not known of 1 of the 1 loads" in caplog.text
 
 
-def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell, tmp_path, monkeypatch):
+def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell, tmp_path, reports):
     """Only harmless prompts may be left for the next load, of which no token has to pass."""
-    reports = iter([{"tokens": 40, "passed": {"3": 4}}, {"tokens": 5, "passed": {"3": 0}}, {}])
-
-    async def reported(self):
-        return next(reports)
-
-    monkeypatch.setattr(Engine, "gate_counts", reported, raising=False)
-    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
-    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
+    reports({"tokens": 40, "passed": {"3": 4}}, {"tokens": 5, "passed": {"3": 0}}, {})
     with pytest.raises(UserError, match="has an answer"):
-        run_batch(tmp_path, WRONG, steered=[gated])
-    run_batch(tmp_path, RIGHT, steered=[gated])
+        run_batch(tmp_path, WRONG, steered=[GATED])
+    run_batch(tmp_path, RIGHT, steered=[GATED])
     summed = {"tokens": 45, "passed": {"3": 4}, "share": 4 / 45}
     assert read_json("receipts/0.json")["engine"]["gate"] == summed
-    run_batch(tmp_path, RIGHT, steered=[gated])  # a load that finds everything in the store
+    run_batch(tmp_path, RIGHT, steered=[GATED])  # a load that finds everything in the store
     assert read_json("receipts/0.json")["engine"]["gate"] == summed
     last = sorted((tmp_path / "store" / "id").glob("*.jsonl"))[-1]
     for path in last.parent.glob(f"{last.stem}*"):
         path.unlink()
-    run_batch(tmp_path, RIGHT, steered=[gated])  # a load that does not tell its own
+    run_batch(tmp_path, RIGHT, steered=[GATED])  # a load that does not tell its own
     known = {"tokens": 40, "passed": {"3": 4}, "share": 0.1}
     assert read_json("receipts/0.json")["engine"]["gate"] == known | {"loads_without_counts": 1}
 
 
 def test_what_passed_a_gate_is_summed_over_the_loads_that_gave_the_responses(tmp_path):
-    gated = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate=0.5)
     files = [tmp_path / f"{name}.jsonl" for name in ("first", "second", "of_others", "killed")]
     for file, tokens, passed in zip(files, (100, 5, 1000), (30, 0, 9), strict=False):
         file.touch()  # the few of the second load may all stay below the gate
-        execute.keep_gate_counts(file, [gated], {"tokens": tokens, "passed": {"3": passed}})
+        execute.keep_gate_counts(file, [GATED], {"tokens": tokens, "passed": {"3": passed}})
     summed = {"tokens": 105, "passed": {"3": 30}, "share": 30 / 105}
-    assert execute.what_passed(files[:2], [gated]) == {"gate": summed}
+    assert execute.what_passed(files[:2], [GATED]) == {"gate": summed}
     files[3].touch()
-    assert execute.what_passed({files[0], files[1], files[3]}, [gated]) == {
+    assert execute.what_passed({files[0], files[1], files[3]}, [GATED]) == {
         "gate": summed | {"loads_without_counts": 1}
     }
-    nothing = execute.what_passed({files[1], files[3]}, [gated])
-    execute.check_gate(nothing, [gated], tmp_path / "said")  # the killed load may have passed some
+    nothing = execute.what_passed({files[1], files[3]}, [GATED])
+    execute.check_gate(nothing, [GATED], tmp_path / "said")  # the killed load may have passed some
     with pytest.raises(UserError, match="no token passed the gate"):
-        execute.check_gate(execute.what_passed({files[1]}, [gated]), [gated], tmp_path / "said")
-    assert execute.what_passed(files, [replace(gated, sha256="b" * 64)]) == {"gate": None}
-    execute.keep_gate_counts(tmp_path / "removed.jsonl", [gated], summed)  # by a writer without responses
+        execute.check_gate(execute.what_passed({files[1]}, [GATED]), [GATED], tmp_path / "said")
+    assert execute.what_passed(files, [replace(GATED, sha256="b" * 64)]) == {"gate": None}
+    execute.keep_gate_counts(tmp_path / "removed.jsonl", [GATED], summed)  # by a writer without responses
     assert not (tmp_path / "removed.gate.json").exists()

@@ -1,10 +1,13 @@
 """Fetching under a lock file, through the real hub library: what it spares, what it refuses, and what is continued."""
 
+import errno
 import fcntl
 import json
 import logging
+import os
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from config_project import locked_repo
@@ -177,6 +180,24 @@ def test_what_is_left_of_an_earlier_download_goes_once_the_file_is_whole(hub, tm
         assert resume.being_written(theirs) and not resume.being_written(other)
     assert fetched(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
     assert [path.name for path in blobs.glob("*.partial")] == [other.name]
+
+
+def test_a_large_file_comes_also_where_the_file_system_has_no_locks(tmp_path, monkeypatch, caplog):
+    def no_locks(file, operation):  # as Lustre, unless it is mounted with `flock`
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(resume.fcntl, "flock", no_locks)
+    large = RemoteFile(resume.LARGE, "a" * 64)
+    library = SimpleNamespace(
+        hf_hub_url=lambda *_, **__: "https://hub/file",
+        get_hf_file_metadata=lambda url: SimpleNamespace(etag=large.sha256, location=url),
+        utils=SimpleNamespace(build_hf_headers=dict),
+        file_download=SimpleNamespace(http_get=lambda url, handle, **_: handle.write(b"all of it")),
+    )
+    place = Repository("model", "org/large", "0" * 40, str(tmp_path), logging.getLogger("test"))
+    resume.fetch_large_files(place, {"a.safetensors": large}, library)
+    assert (place.folder / "blobs" / ("a" * 64)).read_bytes() == b"all of it"
+    assert "let no other run fetch it meanwhile" in caplog.text
 
 
 def test_the_disk_is_checked_for_what_is_still_missing(tmp_path, monkeypatch):

@@ -8,12 +8,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sleepers import wait_until
 
 import refusal_eval.engines.running_jobs as module
 from refusal_eval.core.errors import UserError
@@ -137,11 +137,7 @@ def test_records_are_touched_while_a_job_works(study: Path, monkeypatch: pytest.
     with job(study, "a/one"):
         (record,) = (study / "running").glob("*.json")
         os.utime(record, (0, 0))
-        for _ in range(500):
-            if record.stat().st_mtime > 0:
-                break
-            threading.Event().wait(0.01)
-        assert record.stat().st_mtime > 0
+        wait_until(lambda: record.stat().st_mtime > 0)
 
 
 def test_other_batches_and_shards_of_the_same_cells_are_recognised(

@@ -18,6 +18,7 @@ from test_devices import Machine
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.log_text import SERVER_LINES
+from refusal_eval.core.memory import killed_for_memory
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
@@ -124,7 +125,12 @@ def test_a_server_that_dies_later_is_reported_at_once_with_its_last_lines(machin
         during(engine(tmp_path, noisy), kill)
 
 
-def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [0, 1])
+def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(
+    machine: Machine, tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = killed_for_memory() + kills
+    monkeypatch.setattr("refusal_eval.core.memory.killed_for_memory", lambda: killed)
     lines = [
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] Traceback (most recent call last):",
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] RuntimeError: CUDA error: device-side assert triggered",
@@ -134,11 +140,13 @@ def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(machine: Ma
     with pytest.raises(UserError) as died:
         during(engine(tmp_path, broken), lambda _: None)
     first = str(died.value).splitlines()[0]
+    lack = "The kernel killed a process here for lack of main memory: ask for more (`mem_mb` on a cluster)"
+    dead = "the engine died while starting (exit code 1)" + (f". {lack}" if kills else "")
     assert first == (
-        "the engine died while starting (exit code 1). Its cause: RuntimeError: CUDA error: device-side assert "
+        f"{dead}. Its cause: RuntimeError: CUDA error: device-side assert "
         f"triggered. Its last lines, from {tmp_path / 'server.log'}:"
     )
-    assert SERVER_LINES.sub("", first) == "the engine died while starting (exit code 1)"
+    assert SERVER_LINES.sub("", first) == dead
     assert str(died.value).endswith("Shutting down")
 
 
@@ -271,22 +279,22 @@ def trouble(seen: Iterable[tuple[Health, float]], in_flight: int = 0) -> str | N
 
 
 @pytest.mark.parametrize(
-    "seen",
+    ("seen", "dead"),
     [
-        [(WELL, 100_000)],
-        [(SILENT, 800)],
-        [(SILENT, 800), (WELL, 5), (SILENT, 800)],
-        [(SILENT, 800), (UNWELL, 5), (WELL, 5)],  # one refusal after long silence
-        [(UNWELL, 10), (WELL, 5), (UNWELL, 10)],
+        ([(WELL, 100_000)], False),
+        ([(SILENT, 800)], False),
+        ([(SILENT, 800), (WELL, 5), (SILENT, 800)], False),
+        ([(SILENT, 800), (UNWELL, 5), (WELL, 5)], False),  # one refusal after long silence
+        ([(UNWELL, 10), (WELL, 5), (UNWELL, 10)], False),
+        ([(SILENT, 1000)], True),
+        ([(WELL, 50), (UNWELL, 20)], True),
+        ([(SILENT, 500), (UNWELL, 20)], True),
     ],
 )
-def test_a_busy_server_may_be_silent_for_long(seen: list[tuple[Health, float]]) -> None:
-    assert trouble(seen) is None
-
-
-@pytest.mark.parametrize("seen", [[(SILENT, 1000)], [(WELL, 50), (UNWELL, 20)], [(SILENT, 500), (UNWELL, 20)]])
-def test_one_that_is_not_well_for_long_is_dead(seen: list[tuple[Health, float]]) -> None:
-    assert "has not been well for" in str(trouble(seen))
+def test_a_busy_server_may_be_silent_for_long_and_one_that_is_not_well_is_dead(
+    seen: list[tuple[Health, float]], dead: bool
+) -> None:
+    assert ("has not been well for" in str(trouble(seen))) is dead
 
 
 def looks(watch: ServerWatch, seconds: float, start: float, in_flight: int = 3) -> str | None:

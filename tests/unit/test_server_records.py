@@ -109,7 +109,9 @@ def stranger():
         process.kill()
 
 
-def test_what_a_killed_run_left_is_ended_and_reported(killed, stranger):
+@pytest.mark.parametrize("runtime", ["", "/"])  # of the shell of the run that ends it; the killed one had none
+def test_what_a_killed_run_left_is_ended_and_reported(killed, stranger, tmp_path, monkeypatch, runtime):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime and str(tmp_path))
     # The job is a zombie here, as it is where nobody waits for a killed run's jobs.
     (message,) = remove_orphans()
     assert all(str(pid) in message for pid in killed.children) and "killed run" in message
@@ -271,12 +273,6 @@ def test_the_users_runtime_folder_is_taken_if_there_is_one(tmp_path, monkeypatch
     another = os.getuid() + 1
     monkeypatch.setattr(os, "getuid", lambda: another)
     assert [folder.parent for folder in record_folders()] == [temporary]
-
-
-def test_a_run_of_a_shell_without_runtime_folder_is_found_by_one_that_has_it(killed, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert len(remove_orphans()) == 1
-    assert alive(*killed.children) == []
 
 
 def test_somebody_elses_folder_beside_our_own_stops_nothing(tmp_path, monkeypatch, temporary):

@@ -206,11 +206,12 @@ def test_a_file_whose_time_is_out_of_order_is_done_if_snakemake_would_leave_it(s
     assert study.status(current_of=current).state == "done" and len(asked) == 1
 
 
-def test_a_receipt_whose_time_is_out_of_order_is_one_if_snakemake_would_leave_it(study):
-    study.execute(study.render(HUB))
-    study.receipt("generate", PLAIN)
+def test_a_receipt_older_than_requests_is_of_an_earlier_load_unless_snakemake_would_leave_it(study):
+    file = study.render(HUB)
+    study.receipt("generate", PLAIN, *file.keys())
     study.outdate(f"receipts/generate/{PLAIN}.json")
-    assert study.cell().note == "all in the store, waits for its batch"
+    assert (study.cell().rejected, study.cell().note, study.status().troubles) == (0, "not executed", [])
+    study.execute(file)
     status = study.status(current_of=lambda: [f"{study.results}/receipts/generate/{PLAIN}.json"])
     assert status.cells[0].note == "answers not collected"
 
@@ -404,13 +405,6 @@ def test_an_answer_that_was_rejected_once_and_paid_for_later_is_said_with_what_t
     text = study.text()
     assert "2 answers in state failed, once rejected, got a response later. To take them, delete and run again:" in text
     assert f"\n  {study.results}/answers/{HUB}.jsonl\n" in text
-
-
-def test_a_receipt_older_than_requests_is_of_an_earlier_load(study):
-    file = study.render(HUB, requests=5)
-    study.receipt("generate", PLAIN, *file.keys())
-    study.outdate(f"receipts/generate/{PLAIN}.json")
-    assert (study.cell().rejected, study.cell().note, study.status().troubles) == (0, "not executed", [])
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rejected": [{}]}', '{"rejected": ["x"]}', "\xff"])

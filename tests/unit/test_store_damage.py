@@ -330,9 +330,3 @@ def test_who_may_only_read_the_store_reads_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr("refusal_eval.ask.store.write_text", refuse)
     assert text_of(tmp_path, KEYS[0]).startswith("answer")
-
-
-def test_half_a_character_of_an_answer_is_stored_as_a_replacement_character(tmp_path):
-    with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], response("a \ud83d b"), "s1")
-    assert text_of(tmp_path, KEYS[0]) == "a \ufffd b"

@@ -131,12 +131,6 @@ def test_a_disk_that_says_only_at_the_end_that_it_is_full_is_heard(tmp_path, mon
     assert not index_path(writer.path).exists()
 
 
-def test_a_store_that_cannot_be_made_is_reported(tmp_path):
-    (tmp_path / "store").write_text("a file")
-    with pytest.raises(StoreError, match=r"the store cannot be written: .*store/engine.*Not a directory"):
-        StoreWriter(tmp_path / "store", "engine", "job")
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_or_quota_is_seen_before_there_is_a_response(tmp_path, monkeypatch, number):
     """Empty files can be made there."""

@@ -45,8 +45,9 @@ def test_loads_on_all_gpus_fit_into_the_cores(threads, gpus, cores, limit, expec
     assert expected * side_by_side <= max(cores, side_by_side)
 
 
-def test_jobs_on_a_cluster_get_eight_and_those_of_cpu_engines_four(threads):
+def test_jobs_on_a_cluster_get_eight_or_one_for_each_gpu_and_those_of_cpu_engines_four(threads):
     assert threads(1, None, None, submits=True) == threads(1, 8, None, submits=True) == 8
+    assert threads(4, 8, None, submits=True) == 8 and threads(8, None, None, submits=True) == 11
     assert threads(1, None, None, device="cpu", submits=True) == 4
     assert threads(1, 32, 8, device="cpu") == 32, "a load on this machine takes all cores"
 

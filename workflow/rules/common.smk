@@ -4,7 +4,7 @@ from snakemake import __version__ as SNAKEMAKE
 from snakemake.dag import DAG
 from snakemake.logging import logger
 
-from refusal_eval.core.code_version import code_version
+from refusal_eval.core.code_version import changed_code, code_version
 from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.study.batches import GOLD, Cell

@@ -18,7 +18,7 @@ from refusal_eval.activations.asked import Asked
 from refusal_eval.ask.pending import Pending
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
-from refusal_eval.core.memory import main_memory
+from refusal_eval.core.memory import killed_for_memory, lack_of_memory, main_memory
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY
 from refusal_eval.engines.devices.lease import Lease, lease_devices
@@ -104,7 +104,7 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
     private = make_private_folder()
     process: ServerProcess | None = None
     record: ServerRecord | None = None
-    lease = Lease()
+    lease, killed_before = Lease(), killed_for_memory()
     try:
         lease = lease_devices(plan.gpus, os.environ, plan.limit.stop if plan.limit else None, oldest)
         plan.unchanged_folder()  # while it waited for devices
@@ -120,8 +120,8 @@ def _run(job: Mapping[str, Any], plan: LoadPlan, log: Path) -> None:
         code = _watched(process, record, log, plan.engine, plan.limit)
         if code != 0:
             raise UserError(
-                f"capturing stopped (exit code {code}); what was captured is kept, and the next run goes on. Its last "
-                f"lines, from {log}:\n{process.last_lines()}"
+                f"capturing stopped (exit code {code}); what was captured is kept, and the next run goes on. "
+                f"{lack_of_memory(killed_before)}Its last lines, from {log}:\n{process.last_lines()}"
             )
     finally:
         if process is not None:

@@ -16,6 +16,7 @@ from refusal_eval.core.files import write_json
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
 KEPT = LIBRARY / "__pycache__" / f"code_version.{sys.implementation.cache_tag}.json"
+FOUND: dict[Path, tuple[str, list[str]]] = {}  # of each file looked at so far a hash of its code, and what it imports
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -33,7 +34,7 @@ def code_version(script: str | Path, *files: Path, library: Path = LIBRARY) -> s
     digest, known = hashlib.sha256(), len(_kept())
     for file in [Path(script), *imported_modules(script, *files, library=library)]:
         name = file.relative_to(library).as_posix() if file.is_relative_to(library) else file.name
-        digest.update(f"{name}\0{_facts(file)[0]}\0".encode())
+        digest.update(f"{name}\0{_found(file)[0]}\0".encode())
     if len(_kept()) > known:
         with contextlib.suppress(OSError):  # a folder that cannot be written costs time only
             write_json(KEPT, _kept())
@@ -60,7 +61,7 @@ def imported_modules(script: str | Path, *files: Path, library: Path = LIBRARY) 
 def _imported(file: Path, library: Path) -> frozenset[Path]:
     """Return the files of the library's modules that a file imports itself (their packages' files included)."""
     files: set[Path] = set()
-    for name in _facts(file)[1]:
+    for name in _found(file)[1]:
         package, *parts = name.split(".")
         if package != library.name:
             continue
@@ -71,7 +72,23 @@ def _imported(file: Path, library: Path) -> frozenset[Path]:
     return frozenset(file for file in files if file.is_file())
 
 
-@functools.cache
+def changed_code() -> list[Path]:
+    """Return the files that are not as they were when a version was asked for, in which they count."""
+    return sorted(file for file, (code, _) in FOUND.items() if _code_now(file) != code)
+
+
+def _code_now(file: Path) -> str | None:
+    with contextlib.suppress(OSError, SyntaxError, ValueError):  # it is gone, or was left in the middle of an edit
+        return _facts(file)[0]
+    return None
+
+
+def _found(file: Path) -> tuple[str, list[str]]:
+    if file not in FOUND:
+        FOUND[file] = _facts(file)
+    return FOUND[file]
+
+
 def _facts(file: Path) -> tuple[str, list[str]]:
     """Return a hash of the code of a file, without docstrings and descriptions of fields, and what it imports.
 

@@ -21,17 +21,28 @@ def main_memory(
         root: where control groups are shown.
     """
     fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in meminfo.read_text("ascii").splitlines()}
-    left = (limit - used for limit, used in _limits(groups, root))
-    return fields["MemTotal"], max(0, min([fields["MemAvailable"], *left]))
-
-
-def _limits(groups: Path, root: Path) -> Iterator[tuple[int, int]]:
-    """Yield limit and use of each control group that limits this process's memory (of both versions)."""
+    left = [fields["MemAvailable"]]
     for folder, limit_name, used_name, cache_name in _folders(groups, root):
-        limit = _number(folder / limit_name)
-        if limit is not None:
+        if (limit := _number(folder / limit_name)) is not None:
             # Cached files count as used, and are given back when memory is short.
-            yield limit, max(0, (_number(folder / used_name) or 0) - _cached(folder / "memory.stat", cache_name))
+            cached = _field(folder / "memory.stat", cache_name) or 0
+            left.append(limit - max(0, (_number(folder / used_name) or 0) - cached))
+    return fields["MemTotal"], max(0, min(left))
+
+
+def killed_for_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = CONTROL_GROUPS) -> int:
+    """Return how many processes of its own control group the kernel has killed for lack of memory so far."""
+    places = [
+        folder / name for folder, *_ in _folders(groups, root) for name in ("memory.events", "memory.oom_control")
+    ]
+    return next((kills for place in places if (kills := _field(place, "oom_kill")) is not None), 0)
+
+
+def lack_of_memory(killed_before: int) -> str:
+    """Return that the kernel has killed processes since it had killed so many, with a blank behind it; else nothing."""
+    if killed_for_memory() <= killed_before:
+        return ""
+    return "The kernel killed a process here for lack of main memory: ask for more (`mem_mb` on a cluster). "
 
 
 def _folders(groups: Path, root: Path) -> Iterator[tuple[Path, str, str, str]]:
@@ -52,15 +63,14 @@ def _folders(groups: Path, root: Path) -> Iterator[tuple[Path, str, str, str]]:
 
 
 def _number(path: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        text = path.read_text("ascii").strip()
-        return int(text) if text.isdigit() else None
+    with contextlib.suppress(OSError, ValueError):  # `max`: there is no limit
+        return int(path.read_text("ascii"))
     return None
 
 
-def _cached(path: Path, name: str) -> int:
+def _field(path: Path, name: str) -> int | None:
     with contextlib.suppress(OSError):
         for line in path.read_text("ascii").splitlines():
             if line.startswith(f"{name} "):
                 return int(line.split()[1])
-    return 0
+    return None

@@ -50,15 +50,6 @@ def own_jobs() -> list[SlurmJob]:
     return parse_jobs(_squeue("--me"))
 
 
-def batch_script(number: str) -> str:
-    """Return the script that a job was submitted with.
-
-    Raises:
-        NoAnswer: if Slurm does not tell it.
-    """
-    return slurm_answer("scontrol", "write", "batch_script", number, "-")
-
-
 def parse_jobs(text: str) -> list[SlurmJob]:
     """Return those jobs of squeue's lines that are not over."""
     rows = [line.strip().split("|", 3) for line in text.splitlines() if line.count("|") >= 3]

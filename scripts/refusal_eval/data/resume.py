@@ -71,20 +71,12 @@ def remove_partials(place: Repository, wanted: Iterable[RemoteFile]) -> None:
 
 
 def being_written(path: Path) -> bool:
-    """Tell whether a job holds the lock of a file that it downloads; where locks do not work, nobody is seen to.
-
-    Raises:
-        OSError: if there is no such file.
-    """
+    """Tell whether a job holds the lock of a file that it downloads; where locks do not work, nobody is seen to."""
     try:
         with open(path, "r+b") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
@@ -101,11 +93,13 @@ def _fetch(place: Repository, name: str, file: RemoteFile, hub: Any) -> None:
     partial = _partial(place, file)
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(partial, "ab") as handle:
-        # Two runs may share a cache: the second waits, and then finds the blob.
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            # Two runs may share a cache: the second waits, and then finds the blob.
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:  # a cluster's file system may have no locks; what two runs mix is found damaged
+            place.log.warning("%s: let no other run fetch it meanwhile; there are no locks (%s)", name, error.strerror)
         if _blob(place, file).exists():
-            with contextlib.suppress(FileNotFoundError):
-                partial.unlink()
+            partial.unlink(missing_ok=True)
             return
         here = os.fstat(handle.fileno()).st_size
         if here > file.size:

@@ -44,10 +44,6 @@ class Outcome:
     failed: list[str] = field(default_factory=list)  # keys of requests that failed for a reason that may pass
 
 
-class TooManyFailures(UserError):
-    """So many requests failed that the rest is not worth its GPU time."""
-
-
 class OutOfTime(Exception):
     """The time limit is reached with requests in flight."""
 
@@ -82,7 +78,7 @@ class Execution:
 
         Raises:
             EngineDied: at once when the engine is gone; what came before is in the store.
-            TooManyFailures: beyond the limit of failures.
+            UserError: beyond the limit of failures, where the rest is not worth its GPU time.
             OSError: when the store cannot be written.
         """
         self._waiting = {item.request.key for item in pending if item.request.key is not None}
@@ -216,7 +212,7 @@ class Execution:
     def _check_failures(self, last: str) -> None:
         failures = len(self._outcome.rejected) + len(self._outcome.failed)
         if self.most_failures is not None and failures > self.most_failures:
-            raise TooManyFailures(
+            raise UserError(
                 f"{failures} requests failed, more than the study's `failure_limit` allows; the last: {last[:300]}. "
                 f"{self._outcome.executed} responses are in the store, and a rerun executes only the rest."
             )

@@ -23,7 +23,7 @@ from pydantic import FiniteFloat, PositiveInt, TypeAdapter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.slurm_jobs import NoAnswer, job_state
-from refusal_eval.engines.process import Place, process_start, this_place
+from refusal_eval.engines.process import process_start, this_place
 
 LOG = logging.getLogger(__name__)
 FOLDER = "running"
@@ -64,11 +64,6 @@ class RunningJob:
     def __str__(self) -> str:
         where = f"process {self.pid} on {self.host}"
         return f"Slurm job {self.slurm_job} ({where})" if self.slurm_job else where
-
-    @property
-    def place(self) -> Place:
-        """Where its process number means something."""
-        return Place(self.host, self.boot_id, self.pid_namespace)
 
 
 RECORD = TypeAdapter(RunningJob)
@@ -164,7 +159,7 @@ def others_alive(folder: Path, me: RunningJob, earlier: Collection[str]) -> list
 
 def alive(job: RunningJob, me: RunningJob, silence: float) -> str | None:
     """Return how a job is known to live, in words, or None if it is gone; `silence` is since it touched its record."""
-    if job.place == me.place:
+    if (job.host, job.boot_id, job.pid_namespace) == this_place():
         return "running" if process_start(job.pid) == job.start else None
     if job.slurm_job is not None:
         if job.slurm_job == me.slurm_job:

@@ -23,7 +23,7 @@ from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.log_text import server_cause, tail
-from refusal_eval.core.memory import main_memory
+from refusal_eval.core.memory import killed_for_memory, lack_of_memory, main_memory
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, Device, gpu_names
@@ -156,6 +156,7 @@ class Server(RunningEngine):
         self._intervention: dict[str, Any] = {}
         self._record: ServerRecord | None = None
         self._private = ""
+        self._killed_before = killed_for_memory()
         self._watch = ServerWatch(float(engine.stall_timeout))
         self._in_flight = 0
 
@@ -304,9 +305,13 @@ class Server(RunningEngine):
         assert self._server
         ended = [worker for worker in self._workers if worker.exit_code() is not None]
         causes = {one: server_cause(tail(one.log)) for one in (self._server, *ended)}
-        return refusal(self._private) + "\n".join(
-            f"{f'Its cause: {cause}. ' if cause else ''}Its last lines, from {one.log}:\n{one.last_lines()}"
-            for one, cause in causes.items()
+        return (
+            lack_of_memory(self._killed_before)
+            + refusal(self._private)
+            + "\n".join(
+                f"{f'Its cause: {cause}. ' if cause else ''}Its last lines, from {one.log}:\n{one.last_lines()}"
+                for one, cause in causes.items()
+            )
         )
 
     def _start_workers(self, server: Sequence[str], environment: Mapping[str, str], nodes: Nodes) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, batch_script, own_jobs
+from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, own_jobs, slurm_answer
 from refusal_eval.study.batches import LOAD_NAME, shard_of, shards_of
 from refusal_eval.study.engine_environment import built_for, lacks_cuda
 
@@ -102,7 +102,8 @@ def jobs_of_earlier_runs(study_file: str) -> list[SlurmJob]:
 
 def _study_file(job: SlurmJob) -> Path:
     """Return the study file of a job that Snakemake submitted; without `--configfiles` that is the demo's."""
-    named = {option: value.strip("'") for option, value in STUDY_OF_SCRIPT.findall(batch_script(job.number))}
+    script = slurm_answer("scontrol", "write", "batch_script", job.number, "-")
+    named = {option: value.strip("'") for option, value in STUDY_OF_SCRIPT.findall(script)}
     if file := named.get("configfiles"):
         return Path(job.folder, file).resolve()
     folder = Path(job.folder, named.get("snakefile", "")).parent

@@ -11,8 +11,10 @@ from refusal_eval.study.study import Study
 from refusal_eval.weights.fingerprint import states_of
 
 # The most that one load on GPUs is given; fewer where all GPUs of the machine share few cores. vLLM's API server, which
-# turns log-probabilities into text, its engine core and our client are busy with one core each, and each GPU with one.
+# turns log-probabilities into text, its engine core and our client are busy with one core each, and each GPU with one:
+# a job on a cluster, which is confined to what it asks for, gets more for more GPUs.
 GPU_FEEDING_THREADS = 8
+BESIDE_THE_GPUS = 3
 FEW_THREADS = 4  # of a CPU engine in a job on a cluster; a share of no more is taken whole
 
 
@@ -41,7 +43,7 @@ def threads(study: Study, name: str, root: Path, cores: int | None, gpu_limit: i
     if device == "cpu":
         return cores or FEW_THREADS
     if submits or not cores:
-        return GPU_FEEDING_THREADS
+        return max(GPU_FEEDING_THREADS, BESIDE_THE_GPUS + engine.gpus(device) // engine.nodes_used())
     if not gpu_limit:
         return cores
     share = cores * engine.gpus(device) // gpu_limit

@@ -52,5 +52,4 @@ def _rows(study: Study, cell: Cell) -> int:
 
 def _effort(study: Study, batch: str) -> float:
     entry = study.config["engine_entries"][batch.split("/")[1]]
-    (_, active), _ = engine_billions(entry, ())
-    return active
+    return engine_billions(entry, ())[0][1]  # those that are active

@@ -16,6 +16,7 @@ from refusal_eval.workflow.left_over import about_left_over
 
 COUNTS = ["asked", "in store", "missing"]
 STATES = (*ANSWER_STATES, *VERDICT_STATES)
+LOST = (NO_RESPONSE, JUDGE_FAILED)  # without a response
 ALIKE = 3  # more cells than this that are alike share a line, unless they are done in part
 SHOWN_TROUBLES = 20
 VERDICT = {
@@ -68,7 +69,7 @@ def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int]
     rows_ = [
         (cell.model, cell.split, _note(cell, numbers), cell.requests, cell.stored, cell.missing)
         for cell in cells
-        if every or not (cell.note == WAITS_FOR_ANSWERS or _plainly_done(cell))
+        if every or (cell.note != WAITS_FOR_ANSWERS and (cell.state != DONE or any(map(cell.states.get, LOST))))
     ]
     rows = pd.DataFrame(rows_, columns=["model", "split", "note", *COUNTS]).astype(dict.fromkeys(COUNTS, float))
     if not every:
@@ -141,8 +142,3 @@ def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
 
 def _states(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts.get(state))
-
-
-def _plainly_done(cell: CellStatus) -> bool:
-    """Tell whether a cell is done, and each of its requests got a response."""
-    return cell.state == DONE and not (cell.states.get(NO_RESPONSE) or cell.states.get(JUDGE_FAILED))
