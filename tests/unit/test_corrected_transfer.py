@@ -10,6 +10,8 @@ from rate_rows import rates_of
 
 from refusal_eval.stats.corrected.transfer import (
     ErrorRates,
+    Observed,
+    corrected_value,
     error_rates,
     judged_gold,
     method_of,
@@ -38,6 +40,13 @@ def gold(se: list[float], sp: list[float], rows: int = 100) -> pd.DataFrame:
             judge += [positive] * right + [not positive] * (rows - right)
             models += [f"m{i}" if len(se) > 1 else ""] * rows
     return rows_of(people, judge, models=models)
+
+
+@pytest.mark.parametrize(("rate", "blocked", "value"), [(0.25, 0.0, 0.05 / 0.7), (0.4, 0.2, 0.2 + 0.8 * 0.05 / 0.7)])
+def test_rogan_gladen_by_hand(rate: float, blocked: float, value: float) -> None:
+    """Where a fifth is blocked and 40 % are refusals, a quarter of the others is."""
+    observed = Observed(rate, 0.0, 1.0, np.array([rate]), 100, 100, blocked)
+    assert corrected_value(observed, 0.9, 0.8) == pytest.approx(value)
 
 
 def test_errors_of_one_model_have_jeffreys_intervals() -> None:

@@ -115,9 +115,10 @@ def test_the_published_prompt_may_be_taken_as_it_is_with_the_published_form_only
     published = entry.model_copy(update=once)
     assert not of_one(published, "compat")
     assert len(of_one(entry)) == 1
-    rubric.write_text("{{ prompt }}")
-    ((_, message),) = of_one(published, "compat")
-    assert "must contain {{ prompt }} and {{ answer }}" in message
+    for lacking in ("{{ prompt }}", "{{ answer }}"):
+        rubric.write_text(lacking)
+        ((_, message),) = of_one(published, "compat")
+        assert "must contain {{ prompt }} and {{ answer }}" in message
 
 
 FRAME = "<r_{{ nonce }}>{{ prompt }} {{ answer }}</r_{{ nonce }}> "

@@ -136,12 +136,12 @@ def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] RuntimeError: CUDA error: device-side assert triggered",
         *["(APIServer pid=1) INFO 11-22 01:00:27 [launcher.py:100] Shutting down"] * 40,
     ]
-    broken = f"import sys\nif sys.argv[1] != '-c':\n    print({chr(10).join(lines)!r})\nsys.exit(1)\n"
+    broken = f"import sys\nif sys.argv[1] != '-c':\n    print({chr(10).join(lines)!r})\nsys.exit(3)\n"
     with pytest.raises(UserError) as died:
         during(engine(tmp_path, broken), lambda _: None)
     first = str(died.value).splitlines()[0]
     lack = "The kernel killed a process here for lack of main memory: ask for more (`mem_mb` on a cluster)"
-    dead = "the engine died while starting (exit code 1)" + (f". {lack}" if kills else "")
+    dead = "the engine died while starting (exit code 3)" + (f". {lack}" if kills else "")
     assert first == (
         f"{dead}. Its cause: RuntimeError: CUDA error: device-side assert "
         f"triggered. Its last lines, from {tmp_path / 'server.log'}:"

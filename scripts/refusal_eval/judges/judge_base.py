@@ -358,7 +358,7 @@ def write_verdicts(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     LOG.info("%d verdicts: %s", len(rows), state_counts(rows, VERDICT_STATES))
 
 
-def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = None) -> dict[str, Any]:
+def verdict_row(answer: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
     """Return one line of a verdicts file."""
     return {
         "prompt_id": answer["prompt_id"],
@@ -370,7 +370,7 @@ def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = N
         "kind": verdict.kind,
         "flags": list(verdict.flags),
         "raw": dict(verdict.raw),
-        "key": key,
+        "key": None,  # of the response behind it, where there is just one
         **({} if verdict.quality is None else {"quality": verdict.quality}),
     }
 
