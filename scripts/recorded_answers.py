@@ -36,7 +36,7 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     for note in notes:
         LOG.warning("%s: %s", recorded_path, note)
     read = {answer["state"] for answer in answers} & {COMPLETE, EMPTY, TRUNCATED_REASONING}
-    if marks is not None and read <= {TRUNCATED_REASONING}:
+    if marks is not None and read == {TRUNCATED_REASONING}:
         raise UserError(no_answers(reading["model"], sum(answer["state"] == TRUNCATED_REASONING for answer in answers)))
     if marks is None and "protocol" not in reading and not reading.get(BATTLES):  # else they are judged as they are
         refuse_judged_reasoning(reading["model"], answers)

@@ -62,8 +62,8 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     outcomes = cell_outcomes(prompts, answers, verdicts, cell["samples"], scored or "all")
     facts: dict[str, Any] = {name: cell[name] for name in FACTS} | {"scored": scored}
     facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]
-    served = {(answer["serving"], answer.get("model_version")) for answer in answers if answer["serving"] is not None}
-    facts["mixed_serving"] = len(served) > 1
+    servings, versions = {row["serving"] for row in answers}, {row.get("model_version") for row in answers}
+    facts["mixed_serving"] = any(len(known - {None}) > 1 for known in (servings, versions))
     facts |= {name: cell[name] for name in (FITTED, "kinds", "by_turn") if cell.get(name)}
     facts |= noticed(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None

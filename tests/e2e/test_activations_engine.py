@@ -382,7 +382,9 @@ model = Gemma3ForConditionalGeneration(
 program = runpy.run_path(sys.argv[1])
 model.save_pretrained(sys.argv[2])
 job = {"folder": sys.argv[2], "dtype": "float32", "gpus": 0, "device": "cpu", "trust_remote_code": False}
-decoder, layers = program["text_decoder"](program["load_model"](job), 2)
+loaded, missing = program["load_model"](job)
+decoder, layers = program["text_decoder"](loaded, 2)
+program["refuse_made_up"](loaded, decoder, missing)
 print(type(decoder).__name__, [type(layer).__name__ for layer in layers])
 program["text_decoder"](model, 3)
 """

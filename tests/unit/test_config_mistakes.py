@@ -251,6 +251,11 @@ def test_a_key_one_level_too_high(project, key, belongs):
     assert found.endswith(f"models.mine.{key}: unknown key `{key}`: it belongs in {belongs}")
 
 
+def test_a_slip_in_a_key_is_no_key_of_another_level(project):
+    found = project.mistakes(STUDY | {"figures": [{"kind": "histograms", "name": "c", "judges": ["words"]}]})
+    assert len(found) == 1 and "did you mean `judge`?" in found[0], found
+
+
 def test_entries_in_the_study_and_splits_outside_a_data_set(project):
     project.write("own.yaml", "splits: {}\n")
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"], "scoring": {}, "tau": 2, "datasets": {}}) == [

@@ -29,9 +29,16 @@ def score(folder, **changed):
 
 @pytest.mark.parametrize(
     ("other", "mixed"),
-    [({}, False), ({"serving": "b"}, True), ({"serving": None}, False), ({"model_version": "b"}, True)],
+    [
+        ({}, False),
+        ({"serving": "b"}, True),
+        ({"serving": None}, False),
+        ({"model_version": "b"}, True),
+        ({"model_version": None}, False),  # as of a blocked prompt, whose reply names no version
+    ],
 )
-def test_what_is_whole_is_scored_and_answers_of_two_loads_or_versions_of_a_model_are_mixed(tmp_path, other, mixed):
+def test_what_is_whole_is_scored_and_answers_of_two_loads_or_versions_are_mixed(tmp_path, other, mixed, monkeypatch):
+    monkeypatch.setitem(ANSWER, "model_version", "a")
     found = score(tmp_path, answers=other)
     assert (found["strict"]["rate"], found["mixed_serving"]) == (1.0, mixed)
 

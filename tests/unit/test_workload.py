@@ -37,6 +37,8 @@ def test_a_name_tells_the_size(name, size):
         ("x-70B-AWQ-INT4", None, 42),
         ("x-70B", "fp8", 70),
         ("x-gptq-int8", None, 70),
+        ("x-NVFP4", None, 42),
+        ("checkpoint4000", None, 140),
     ],
 )
 def test_a_name_tells_that_weights_are_quantized(name, asked, size):

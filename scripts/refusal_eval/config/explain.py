@@ -20,6 +20,7 @@ from refusal_eval.core.hints import nearest, nearest_name
 
 TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
 # Where a list or a mapping may stand: what one says of the other.
+SLIP = 0.8  # so near to a key of its own level is a slip
 OTHER_MEMBER = (("list_type", dict), ("model_type", list))
 WORDS = {
     str: "text",
@@ -232,7 +233,10 @@ def _place_of(key: str, owner: type[BaseModel]) -> str:
         for name, hint in fields_of(owner).items()
         if any(is_entry(leaf) and key in fields_of(leaf) for leaf, _ in leaves(hint))
     ]
-    return getattr(owner, "NO_KEYS", {}).get(key) or (f"it belongs in {one_of(inside)}" if inside else "")
+    if key in (outside := getattr(owner, "NO_KEYS", {})):
+        return str(outside[key])
+    # `layer` for `layers` is a slip, also where some key below is called `layer`.
+    return f"it belongs in {one_of(inside)}" if inside and not nearest_name(key, fields_of(owner), SLIP) else ""
 
 
 def _takes_list(types: Iterable[Any]) -> bool:

@@ -9,7 +9,7 @@ from refusal_eval.weights.weights_manifest import WEIGHTS_MANIFEST, read_manifes
 
 BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 # What names of repositories call quantized weights, and how many bytes a parameter of these takes, with its scales.
-QUANTIZED_NAMES = {r"fp8|int8|8bit|w8a8": 1.0, r"awq|gptq|int4|4bit|w4a16|fp4": 0.6}
+QUANTIZED_NAMES = {r"(?:mx)?fp8|int8|8bit|w8a8": 1.0, r"awq|gptq|int4|4bit|w4a16|(?:nv|mx)?fp4": 0.6}
 QUANTIZED_BYTES = 1.0
 ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, where nothing tells
 ASSUMED_SIZE = "assumed"
@@ -71,6 +71,6 @@ def _weights_name(entry: Mapping[str, Any]) -> str:
 
 def _bytes_per_parameter(entry: Mapping[str, Any]) -> float:
     name = _weights_name(entry).lower()
-    if named := [size for words, size in QUANTIZED_NAMES.items() if re.search(words, name)]:
+    if named := [size for words, size in QUANTIZED_NAMES.items() if re.search(f"(?<![a-z])(?:{words})", name)]:
         return named[0]
     return QUANTIZED_BYTES if entry.get("quantization") else BYTES_PER_PARAMETER[entry["dtype"]]

@@ -195,14 +195,14 @@ def _number(
     resample varies. `sides` are the battles with the class, and with the baseline.
     """
     found, voters = {}, [0, 1] if statistic is _bias else [1] if statistic is _penalty_llm else [0]
-    first, second = (clusterings(battles, rows) for rows in sides)
-    for what in (what for what in first if what in second):
+    clustered = [clusterings(battles, rows) for rows in sides]
+    for what in {what: None for one in clustered for what in one}:
         rates = drawn[what]
         value, *_ = statistic(rates[:1], place)
         if not np.isfinite(value):
             return None
-        groups = min(len(set(names[what])) for names in (first, second))
-        own = rates[:, voters][:, :, [0, place]].reshape(len(rates), -1)
-        moves = all(len(np.unique(side[np.isfinite(side)])) > 1 for side in own.T)
-        found[what] = with_interval(float(value), statistic(rates[1:], place), groups if moves else 0, level)
+        groups = min(len(set(one[what])) for one in clustered if what in one)
+        own = rates[0, voters][:, [0, place]]
+        known = bool(((own > 0) & (own < 1)).all())
+        found[what] = with_interval(float(value), statistic(rates[1:], place), groups if known else 0, level)
     return _widest(found)
