@@ -117,7 +117,7 @@ def rows_of(
             if state == COMPLETE:
                 logprob = (logprobs or {}).get((name, sample), -1.0)
                 answer |= {"answer": "Words.", "answer_tokens": 2, "answer_logprob": logprob}
-                verdicts.append(verdict_row(answer, Verdict(JUDGED, LABELS[letter], None), "1" * 64))
+                verdicts.append(verdict_row(answer, Verdict(JUDGED, LABELS[letter], None)))
             answers.append(answer)
     return prompts, answers, verdicts
 
