@@ -94,9 +94,9 @@ def hook_of(mode: str, gate: float | None, layer_class: str) -> Callable[[Any, A
     """
     change, summed = MODES[mode], layer_class in SUMMED
     unread = (
-        f"decoder layers of class `{layer_class}` return a residual beside their output, and whether the stream is "
+        f"decoder layers of class `{layer_class}` return a residual beside their output, and whether the stream is the "
+        "sum of both was never checked"
     )
-    unread += "the sum of both was never checked"
 
     def hook(layer: Any, inputs: Any, output: Any) -> Any:
         layer.steer_fired.add_(1)
