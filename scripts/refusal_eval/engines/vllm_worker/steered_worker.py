@@ -137,6 +137,11 @@ def pass_of(scheduler_output: Any) -> str | None:
     return "decode" if tokens and all(number == 1 for number in tokens) else None
 
 
+def asks_for_counts(scheduler_output: Any) -> bool:
+    """Tell whether one of a step's new requests asks how many tokens passed the gate."""
+    return any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
+
+
 def gate_counts(layers: Sequence[Any], numbers: Sequence[int]) -> dict[str, Any]:
     """Return how many tokens were looked at, and of each layer how many passed; begin to count again.
 
@@ -199,8 +204,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
         Raises:
             InterventionError: see `_checked_step`.
         """
-        asks = any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
-        if self.spec["mode"] not in GATED or not asks:
+        if self.spec["mode"] not in GATED or not asks_for_counts(scheduler_output):
             return self._checked_step(scheduler_output)
         counts = gate_counts(self.steered, self.spec["layers"])
         output = self._checked_step(scheduler_output)
