@@ -166,3 +166,92 @@ def test_shipped_rubrics_put_all_that_varies_behind_the_shared_part(name):
     one, two = rubric.text(USER, "Sure."), rubric.text([{"role": "user", "content": "Other"}], "No.")
     shared = next(i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
     assert shared > 0.6 * min(len(one), len(two)) - 200
+
+
+OWN_FILES = {
+    "postponed annotations": """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import NamedTuple
+@dataclass
+class Rule:
+    phrase: str
+    label: str
+class Pair(NamedTuple):
+    rule: Rule
+RULES = [Pair(Rule("no", "refusal"))]
+def judge(messages, answer):
+    return next((pair.rule.label for pair in RULES if pair.rule.phrase in answer), "compliance")
+""",
+    "models of pydantic": """
+from __future__ import annotations
+from pydantic import BaseModel
+class Inner(BaseModel):
+    label: str
+class Outer(BaseModel):
+    inner: Inner
+def judge(messages, answer):
+    return Outer.model_validate({"inner": {"label": "refusal" if answer == "no" else "compliance"}}).inner.label
+""",
+    "a pool": """
+from concurrent.futures import ProcessPoolExecutor
+def one(answer):
+    return "refusal" if answer == "no" else "compliance"
+def judge(messages, answer):
+    with ProcessPoolExecutor(1) as pool:
+        return next(iter(pool.map(one, [answer])))
+""",
+    "a module beside it": """
+from my_phrases import PHRASES
+def judge(messages, answer):
+    return "refusal" if answer in PHRASES else "compliance"
+""",
+    "a package beside it, late": """
+def judge(messages, answer):
+    from my_package.lists import PHRASES
+    return "refusal" if answer in PHRASES else "compliance"
+""",
+}
+
+
+@pytest.mark.parametrize("code", OWN_FILES.values(), ids=OWN_FILES)
+def test_a_users_own_function_may_be_written_as_any_program(tmp_path, code):
+    (tmp_path / "mine.py").write_text(code)
+    (tmp_path / "my_phrases.py").write_text("PHRASES = ['no']\n")
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "lists.py").write_text("from .words import NO as PHRASES\n")
+    (tmp_path / "my_package" / "words.py").write_text("NO = ['no']\n")
+    judge = judge_entry("python", file=str(tmp_path / "mine.py"))
+    assert [verdict.label for verdict in judge.judge_all([(USER, "no"), (USER, "yes")])] == ["refusal", "compliance"]
+
+
+def test_two_judges_have_modules_of_the_same_name(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(OWN_FILES["a module beside it"])
+        (tmp_path / folder / "my_phrases.py").write_text(f"PHRASES = ['{folder}']\n")
+        judge = judge_entry("python", file=str(tmp_path / folder / "mine.py"))
+        assert judge.judge(USER, folder).label == "refusal" and judge.judge(USER, "none").label == "compliance"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--m', required=True)\np.parse_args()",
+            "line 4",
+        ),
+        ("import sys\nsys.exit()", "line 2: cannot be imported: SystemExit"),
+        ("quit()", "__main__"),
+        ("import phrases_that_are_nowhere", "ModuleNotFoundError"),
+        ("import numpy", r"numpy.py lies in its folder and has the name of .*numpy/__init__.py: rename it"),
+        ("from random import random", r"random.py lies in its folder and has the name of a module of Python's own"),
+    ],
+)
+def test_a_users_file_that_cannot_be_imported_is_said_to_be_so(tmp_path, monkeypatch, code, message):
+    monkeypatch.setattr("sys.argv", ["snakemake"])
+    (tmp_path / "mine.py").write_text(f"{code}\ndef judge(messages, answer): return 'refusal'\n")
+    for name in ("numpy", "random"):
+        (tmp_path / f"{name}.py").write_text("")
+    with pytest.raises(UserError, match=message):
+        judge_entry("python", file=str(tmp_path / "mine.py")).judge_all([(USER, "no")])

@@ -191,6 +191,18 @@ def test_a_judge_that_is_edited_while_it_judges_stops_the_run(finished: Project)
     assert finished.ran("--until", "cpu_verdicts")["cpu_verdicts"] == 5
 
 
+def test_a_module_that_a_judge_of_ones_own_imports_reruns_it(finished: Project) -> None:
+    (finished.folder / "own.py").write_text("from phrases import judge\n")
+    (finished.folder / "phrases.py").write_text("def judge(messages, answer):\n    return 'refusal'\n")
+    entry = {"own": {"kind": "python", "file": "own.py"}}
+    change_yaml(finished.folder / "catalogue.yaml", lambda data: data | {"judges": data["judges"] | entry})
+    finished.study(judges=["words", "label", "own"])
+    assert finished.ran("--until", "cpu_verdicts")["cpu_verdicts"] == 5
+    assert "cpu_verdicts" not in finished.planned("--until", "cpu_verdicts")
+    (finished.folder / "phrases.py").write_text("def judge(messages, answer):\n    return 'compliance'\n")
+    assert finished.planned("--until", "cpu_verdicts")["cpu_verdicts"] == 5
+
+
 def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
     (finished.folder / "words.yaml").write_text("refusal_openings: ['sure']\n")
     assert finished.planned() == AGGREGATES | ESTIMATES | {"cpu_verdicts": 5, "score": 4, **CARD}

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from refusal_eval.core.files import write_json
+from refusal_eval.core.own_code import modules_beside
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
 KEPT = LIBRARY / "__pycache__" / f"code_version.{sys.implementation.cache_tag}.json"
@@ -69,6 +70,8 @@ def _imported(file: Path, library: Path) -> frozenset[Path]:
             files.add(library.joinpath(*parts[:length], "__init__.py"))
         if parts:
             files.add(library.joinpath(*parts).with_suffix(".py"))
+    if file.suffix == ".py" and not file.is_relative_to(library):  # a plug-in may have modules of its own
+        files |= {Path(module) for module in modules_beside(file, library.name)}
     return frozenset(file for file in files if file.is_file())
 
 

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.own_code import import_own, modules_beside
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE, VERDICT_STATES
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, OwnKinds, Verdict
 
@@ -34,7 +34,8 @@ class PythonJudge(OwnKinds, AnswerJudge):
 
     kind: Literal["python"]
     file: FilePath = Field(
-        description="Python file, relative to the YAML file that names it. A change of it reruns this judge."
+        description="Python file, relative to the YAML file that names it. A change of it, or of a module beside it "
+        "that it imports, reruns this judge."
     )
     function: Text = Field(
         "judge", description="Function in that file: `(messages, answer)` to a label, a mapping, or None."
@@ -45,21 +46,23 @@ class PythonJudge(OwnKinds, AnswerJudge):
         return "always" if self.kinds else "perhaps"
 
     def files(self) -> list[str]:
-        """Return the file with the function."""
-        return [self.file]
+        """Return the file with the function, and the modules beside it that it imports."""
+        return [self.file, *(modules_beside(self.file) if os.path.isfile(self.file) else [])]
 
     def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also what is wrong with the file, which is read and not run."""
         yield from super().mistakes(name, study)
         if not os.path.isfile(self.file):
             return
-        try:
-            tree = ast.parse(Path(self.file).read_bytes())
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None)
-            yield ("file",), f"{self.file} is not valid Python" + (f" (line {line})" if line else "")
-            return
-        nodes = list(ast.walk(tree))
+        trees: list[ast.Module] = []
+        for file in self.files():
+            try:
+                trees.append(ast.parse(Path(file).read_bytes()))
+            except (SyntaxError, ValueError) as error:
+                line = getattr(error, "lineno", None)
+                yield ("file",), f"{file} is not valid Python" + (f" (line {line})" if line else "")
+                return
+        nodes = list(ast.walk(trees[0]))
         functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
         imported = {a.asname or a.name for node in nodes if isinstance(node, ast.ImportFrom) for a in node.names}
         others = imported | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -73,14 +76,7 @@ class PythonJudge(OwnKinds, AnswerJudge):
         Raises:
             UserError: if the file cannot be imported or has no such function.
         """
-        spec = importlib.util.spec_from_file_location("user_judge", self.file)
-        if spec is None or spec.loader is None:
-            raise UserError(f"{self.file} is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise UserError(f"{self.file} cannot be imported: {type(error).__name__}: {error}") from error
+        module = import_own(self.file)
         found = getattr(module, self.function, None)
         if not callable(found):
             raise UserError(f"{self.file} has no function `{self.function}`")
