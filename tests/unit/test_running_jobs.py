@@ -216,7 +216,7 @@ def test_damaged_records_are_no_jobs(study: Path, field: str, value: object) -> 
     }.items():
         (study / "running" / f"{name}.json").write_text(text)
     with job(study, "a/one"):
-        pass
+        assert len(list((study / "running").glob("*.json"))) == 5, "it runs, and removes no record of others"
 
 
 def test_the_same_activations_are_captured_by_one_job(study: Path, sleeper: subprocess.Popen[bytes]) -> None:

@@ -157,6 +157,8 @@ def test_a_file_system_that_cannot_flush_on_demand_takes_responses(tmp_path, mon
     monkeypatch.setattr(os, "fsync", cannot)
     with StoreWriter(tmp_path, "engine", "job") as writer:
         writer.refuse_full()
+        writer.append(KEYS[0], response("a"), "s1")
+    assert StoreReader(tmp_path, "engine").missing(KEYS[:2]) == [KEYS[1]]
 
 
 @pytest.mark.parametrize("counted", [False, True])
