@@ -49,6 +49,7 @@ async def run_engine(
     a load that is stopped: the next one may have nothing left that passes.
     """
     # Here, because a job that finds everything in the store should end at once.
+    from refusal_eval.engines.adapter_probe import probe_adapters
     from refusal_eval.engines.execution import Execution
     from refusal_eval.engines.suspects import Suspects
 
@@ -58,6 +59,8 @@ async def run_engine(
         await asyncio.to_thread(look_again)
         for unchanged in (plan.unchanged_folder, *(adapter.unchanged for adapter in load.adapters)):
             await asyncio.to_thread(unchanged)  # while the engine loaded
+        probe = await probe_adapters(engine, pending)
+        before = await quick_counters(engine) if probe else {}
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
         writer = StoreWriter(plan.store_dir, store.folder.name, job)
@@ -71,12 +74,12 @@ async def run_engine(
                 )
                 outcome = await work.run(pending)
         finally:
-            counters = await last_counters(engine)
+            counters = await last_counters(engine, before)
             keep_gate_counts(writer.path, plan.interventions, await last_gate_counts(engine))
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
     of_engine = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
-    return outcome, of_engine | what_passed({*store.read_from, writer.path}, plan.interventions)
+    return outcome, of_engine | probe | what_passed({*store.read_from, writer.path}, plan.interventions)
 
 
 def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
@@ -90,16 +93,21 @@ def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]
     return ReasoningCheck({model: AnswerReader(folder, entry, trust) for model, entry in plan.reasoning.items()}).look
 
 
-async def last_counters(engine: "RunningEngine") -> dict[str, float]:
-    """Return what the server counted, and say it: a prompt that K samples share should cost one prefill.
+async def quick_counters(engine: "RunningEngine") -> dict[str, float]:
+    """Return what the server counted so far.
 
     A server that does not tell keeps nobody: then the log says why there is nothing. Of another party none is expected.
     """
     try:
-        counters = await within(METRICS_SECONDS, engine.metrics())
+        return await within(METRICS_SECONDS, engine.metrics())
     except (ConnectionError, TimeoutError) as error:
         LOG.warning("the engine's counters are not known: %s", error)
         return {}
+
+
+async def last_counters(engine: "RunningEngine", before: Mapping[str, float]) -> dict[str, float]:
+    """Return what the server counted since then, and say it: a prompt that K samples share should cost one prefill."""
+    counters = {name: value - before.get(name, 0) for name, value in (await quick_counters(engine)).items()}
     if not counters:
         return {}
     hits, queries = counters["prefix_cache_hits"], counters["prefix_cache_queries"]

@@ -146,6 +146,40 @@ def test_a_template_that_an_adapter_brings_along_is_mentioned(
     assert "brings chat_template.jinja along, which is not used; name it as the model's `template`" in caplog.text
 
 
+def test_a_tokenizer_that_an_adapter_brings_along_is_mentioned(
+    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (adapter / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    (adapter / "added_tokens.json").write_text('{"<refuse>": 49153}')
+    described(adapter, tmp_path)
+    assert "tokenizer_config.json has a chat_template of its own, which is not used" in caplog.text
+    assert "has added_tokens.json: tokens that its engine's tokenizer lacks are text" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["F64", "F32", "F16", "BF16"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1"])
+def test_weights_that_are_no_numbers_are_named(adapter: Path, tmp_path: Path, kind: str, value: str) -> None:
+    """As where training diverged; an engine would fail at every request of its load."""
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+    numbers = np.ones((2, 4), dtype={"F64": "<f8", "F16": "<f2"}.get(kind, "<f4"))
+    numbers[1, 2] = float(value)
+    raw = numbers.view("<u2")[:, 1::2].tobytes() if kind == "BF16" else numbers.tobytes()
+    shapes = {name.format("A"): [2, 4], name.format("B"): [4, 2]}
+    header = {
+        tensor: {"dtype": kind, "shape": shape, "data_offsets": [n * len(raw), (n + 1) * len(raw)]}
+        for n, (tensor, shape) in enumerate(shapes.items())
+    }
+    text = json.dumps(header).encode()
+    (adapter / "adapter_model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + 2 * raw)
+    if value == "1":
+        described(adapter, tmp_path)
+        return
+    with pytest.raises(
+        UserError, match=r"layers.0.self_attn.q_proj.lora_A.weight holds .*infinite or no numbers \(NaN\)"
+    ):
+        described(adapter, tmp_path)
+
+
 # ---------------------------------------------------------------- whether it fits
 
 
@@ -168,7 +202,11 @@ def test_an_adapter_of_these_weights_fits_whatever_stands_before_the_layers(
 ) -> None:
     caplog.set_level("INFO")
     check_fits(adapter, base(tmp_path / "base", prefix=prefix), LOG)
-    assert "all 4 modules were compared" in caplog.text and "WARNING" not in caplog.text
+    if prefix == "model.":
+        assert "all 4 modules were compared" in caplog.text and "WARNING" not in caplog.text
+    else:  # whether an engine takes one name for the other only the engine knows
+        names = f"names the module model.layers.0.self_attn.q_proj, and the weights {prefix}layers.0.self_attn.q_proj"
+        assert names in caplog.text and "were compared" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,24 @@ def test_exactly_the_adapters_that_are_asked_are_served_under_names_of_ours() ->
 def test_many_adapters_wait_in_main_memory_and_the_user_says_how_many_at_once() -> None:
     many = [Adapter("m", {}, f"lora-{n:02}", "/x", 4) for n in range(20)]
     assert (option(command(many), "max-loras"), option(command(many), "max-cpu-loras")) == ("8", "20")
-    assert option(command(many, args={"max-loras": 3}), "max-loras") == "3"
+    own = command(many, args={"max-loras": 3})
+    assert (option(own, "max-loras"), option(own, "max-cpu-loras")) == ("3", "20")
+    more = command(many, args={"max-loras": 30, "max-cpu-loras": 25})
+    assert (option(more, "max-loras"), option(more, "max-cpu-loras")) == ("30", "30"), "fewer in memory cannot start"
+
+
+@pytest.mark.parametrize(("adapters", "own", "slots"), [(1, {}, 2), (2, {}, 3), (20, {}, 21), (2, {"max-loras": 1}, 3)])
+def test_on_a_cpu_the_last_slot_stays_empty(adapters: int, own: dict[str, int], slots: int) -> None:
+    """There vLLM takes its weights for requests without an adapter."""
+    many = [Adapter("m", {}, f"lora-{n:02}", "/x", 4) for n in range(adapters)]
+    found = command(many, device="cpu", args=own)
+    assert (option(found, "max-loras"), option(found, "max-cpu-loras")) == (str(slots), str(slots))
+
+
+@pytest.mark.parametrize("value", [0, "two", True])
+def test_numbers_of_adapters_are_whole_numbers(value: object) -> None:
+    with pytest.raises(ValueError, match="`max-loras` must be a whole number, at least 1"):
+        entry(args={"max-loras": value})
 
 
 def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) -> None:

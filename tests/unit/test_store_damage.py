@@ -330,3 +330,31 @@ def test_who_may_only_read_the_store_reads_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr("refusal_eval.ask.store.write_text", refuse)
     assert text_of(tmp_path, KEYS[0]).startswith("answer")
+
+
+ADAPTERS = ['{"name": "a", "path": "FOLDER"}', '{"name": "b", "path": "FOLDER"}']
+
+
+@pytest.mark.parametrize(
+    ("record", "counts"),
+    [
+        ({"device": "cpu", "arguments": ["--enable-lora", "--max-loras=2", "--lora-modules", *ADAPTERS]}, False),
+        ({"device": "cpu", "arguments": ["--enable-lora", "--lora-modules", *ADAPTERS, "--max-loras", "1"]}, False),
+        ({"device": "cpu", "arguments": ["--enable-lora", "--lora-modules", *ADAPTERS]}, False),
+        ({"device": "cpu", "arguments": ["--enable-lora", "--max-loras=3", "--lora-modules", *ADAPTERS]}, True),
+        ({"device": "cuda", "arguments": ["--enable-lora", "--max-loras=2", "--lora-modules", *ADAPTERS]}, True),
+        ({"device": "cpu", "arguments": ["--max-loras=2"]}, True),
+        ({"device": "cpu", "arguments": None}, True),
+        ({}, True),
+    ],
+)
+def test_answers_of_a_load_whose_plain_model_had_an_adapters_weights_count_as_not_stored(
+    tmp_path, caplog, record, counts
+):
+    with StoreWriter(tmp_path, "engine", "job") as writer:
+        writer.describe("s1", record)
+        writer.append(KEYS[0], response("a"), "s1")
+    reader = StoreReader(tmp_path, "engine")
+    assert bool(reader.missing(KEYS[:1])) == (not counts)
+    reader.refresh()
+    assert caplog.text.count(f"{writer.path}: a load of vLLM on a CPU wrote it with 2 LoRA adapters") == (not counts)

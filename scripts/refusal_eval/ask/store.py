@@ -35,6 +35,7 @@ from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from refusal_eval.ask import store_index as indexes
+from refusal_eval.ask.wrong_loads import why_not_to_be_read
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, canonical_json, read_json, sha256_of, utf8, write_text
 from refusal_eval.core.packing import unpack_floats
@@ -151,6 +152,7 @@ class StoreReader:
         self.files: dict[Path, indexes.FileIndex] = {}  # as they were when they were last looked at
         self.read_from: set[Path] = set()  # the files that records were found in so far
         self._damaged: set[tuple[Path, int]] = set()  # where the log has said so
+        self._left_out: set[Path] = set()  # files that earlier versions wrote and that are not to be read
         self._noted = ""  # no note of a time up to this one is needed
         self._news = set[Path]()
         self.refresh()
@@ -166,11 +168,20 @@ class StoreReader:
         for path in sorted(self.folder.glob("*.jsonl")):
             with _reading(path):
                 known = self.files.get(path)
+                if known is None and self._is_left_out(path):
+                    continue
                 files[path] = indexes.load_index(path) if known is None else known.brought_up_to_date()
         before, self.files = self.files, files
         changed = {path for path in before.keys() | files.keys() if before.get(path) is not files.get(path)}
         self._news |= changed
         return bool(changed)
+
+    def _is_left_out(self, path: Path) -> bool:
+        """Tell whether a file's responses are not those of the models whose keys they have, and say so once."""
+        if path not in self._left_out and (why := why_not_to_be_read(path)):
+            self._left_out.add(path)
+            LOG.warning("%s: %s; its responses count as not stored. You can delete the file", path, why)
+        return path in self._left_out
 
     def missing(self, keys: Iterable[str]) -> list[str]:
         """Return the keys without a response, each once, in the order given: those that `lookup` does not find."""

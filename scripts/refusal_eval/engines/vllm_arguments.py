@@ -119,7 +119,7 @@ _SERVING = """
     per-request-spec-decode-metrics profiler-config jit-monitor-mode jit-monitor-verbose fail-on-environ-validation
 """
 SERVING_ARGS: Final = frozenset(_SERVING.split())
-WHOLE_NUMBERS = ("max-num-seqs", "max-num-batched-tokens")  # how large the engine's batches are
+WHOLE_NUMBERS = ("max-num-seqs", "max-num-batched-tokens", "max-loras", "max-cpu-loras")
 # Ways to read the same weights. Any other `load-format` is in the key: `dummy` makes weights up, others quantize.
 FAITHFUL_LOAD_FORMATS: Final = (
     *("auto", "hf", "mistral", "safetensors", "fastsafetensors", "instanttensor", "runai_streamer"),

@@ -221,7 +221,8 @@ class VllmEngine(LocalEngine):
         if load.device == "cpu":
             # It starts in half the time, and answers as fast. On a GPU, compiled code and CUDA graphs are its point.
             options["enforce-eager"] = True
-        options |= dict(one_spelling(name, value) for name, value in self.args.items())
+        own = dict(one_spelling(name, value) for name, value in self.args.items())
+        options |= own | adapter_slots(len(load.adapters), load.device, own)
         if load.determinism == "strict" and load.device == "cpu":
             # What is computed together changes rounding: other requests of the batch, and on some processors also
             # whether the first part of a prompt comes from the cache, which depends on what was asked before.
@@ -268,10 +269,25 @@ def adapter_options(adapters: Sequence[Adapter]) -> dict[str, Any]:
         "enable-lora": True,
         # Each rank is at most the last.
         "max-lora-rank": next(rank for rank in MAX_LORA_RANKS if all(adapter.rank <= rank for adapter in adapters)),
-        "max-loras": min(len(adapters), MOST_ADAPTERS_AT_ONCE),
-        "max-cpu-loras": len(adapters),
         "lora-modules": modules,
     }
+
+
+def adapter_slots(adapters: int, device: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say how many LoRA adapters are at hand; none for no adapters.
+
+    On a CPU vLLM 0.32 takes the weights of the last slot for requests without an adapter (its index is -1 there), so
+    that one stays empty: there is a slot more than there are adapters, whatever is given.
+
+    Args:
+        given: the user's own options.
+    """
+    if not adapters:
+        return {}
+    slots = given.get("max-loras", min(adapters, MOST_ADAPTERS_AT_ONCE))
+    if device == "cpu":
+        slots = max(slots, adapters + 1)
+    return {"max-loras": slots, "max-cpu-loras": max(given.get("max-cpu-loras", adapters), slots)}
 
 
 def load_format_of(folder: str | Path) -> str:

@@ -7,6 +7,7 @@ nobody's.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -14,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.config.source_entries import AdapterSource
@@ -27,6 +30,17 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS)
 PICKLES = ("adapter_model.bin", "adapter_model.pt")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
+TOKENIZER, ADDED_TOKENS = "tokenizer_config.json", "added_tokens.json"
+# Of a float type of safetensors: the unsigned type of its size, and the bits that are all set in infinity and NaN.
+NO_NUMBERS = {
+    "F64": ("<u8", 0x7FF0000000000000),
+    "F32": ("<u4", 0x7F800000),
+    "F16": ("<u2", 0x7C00),
+    "BF16": ("<u2", 0x7F80),
+    "F8_E5M2": ("<u1", 0x7C),
+    "F8_E4M3": ("<u1", 0x7F),
+}
+READ_AT_ONCE = 1 << 24  # bytes
 MOST_RANK = 512  # of vLLM 0.32's `--max-lora-rank`
 
 # Settings of PEFT that change an adapter's meaning and that vLLM 0.32 does not know: it would end minutes later with
@@ -104,6 +118,7 @@ def describe_adapter(
     else:
         folder = manifest_folder(manifest)
         identity = kind.identity(None)
+    warn_of_own_tokenizer(folder, log)
     return Adapter(
         model=model,
         identity=identity,
@@ -137,6 +152,7 @@ def checked_rank(folder: str | Path) -> int:
     if not all(isinstance(rank, int) and not isinstance(rank, bool) and 1 <= rank <= MOST_RANK for rank in ranks):
         raise UserError(f"{path}: ranks must be whole numbers from 1 to {MOST_RANK}, not {ranks}")
     _check_tensors(Path(folder) / WEIGHTS, max(ranks))
+    _refuse_no_numbers(Path(folder) / WEIGHTS)
     return int(max(ranks))
 
 
@@ -186,6 +202,32 @@ def _check_tensors(path: Path, rank: int) -> None:
             raise UserError(f"{path}: {module} has rank {shapes['a'][0]}, but {CONFIG} says at most {rank}")
 
 
+def _refuse_no_numbers(path: Path) -> None:
+    """Raise `UserError` if a weight is infinite or no number: every answer of every load with it would fail."""
+    for name, (kind, start, end) in _places(path).items():
+        if kind not in NO_NUMBERS:
+            continue
+        unsigned, bits = NO_NUMBERS[kind]
+        size = np.dtype(unsigned).itemsize
+        for begin in range(start, end, READ_AT_ONCE):
+            count = min(READ_AT_ONCE, end - begin) // size
+            values = np.fromfile(path, unsigned, count, offset=begin)
+            if bad := int(np.count_nonzero((values & bits) == bits)):
+                raise UserError(
+                    f"{path}: {name} holds at least {bad} values that are infinite or no numbers (NaN); the adapter is "
+                    "damaged, or its training diverged"
+                )
+
+
+def _places(path: Path) -> dict[str, tuple[str, int, int]]:
+    """Return {tensor: type, first byte, byte behind the last} of a safetensors file that was found to be one."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return {name: (row["dtype"], *(8 + length + at for at in row["data_offsets"])) for name, row in header.items()}
+
+
 def _refuse_unsupported(config: Mapping[str, Any], path: Path) -> None:
     found = [words for key, words in UNSUPPORTED.items() if config.get(key)]
     if config.get("bias", "none") != "none":
@@ -212,6 +254,24 @@ def check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
         raise UserError(f"{what}: there is no {CONFIG}; it is not an adapter in PEFT's format")
     if own := [name for name in names if name in TEMPLATES]:
         log.warning("%s brings %s along, which is not used; name it as the model's `template` if need be", what, own[0])
+    if ADDED_TOKENS in names:
+        log.warning("%s has %s: tokens that its engine's tokenizer lacks are text to the model", what, ADDED_TOKENS)
+
+
+def warn_of_own_tokenizer(folder: str | Path, log: logging.Logger) -> None:
+    """Warn of a chat template or tokens in an adapter's tokenizer_config.json: the engine's tokenizer is used."""
+    path = Path(folder) / TOKENIZER
+    config = read_json(path) if path.is_file() else None
+    if not isinstance(config, dict):
+        return
+    if config.get("chat_template"):
+        log.warning(
+            "%s has a chat_template of its own, which is not used: prompts are rendered with the engine's. If it was "
+            "trained with another one, save it as a Jinja file and name that as the model's `template`",
+            path,
+        )
+    if config.get("added_tokens_decoder") or config.get("additional_special_tokens"):
+        log.info("%s lists special tokens; those that the engine's tokenizer lacks are text to the model", path)
 
 
 def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logging.Logger) -> None:
@@ -221,9 +281,11 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
         UserError: if it was made for a model of another depth or width.
     """
     modules, base = module_shapes(Path(adapter_folder) / WEIGHTS), dict[str, list[Shape]]()
+    whole = set[str]()
     for path in sorted(Path(weights_folder).glob("*.safetensors")):
         for name, tensor in read_tensors(path).items():
             module, _, last = name.rpartition(".")
+            whole.add(module)
             known = base.setdefault(_from_the_layer(module), [])  # none where the weights are packed
             if last == "weight" and tensor.kind in WHOLE_NUMBERS and len(tensor.shape) == 2:
                 known.append(tensor.shape)
@@ -247,7 +309,16 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
     if read and widths and not read & widths:
         needs, has = (" or ".join(map(str, sorted(sizes))) for sizes in (read, widths))
         raise UserError(f"{wrong}: it reads a model of width {needs}, and this one's is {has}; it was made for another")
-    if compared == len(modules):
+    other = next((module for module in modules if module not in whole and _from_the_layer(module) in base), None)
+    if other is not None:
+        same = next(module for module in sorted(whole) if _from_the_layer(module) == _from_the_layer(other))
+        message = (
+            "%s names the module %s, and the weights %s; an engine that does not take one for the other loads the "
+        )
+        log.warning(
+            message + "adapter and does not apply it (each load asks for that first)", adapter_folder, other, same
+        )
+    elif compared == len(modules):
         log.info("%s: all %d modules were compared with the weights", adapter_folder, compared)
     elif compared:
         message = "%s: only %d of %d modules could be compared with the weights; the others have different names, so "
