@@ -18,6 +18,7 @@ from refusal_eval.engines import private_folder
 from refusal_eval.engines.listeners import Listener, listeners_of
 from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
 from refusal_eval.engines.server import server_environment
+from refusal_eval.engines.vllm_arguments import identity_args
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.study.study_folder import record_study
 from refusal_eval.weights.weight_fetching import weights_names
@@ -283,6 +284,18 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
         ("enforce-eager", "--model=/tmp/other", "begins with `-`, as another argument does"),
         ("hf-overrides", " -x", "begins with `-`, as another argument does"),
         ("kv-cache-dtype", "fp8\0", "holds a NUL character"),
+        ("distributed-executor-backend", "my_code.Executor", "must be one of mp, ray, uni, external_launcher"),
+        ("distributed-executor-backend", "MP", "must be one of mp, ray, uni, external_launcher"),
+        ("compilation-config", '{"backend": "my_code.compiler"}', "must be one of eager, inductor, openxla"),
+        ("compilation-config.backend", "my_code.compiler", "must be one of eager, inductor, openxla"),
+        ("compilation-config", '{"inductor_passes": {"a": "my_code.change"}}', "names code"),
+        ("compilation-config.inductor-passes.a", "my_code.change", "names code"),
+        ("compilation-config", "{mode: 3}", "is no JSON"),
+        ("log-config-file", "log.json", "names a file that may name code"),
+        ("logging-config", '{"pylogging_config_file": "log.json"}', "names code"),
+        ("logging-config.pylogging-config-file", "log.json", "names code"),
+        ("disable-log-stats", True, "the counters that tell a server that hangs"),
+        ("no-disable-log-stats", False, "the counters that tell a server that hangs"),
     ],
 )
 def test_an_engines_free_arguments_open_no_door(argument, value, reported):
@@ -297,9 +310,18 @@ def test_a_quantization_that_reads_as_an_argument_is_no_quantization(value):
         VllmEngine.model_validate(CATALOGUE["engines"]["hub-engine"] | {"quantization": value})
 
 
+@pytest.mark.parametrize(
+    "argument", ["worker-extension-cls", "scheduler-cls", "logits-processors", "middleware", "tool-parser-plugin"]
+)
+def test_code_that_an_engine_is_given_is_in_its_key(argument):
+    assert identity_args({argument: "my_code.Thing"}) == {argument: "my_code.Thing"}
+
+
 def test_other_free_arguments_are_taken():
     entry = CATALOGUE["engines"]["hub-engine"]
     args = {"enforce-eager": True, "max-num-seqs": 64, "no-enable-prefix-caching": True, "hf-overrides.x": 1}
+    args |= {"distributed-executor-backend": "mp", "compilation-config": '{"mode": 3, "backend": "eager"}'}
+    args |= {"disable-log-stats": False, "logging-config.formatter": "json"}
     assert VllmEngine.model_validate(entry | {"args": args}).args == args
 
 
