@@ -428,6 +428,14 @@ def writer_mark(pid: int) -> str:
     return f"-{socket.gethostname()}-{pid}"
 
 
+def writer_is_gone(path: Path) -> bool:
+    """Tell whether the process that wrote a file of the store has ended; False where only its host knows."""
+    pid = path.stem.rpartition("-")[2]
+    if not pid.isdecimal() or not path.stem.endswith(writer_mark(int(pid))):
+        return False
+    return not Path("/proc", pid).exists()
+
+
 def _flush_to_disk(file: int) -> None:
     try:
         os.fsync(file)
