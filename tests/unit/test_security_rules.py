@@ -32,6 +32,17 @@ from refusal_eval.weights.weight_fetching import weights_names
         *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
         *("PASSWORD", "GITHUB_PAT", "OPENAI_KEY", "SSH_PRIVATE_KEY", "AZURE_CREDENTIALS", "DB_PASSWD", "DATABASE_URL"),
         *("GOOGLE_APPLICATION_CREDENTIALS", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "MYSQL_PWD"),
+        *("SOME_PASSPHRASE", "PASSPHRASE", "GPG_PASSPHRASE_2", "DB_PASS", "SMTPPASS", "PASS", "DBPWD", "ROOT_PASSWD"),
+        *("AWS_CREDS", "HTTP_AUTHORIZATION", "OAUTH_CLIENT", "PROXY_AUTH", "BEARER", "SESSION_COOKIE", "COOKIES"),
+        *("SESSION_ID", "MY_SESSION", "PHPSESSIONID", "APP_PRIVATE_PEM", "URL_SIGNATURE", "DSN", "SLURM_JWT"),
+        *(
+            "TAILSCALE_AUTHKEY",
+            "ENCRYPTION_KEY_BASE64",
+            "STORAGE_CONNECTION_STRING",
+            "AZURE_SAS",
+            "api_keys",
+            "MFA_OTP",
+        ),
     ],
 )
 def test_the_server_gets_no_secrets(monkeypatch, name):
@@ -61,6 +72,9 @@ def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch):
             "S3_ENDPOINT_URL",
         ),
         *("SLURM_JOB_ID", "SLURM_TMPDIR", "HOME", "PWD", "OLDPWD", "XDG_CACHE_HOME", "VLLM_PP_LAYER_PARTITION", "TERM"),
+        *("XAUTHORITY", "XDG_SESSION_ID", "DBUS_SESSION_BUS_ADDRESS", "SESSION_MANAGER", "SSL_CERT_FILE", "COMPASS"),
+        *("VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE", "VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD", "VLLM_USE_FASTOKENS"),
+        *("VLLM_MAX_BAD_WORDS_TOTAL_TOKENS", "I_MPI_PIN_DOMAIN", "NCCL_SOCKET_IFNAME_PATTERN", "AUTHOR", "MONKEY"),
     ],
 )
 def test_the_server_keeps_what_it_needs_of_the_environment(monkeypatch, name):
