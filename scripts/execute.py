@@ -42,11 +42,12 @@ async def run_engine(
     plan: LoadPlan,
     most_failed: int,
     look_again: Callable[[], None],
+    keys: Iterable[str] = (),
 ) -> tuple["Outcome", dict[str, Any]]:
     """Start the engine, execute, stop it; return the outcome and what the receipt tells of the engine.
 
-    `look_again` is called once the engine is ready (see `only_job`). What passed its gate is kept in the store, also of
-    a load that is stopped: the next one may have nothing left that passes.
+    `look_again` is called once the engine is ready (see `only_job`); `keys` are those of all requests. What passed its
+    gate is kept in the store, also of a load that is stopped: the next one may have nothing left that passes.
     """
     # Here, because a job that finds everything in the store should end at once.
     from refusal_eval.engines.adapter_probe import probe_adapters
@@ -70,7 +71,17 @@ async def run_engine(
                 seeded = plan.determinism != "free"
                 look, suspects = reasoning_check(plan), Suspects(log.with_suffix(".suspects.json"))
                 work = Execution(
-                    engine, writer, store, serving_id, plan.in_flight, seeded, most_failed, plan.limit, look, suspects
+                    engine,
+                    writer,
+                    store,
+                    serving_id,
+                    plan.in_flight,
+                    seeded,
+                    most_failed,
+                    plan.limit,
+                    look,
+                    suspects,
+                    keys,
                 )
                 outcome = await work.run(pending)
         finally:
@@ -156,7 +167,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
     started = time.monotonic()
     files = [read_requests(path) for path in request_paths]
     part = plan.shard, plan.shards
-    requests = len(shard_keys(files, *part))  # of dialogues the first turns: more is not known before
+    keys = shard_keys(files, *part)
+    requests = len(keys)  # of dialogues the first turns: more is not known before
     pending: list[Pending] = []
     if files:
         plan.refuse_other_engine(files)
@@ -176,7 +188,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
             if pending:
                 with StoreWriter(plan.store_dir, store.folder.name, job) as writer:
                     writer.refuse_full()  # or this is known after the engine's start
-                load = run_engine(pending, store, server_log, job, plan, most, look_again)
+                load = run_engine(pending, store, server_log, job, plan, most, look_again, keys)
                 outcome, engine = asyncio.run(load)
                 refuse_incomplete(outcome)
                 check_gate(engine, plan.interventions, said)

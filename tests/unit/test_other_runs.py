@@ -13,7 +13,7 @@ from test_execute import ScriptedEngine, item
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.engines import execution as module
-from refusal_eval.engines.execution import Execution, OtherRuns, Outcome
+from refusal_eval.engines.execution import Execution, OtherRuns, Outcome, checks_until_refresh
 
 COUNT, IN_FLIGHT = 200, 4
 RESPONSE = response("a")
@@ -115,6 +115,62 @@ def test_of_a_million_requests_only_those_in_other_runs_files_are_looked_for(
         outcome = asyncio.run(work())
     assert outcome.executed + outcome.elsewhere == 60 and outcome.elsewhere >= 8
     assert looked_for and max(looked_for) <= 10
+
+
+@pytest.mark.parametrize("in_flight", [1, 8])
+@pytest.mark.parametrize("after", [0.0, 0.5])
+def test_two_runs_find_each_other_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_flight: int, after: float
+) -> None:
+    """A tenth of the real time: 60 requests of 1 s, and a check each second."""
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.1)
+    monkeypatch.setattr("test_other_runs.IN_FLIGHT", in_flight)
+    one, other = ScriptedEngine(seconds=0.1), ScriptedEngine(seconds=0.1)
+
+    async def both() -> None:
+        first = run_of(tmp_path, "one", one, range(60))
+        await asyncio.gather(first, run_of(tmp_path, "other", other, range(60), 0.001 + after))
+
+    asyncio.run(both())
+    twice = set(asked(one)) & set(asked(other))
+    assert len(twice) <= 2 + 2 * in_flight, f"{len(twice)} of 60 requests were executed twice"
+    assert asked(other)[0] == 59, "the later one begins at the other end"
+
+
+def test_a_run_of_the_same_requests_that_goes_on_is_known_at_once(tmp_path: Path) -> None:
+    """What it has answered this load no longer asks; that it is one of the same requests is known all the same."""
+    engine = ScriptedEngine()
+    with StoreWriter(tmp_path, "engine", "before") as earlier:
+        earlier.append(sha256_of(0), RESPONSE, "s")
+        with StoreWriter(tmp_path, "engine", "job") as writer:
+            work = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s", 2, keys=keys(range(20)))
+            asyncio.run(work.run([item(number) for number in range(1, 20)]))
+    assert asked(engine) == list(range(19, 0, -1))
+
+
+@pytest.mark.parametrize("gone", ["closed", "killed", "old"])
+def test_files_of_runs_that_have_ended_turn_no_order_round(tmp_path: Path, gone: str) -> None:
+    engine, before = ScriptedEngine(), StoreWriter(tmp_path, "engine", "before")
+    before.append(sha256_of(0), RESPONSE, "s")
+    if gone == "closed":
+        before.close()
+    if gone == "killed":
+        before.path.rename(str(before.path).replace(f"-{os.getpid()}.", "-999999999."))
+    if gone == "old":
+        os.utime(before.path, (time.time() - 3600,) * 2)
+    with StoreWriter(tmp_path, "engine", "job") as writer:
+        work = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s", 2, keys=keys(range(20)))
+        asyncio.run(work.run([item(number) for number in range(1, 20)]))
+    assert asked(engine) == list(range(1, 20))
+
+
+def test_the_store_is_looked_at_often_at_first_and_while_others_share_the_work() -> None:
+    pauses = [1]
+    for _ in range(6):
+        pauses.append(checks_until_refresh(pauses[-1], False, 0.001))
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    assert checks_until_refresh(30, True, 0.001) == 1
+    assert checks_until_refresh(1, True, 0.5) == 10, "a look at a large store takes long"
 
 
 def test_the_later_of_two_runs_sees_the_earlier_and_not_the_other_way_round(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from refusal_eval.engines import private_folder
 from refusal_eval.engines.listeners import Listener, listeners_of
 from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
 from refusal_eval.engines.server import server_environment
+from refusal_eval.engines.vllm_arguments import identity_args
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.study.study_folder import record_study
 from refusal_eval.weights.weight_fetching import weights_names
@@ -31,6 +32,17 @@ from refusal_eval.weights.weight_fetching import weights_names
         *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
         *("PASSWORD", "GITHUB_PAT", "OPENAI_KEY", "SSH_PRIVATE_KEY", "AZURE_CREDENTIALS", "DB_PASSWD", "DATABASE_URL"),
         *("GOOGLE_APPLICATION_CREDENTIALS", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "MYSQL_PWD"),
+        *("SOME_PASSPHRASE", "PASSPHRASE", "GPG_PASSPHRASE_2", "DB_PASS", "SMTPPASS", "PASS", "DBPWD", "ROOT_PASSWD"),
+        *("AWS_CREDS", "HTTP_AUTHORIZATION", "OAUTH_CLIENT", "PROXY_AUTH", "BEARER", "SESSION_COOKIE", "COOKIES"),
+        *("SESSION_ID", "MY_SESSION", "PHPSESSIONID", "APP_PRIVATE_PEM", "URL_SIGNATURE", "DSN", "SLURM_JWT"),
+        *(
+            "TAILSCALE_AUTHKEY",
+            "ENCRYPTION_KEY_BASE64",
+            "STORAGE_CONNECTION_STRING",
+            "AZURE_SAS",
+            "api_keys",
+            "MFA_OTP",
+        ),
     ],
 )
 def test_the_server_gets_no_secrets(monkeypatch, name):
@@ -60,6 +72,9 @@ def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch):
             "S3_ENDPOINT_URL",
         ),
         *("SLURM_JOB_ID", "SLURM_TMPDIR", "HOME", "PWD", "OLDPWD", "XDG_CACHE_HOME", "VLLM_PP_LAYER_PARTITION", "TERM"),
+        *("XAUTHORITY", "XDG_SESSION_ID", "DBUS_SESSION_BUS_ADDRESS", "SESSION_MANAGER", "SSL_CERT_FILE", "COMPASS"),
+        *("VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE", "VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD", "VLLM_USE_FASTOKENS"),
+        *("VLLM_MAX_BAD_WORDS_TOTAL_TOKENS", "I_MPI_PIN_DOMAIN", "NCCL_SOCKET_IFNAME_PATTERN", "AUTHOR", "MONKEY"),
     ],
 )
 def test_the_server_keeps_what_it_needs_of_the_environment(monkeypatch, name):
@@ -283,6 +298,18 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
         ("enforce-eager", "--model=/tmp/other", "begins with `-`, as another argument does"),
         ("hf-overrides", " -x", "begins with `-`, as another argument does"),
         ("kv-cache-dtype", "fp8\0", "holds a NUL character"),
+        ("distributed-executor-backend", "my_code.Executor", "must be one of mp, ray, uni, external_launcher"),
+        ("distributed-executor-backend", "MP", "must be one of mp, ray, uni, external_launcher"),
+        ("compilation-config", '{"backend": "my_code.compiler"}', "must be one of eager, inductor, openxla"),
+        ("compilation-config.backend", "my_code.compiler", "must be one of eager, inductor, openxla"),
+        ("compilation-config", '{"inductor_passes": {"a": "my_code.change"}}', "names code"),
+        ("compilation-config.inductor-passes.a", "my_code.change", "names code"),
+        ("compilation-config", "{mode: 3}", "is no JSON"),
+        ("log-config-file", "log.json", "names a file that may name code"),
+        ("logging-config", '{"pylogging_config_file": "log.json"}', "names code"),
+        ("logging-config.pylogging-config-file", "log.json", "names code"),
+        ("disable-log-stats", True, "the counters that tell a server that hangs"),
+        ("no-disable-log-stats", False, "the counters that tell a server that hangs"),
     ],
 )
 def test_an_engines_free_arguments_open_no_door(argument, value, reported):
@@ -297,9 +324,18 @@ def test_a_quantization_that_reads_as_an_argument_is_no_quantization(value):
         VllmEngine.model_validate(CATALOGUE["engines"]["hub-engine"] | {"quantization": value})
 
 
+@pytest.mark.parametrize(
+    "argument", ["worker-extension-cls", "scheduler-cls", "logits-processors", "middleware", "tool-parser-plugin"]
+)
+def test_code_that_an_engine_is_given_is_in_its_key(argument):
+    assert identity_args({argument: "my_code.Thing"}) == {argument: "my_code.Thing"}
+
+
 def test_other_free_arguments_are_taken():
     entry = CATALOGUE["engines"]["hub-engine"]
     args = {"enforce-eager": True, "max-num-seqs": 64, "no-enable-prefix-caching": True, "hf-overrides.x": 1}
+    args |= {"distributed-executor-backend": "mp", "compilation-config": '{"mode": 3, "backend": "eager"}'}
+    args |= {"disable-log-stats": False, "logging-config.formatter": "json"}
     assert VllmEngine.model_validate(entry | {"args": args}).args == args
 
 

@@ -13,15 +13,21 @@ from typing import Any
 
 import pytest
 from engine_entries import server as server_of
+from store_files import response
 from test_devices import Machine
+from test_execute import item
 
 from refusal_eval.ask.requests import RequestSettings
+from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
 from refusal_eval.core.log_text import SERVER_LINES
 from refusal_eval.core.memory import killed_for_memory
+from refusal_eval.engines import execution
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
+from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
@@ -320,14 +326,92 @@ def test_a_server_that_hangs_at_its_first_step_is_dead() -> None:
     assert said is not None and "nothing has come of its 3 requests for 605 s" in said
 
 
-@pytest.mark.parametrize(("counters", "in_flight"), [({"generated_tokens": 7}, 0), ({}, 3)])
-def test_a_server_without_requests_and_one_whose_counters_are_not_known_may_stand_still(
-    counters: dict[str, float], in_flight: int
-) -> None:
+def test_a_server_without_requests_may_stand_still() -> None:
     watch = ServerWatch(stall_seconds=600)
-    watch.counted(counters)
-    assert looks(watch, 5000, start=0, in_flight=in_flight) is None
+    watch.counted({"generated_tokens": 7})
+    assert looks(watch, 5000, start=0, in_flight=0) is None
     assert looks(watch, 595, start=5000) is None  # counted from its first request on
+
+
+def test_a_server_without_counters_is_dead_once_it_no_longer_answers() -> None:
+    watch = ServerWatch(stall_seconds=600)
+    for number in range(10):
+        assert looks(watch, 595, start=595 * number) is None
+        watch.answered()
+    said = looks(watch, 605, start=5950)
+    assert said is not None and "nothing has come of its 3 requests for 605 s" in said and "no counters" in said
+
+
+def test_answers_count_while_the_counters_cannot_be_read() -> None:
+    watch = ServerWatch(stall_seconds=600)
+    watch.counted({"generated_tokens": 7})
+    for number in range(10):
+        assert looks(watch, 595, start=595 * number) is None
+        watch.answered()
+
+
+def test_prompts_that_are_read_again_and_again_keep_no_server_alive() -> None:
+    """Requests that push each other out of the memory: the counters of prompts move, and no token comes."""
+    watch, counters = ServerWatch(stall_seconds=600), {"requests": 5.0, "generated_tokens": 7.0, "prompt_tokens": 0.0}
+    said, seconds = None, 0
+    while said is None and seconds < 100_000:
+        counters["prompt_tokens"] += 500
+        watch.counted(counters)
+        said = looks(watch, 10, start=seconds)
+        seconds += 10
+    assert said is not None and "nothing has come of its 3 requests for 1205 s" in said and "stall_timeout" in said
+
+
+def test_an_answer_that_takes_a_day_is_waited_for_while_tokens_come() -> None:
+    """One token a minute in all, of three requests that may have 1,000 tokens each."""
+    watch = ServerWatch(stall_seconds=600, longest_answer=1000)
+    for number in range(3000):
+        watch.counted({"requests": 0.0, "generated_tokens": float(number), "prompt_tokens": 30.0})
+        assert looks(watch, 60, start=60 * number) is None
+
+
+def test_a_server_that_generates_more_than_its_requests_can_have_is_dead() -> None:
+    watch, said, number = ServerWatch(stall_seconds=600, longest_answer=100), None, 0
+    while said is None and number < 10_000:
+        watch.counted({"requests": 0.0, "generated_tokens": 10.0 * number})
+        said, number = looks(watch, 60, start=60 * number), number + 1
+    assert said is not None and "nothing has come of its 3 requests" in said
+    assert number > 60
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_server_that_stops_answering_ends_the_load_whether_it_reports_counters_or_not(
+    counts: bool, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first requests are answered, and then none."""
+    answers = iter(range(6))
+
+    class Client:
+        async def health(self) -> Health:
+            return Health.WELL
+
+        async def metrics(self) -> dict[str, float]:
+            if not counts:
+                raise ConnectionError("the engine's counters cannot be read")
+            return {"requests": 6.0, "generated_tokens": 6.0, "prefix_cache_queries": 0.0, "prefix_cache_hits": 0.0}
+
+        async def complete(self, *asked: object) -> dict[str, Any]:
+            await asyncio.sleep(0.05 if next(answers, None) is not None else 600)
+            return response("a")
+
+    one = server_of({**ENTRY, "stall_timeout": 1}, "folder", "python", "cpu", "seeded", tmp_path / "log")
+    one._client, one._server, one.exit_code, one._last_words = Client(), object(), lambda: None, str
+    monkeypatch.setattr(execution, "SECONDS_BETWEEN_CHECKS", 0.02)
+
+    async def work() -> None:
+        reader = StoreReader(tmp_path, "engine")
+        with StoreWriter(tmp_path, "engine", "job") as writer:
+            async with asyncio.timeout(20):
+                await Execution(one, writer, reader, "s", 2).run([item(number) for number in range(20)])
+
+    with pytest.raises(EngineDied, match="nothing has come of its 2 requests"):
+        asyncio.run(work())
+    assert len(StoreReader(tmp_path, "engine").lookup([sha256_of(number) for number in range(20)])) == 6
 
 
 def test_time_in_which_the_job_itself_stood_still_does_not_count() -> None:

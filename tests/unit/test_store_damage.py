@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from store_files import KEYS, fill, response, text_of
+from store_files import KEYS, fill, response, text_of, write_file
 
 from refusal_eval.ask import store, store_index
 from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter
@@ -320,6 +320,46 @@ def test_a_damaged_note_of_what_was_read_stops_nobody(tmp_path, noted):
     note.write_text(noted)
     fill(tmp_path, KEYS[1:2])
     assert sorted(stored(tmp_path, KEYS[:3])) == sorted(KEYS[:2])
+
+
+ABSURD = ["2999-12-31T23:59:59.999999+00:00", "2999-12-31T23:59:59+00:00", "2500-01-01T00:00:00.000000+00:00"]
+
+
+def times(folder, keys):
+    return [record["time"] for record in StoreReader(folder, "engine").lookup(keys).values()]
+
+
+@pytest.mark.parametrize("odd_files", [False, True])
+@pytest.mark.parametrize("time", ABSURD)
+@pytest.mark.parametrize("where", ["note", "record"])
+def test_an_absurd_time_is_not_followed_by_later_answers(tmp_path, where, time, odd_files):
+    fill(tmp_path, KEYS[:1])
+    text_of(tmp_path, KEYS[0])
+    if where == "note":
+        (tmp_path / "engine" / store.NEWEST_READ).write_text(time + "\n")
+    path = write_file(tmp_path, "a-by-hand", (KEYS[1], time, "odd"))
+    if odd_files:
+        os.utime(path, (32_503_679_999,) * 2)  # the last second of 2999
+    assert text_of(tmp_path, KEYS[1]) == "odd", "it counts as before"
+    fill(tmp_path, KEYS[2:5])
+    assert sorted(stored(tmp_path, KEYS[:6])) == sorted(KEYS[:5])
+    fill(tmp_path, KEYS[5:8])
+    assert sorted(stored(tmp_path, KEYS[:8])) == sorted(KEYS[:8])
+    if not odd_files:
+        day_after = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)).isoformat()
+        assert max(times(tmp_path, KEYS[2:8])) < day_after
+
+
+def test_an_answer_that_was_read_stays_where_the_clock_of_the_host_and_its_files_is_behind(tmp_path, clock):
+    fill(tmp_path, KEYS[:2], text="judged")
+    assert text_of(tmp_path, KEYS[0]).startswith("judged")
+    clock(-86400 * 400)
+    for text in ("later", "still later"):
+        fill(tmp_path, KEYS[:3], text=text)
+        text_of(tmp_path, KEYS[2])
+        os.utime(tmp_path / "engine" / store.NEWEST_READ, (datetime.datetime.now().timestamp(),) * 2)
+        assert text_of(tmp_path, KEYS[0]).startswith("judged")
+        assert text_of(tmp_path, KEYS[2]).startswith("later")
 
 
 def test_who_may_only_read_the_store_reads_it(tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ so that no locks are needed, on network file systems too. A line without its end
 ignored. When a key stands more than once, the record of the earliest (time, file name, offset) counts.
 
 What was read once never changes, whatever the clocks of hosts say: who looks records up notes in the engine's folder
-the newest time among them, and who writes gives later times only. On network file systems this holds as far as
+the newest time among them, and who writes gives later times only. A time more than a day ahead is neither noted nor
+followed: each later one would have to be still further ahead. On network file systems this holds as far as
 hosts see each other's files: a response that two of them write within their delay may change until both are seen.
 
 A record that is damaged is not stored: it is neither found nor kept from being executed again. A file that cannot be
@@ -48,6 +49,7 @@ BRING_BACK = (
 )
 DAMAGED = {"damaged": True}  # in place of a serving record that cannot be read
 GATE = ".gate.json"  # how the name of the file ends that says what passed the gate, instead of `.jsonl`
+END_OF_TIME = "3000"  # from here on no time is taken for one
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
@@ -249,8 +251,9 @@ class StoreReader:
 
     def _note(self, records: Iterable[Record]) -> bool:
         """Note the newest time of these records where it is newer than all noted; return whether it was."""
-        newest = max((record["time"] for record in records), default="")
-        if newest <= self._noted:
+        newer = {record["time"] for record in records if record["time"] > self._noted}
+        newest = max((time for time in newer if not _far_ahead(time, self.folder)), default="")
+        if not newest:
             return False
         self._noted = newest
         if newest <= _newest_read(self.folder):
@@ -439,6 +442,14 @@ def writer_mark(pid: int) -> str:
     return f"-{socket.gethostname()}-{pid}"
 
 
+def writer_is_gone(path: Path) -> bool:
+    """Tell whether the process that wrote a file of the store has ended; False where only its host knows."""
+    pid = path.stem.rpartition("-")[2]
+    if not pid.isdecimal() or not path.stem.endswith(writer_mark(int(pid))):
+        return False
+    return not Path("/proc", pid).exists()
+
+
 def _flush_to_disk(file: int) -> None:
     try:
         os.fsync(file)
@@ -517,7 +528,27 @@ def _newest_read(folder: Path) -> str:
         datetime.datetime.fromisoformat(_TIME.validate_python(noted))
     except (OSError, ValueError):
         return ""
-    return noted
+    return "" if _far_ahead(noted, folder) else noted
+
+
+def _far_ahead(time: str, folder: Path) -> bool:
+    """Tell whether a time is more than a day ahead of this host's clock, and of the folder's files.
+
+    The files are looked at because this host's clock may be behind.
+    """
+    if time <= _a_day_after(datetime.datetime.now(datetime.UTC)):
+        return False
+    newest = 0.0
+    with contextlib.suppress(OSError):
+        newest = max((entry.stat().st_mtime for entry in os.scandir(folder)), default=0.0)
+    try:
+        return time > _a_day_after(datetime.datetime.fromtimestamp(newest, datetime.UTC))
+    except (ValueError, OverflowError, OSError):  # no time of a file that was written here
+        return True
+
+
+def _a_day_after(time: datetime.datetime) -> str:
+    return (time + datetime.timedelta(days=1)).isoformat(timespec="microseconds")
 
 
 def _behind(folder: Path) -> str:
@@ -526,4 +557,6 @@ def _behind(folder: Path) -> str:
     if not noted:
         return ""
     time = datetime.datetime.fromisoformat(noted) + datetime.timedelta(microseconds=1)
-    return time.isoformat(timespec="microseconds")
+    behind = time.isoformat(timespec="microseconds")
+    # A folder whose files have odd times may let one pass behind which no time is one.
+    return behind if behind < END_OF_TIME else ""

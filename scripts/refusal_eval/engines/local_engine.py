@@ -50,8 +50,8 @@ class LocalEngine(Engine):
         1800,
         ge=1,
         description="Seconds without a single token, the first included, while the server has requests and reports "
-        "that it is healthy, after which the device counts as hanging and the load ends. Responses are kept, and a "
-        "rerun continues.",
+        "that it is healthy, after which the device counts as hanging and the load ends. Of a server that reports no "
+        "counters of tokens, seconds without an answer. Responses are kept, and a rerun continues.",
     )
     trust_remote_code: bool = Field(False, description="Run code that the model repository ships. In the request key.")
     weights_gb: Number | None = Field(

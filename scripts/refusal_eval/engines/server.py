@@ -68,6 +68,8 @@ VERSIONS_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 UNWELL_SECONDS = 10.0  # a server that says so, or takes no connections, does not get well again
 SILENT_SECONDS = 900.0  # one that does not answer may be busy
+# So many times its limit an engine may read prompts and give no token.
+FRUITLESS_STALLS = 2
 LIMITS = {Health.WELL: math.inf, Health.SILENT: SILENT_SECONDS, Health.UNWELL: UNWELL_SECONDS}
 # Looks further apart than this: the job itself stood still (Slurm suspends jobs), and the server with it.
 MOST_BETWEEN_LOOKS = 60.0
@@ -157,7 +159,7 @@ class Server(RunningEngine):
         self._record: ServerRecord | None = None
         self._private = ""
         self._killed_before = killed_for_memory()
-        self._watch = ServerWatch(float(engine.stall_timeout))
+        self._watch = ServerWatch(float(engine.stall_timeout), engine.max_model_len)
         self._in_flight = 0
 
     async def __aenter__(self) -> Self:
@@ -267,11 +269,13 @@ class Server(RunningEngine):
         assert self._server and self._client
         self._in_flight += 1
         try:
-            return await self._client.complete(prompt, settings, seed)
+            response = await self._client.complete(prompt, settings, seed)
         except EngineDied as error:
             raise self._death() from error
         finally:
             self._in_flight -= 1
+        self._watch.answered()
+        return response
 
     def check(self) -> None:
         """Raise `EngineDied`, with the last lines of the server's log, if the server has exited."""
@@ -375,22 +379,46 @@ class Server(RunningEngine):
 
 @dataclass
 class ServerWatch:
-    """Whether a server whose processes live still works, look by look: what it says, and whether its counters move."""
+    """Whether a server whose processes live still works, look by look: what it says, and what comes of its requests.
+
+    An answer counts, and so do generated tokens, as many as the requests in flight may have. Other counters (prompts
+    that are read, again and again where requests are preempted) count for `FRUITLESS_STALLS` times the limit. Of a
+    server that reports no counters only answers are known.
+    """
 
     # How long nothing may come of the requests of a server that says it is well. A device that hangs leaves vLLM's
     # front end as it was: it goes on to answer everything but completions.
     stall_seconds: float
+    longest_answer: float = math.inf  # the most tokens that one request can have
     _last_look: float | None = None
     _time: float = 0.0  # seconds between looks, added up
     _health: Health = Health.WELL
     _health_since: float = 0.0
     _counters: Mapping[str, float] = field(default_factory=dict)
-    _moved: float = 0.0
+    _moved: float = 0.0  # when anything last moved
+    _fruitful: float = 0.0  # when an answer or a token last came
+    _tokens: float = 0.0  # generated since the last answer
+    _asked: int = 0  # the most requests in flight since then
+
+    def answered(self) -> None:
+        """Take in that a request was answered, or that none is in flight."""
+        self._moved = self._fruitful = self._time
+        self._tokens, self._asked = 0.0, 0
 
     def counted(self, counters: Mapping[str, float]) -> None:
         """Take in the server's counters, of requests and of tokens."""
-        if dict(counters) != self._counters:
-            self._counters, self._moved = dict(counters), self._time
+        before, self._counters = self._counters, dict(counters)
+        if self._counters == before:
+            return
+        self._moved = self._time
+        grown = {name: count - before.get(name, 0.0) for name, count in self._counters.items()} if before else {}
+        if grown.get("requests", 0.0) > 0:
+            self.answered()
+        elif (tokens := grown.get("generated_tokens", 0.0)) > 0:
+            self._tokens += tokens
+            # Twice, as a request that fails is asked again. An engine that generates more finishes nothing.
+            if self._tokens <= 2 * max(self._asked, 1) * self.longest_answer:
+                self._fruitful = self._time
 
     def look(self, health: Health, in_flight: int, now: float) -> str | None:
         """Return what is wrong with a server that will not get well again; None for any other.
@@ -404,12 +432,21 @@ class ServerWatch:
             self._health, self._health_since = health, self._time
         if (ill := self._time - self._health_since) > LIMITS[health]:
             return f"its processes live, but it has not been well for {ill:.0f} s"
-        if in_flight == 0 or not self._counters:  # idle, or not known to count at all
-            self._moved = self._time
+        if in_flight == 0:
+            self.answered()
+        self._asked = max(self._asked, in_flight)
+        limit = f"its `stall_timeout` is {self.stall_seconds:.0f} s"
         if (still := self._time - self._moved) > self.stall_seconds:
+            if not self._counters:
+                limit += " (it reports no counters, so that only whole answers count; longer ones need a longer limit)"
             return (
-                f"its processes live, but nothing has come of its {in_flight} requests for {still:.0f} s, and its "
-                f"`stall_timeout` is {self.stall_seconds:.0f} s"
+                f"its processes live, but nothing has come of its {in_flight} requests for {still:.0f} s, and {limit}"
+            )
+        if (fruitless := self._time - self._fruitful) > FRUITLESS_STALLS * self.stall_seconds:
+            return (
+                f"its processes live and its counters move, but nothing has come of its {in_flight} requests for "
+                f"{fruitless:.0f} s, and {limit}; requests that push each other out of its memory need a smaller "
+                "`max-num-seqs` in `args`"
             )
         return None
 

@@ -6,6 +6,7 @@ never what is computed. An argument that is not listed here is in the key, so a 
 wrong reuse. The names are those of vLLM 0.32; some of older versions are kept.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -39,6 +40,7 @@ ARGS_OF_THE_WORKFLOW = (
 ARGS_REFUSED = {
     "hf-token": "would be written into logs, the store and the manifest; set HF_TOKEN, and weights are fetched with it",
     "config": "names a file of further arguments, which no key and no record would show; write them here",
+    "log-config-file": "names a file that may name code; set `log-level`",
 }
 
 
@@ -119,6 +121,16 @@ _SERVING = """
     per-request-spec-decode-metrics profiler-config jit-monitor-mode jit-monitor-verbose fail-on-environ-validation
 """
 SERVING_ARGS: Final = frozenset(_SERVING.split())
+# Arguments of serving that vLLM also takes a class, a function or a file of code by: only words of its own are taken.
+EXECUTOR = "distributed-executor-backend"
+EXECUTORS: Final = ("mp", "ray", "uni", "external_launcher")
+COMPILERS: Final = ("", "eager", "inductor", "openxla")  # `backend` of `compilation-config`
+PARTS_WITH_CODE: Final = {
+    "compilation-config": ("inductor_passes", "cache_dir"),
+    "logging-config": ("pylogging_config_file",),
+}
+NO_CODE = "which could compute something else under the same key"
+# How large the engine's batches are, and how many adapters are at hand.
 WHOLE_NUMBERS = ("max-num-seqs", "max-num-batched-tokens", "max-loras", "max-cpu-loras")
 # Ways to read the same weights. Any other `load-format` is in the key: `dummy` makes weights up, others quantize.
 FAITHFUL_LOAD_FORMATS: Final = (
@@ -164,6 +176,36 @@ def refuse_unusable(args: Mapping[str, Any]) -> None:
             raise ValueError(f"`{given}` is the text {shown(value)}; write {value.lower()} without quotes")
         if name in WHOLE_NUMBERS and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ValueError(f"`{given}` must be a whole number, at least 1, not {shown(value)}")
+        if name == "disable-log-stats" and value is not False:
+            message = f"`{given}` would take away the counters that tell a server that hangs; leave it out"
+            raise ValueError(message)
+        _refuse_code(given, name, value)
+
+
+def _refuse_code(given: str, name: str, value: Any) -> None:
+    """Raise `ValueError` if an argument that only concerns serving names code."""
+    head, *rest = name.split(".")
+    if head == EXECUTOR and (rest or value not in EXECUTORS):
+        message = f"`{given}` must be one of {', '.join(EXECUTORS)}, not {shown(value)}; a class is code, {NO_CODE}"
+        raise ValueError(message)
+    if head not in PARTS_WITH_CODE:
+        return
+    if rest:
+        parts = {rest[0]: value}
+    else:
+        try:
+            parts = json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"`{given}` is no JSON: {error}") from error
+    for part, inner in parts.items() if isinstance(parts, dict) else ():
+        spelled = part.replace("-", "_")
+        if spelled in PARTS_WITH_CODE[head]:
+            raise ValueError(f"`{part}` of `{given}` names code, {NO_CODE}; leave it out")
+        if head == "compilation-config" and spelled == "backend" and inner not in COMPILERS:
+            known = ", ".join(COMPILERS[1:])
+            raise ValueError(
+                f"`{part}` of `{given}` must be one of {known}, not {shown(inner)}; others are code, {NO_CODE}"
+            )
 
 
 def one_spelling(given: str, value: Any) -> tuple[str, Any]:
