@@ -128,6 +128,17 @@ def test_in_the_table_of_all_rates_each_reading_has_the_marks_of_its_own_rate() 
     assert [note[0] for note in table.notes if note[0] in "†‡*§"] == ["†"]
 
 
+def test_the_table_of_all_rates_has_the_share_of_prompts_with_c_above_0_with_its_interval() -> None:
+    one = score("rules", "m1", "unsafe", "refuse", ["R"] * 30 + ["P"] * 30 + ["C"] * 60)
+    data = data_of(scores=[one])
+    frame, (table,) = scores(data)
+    (row,) = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    (line,) = frame.to_dict("records")
+    assert row["c(x) > 0"] == row["Refusal rate"].replace(row["Strict"], "25.0") == f"25.0 [18.0{EN_DASH}33.6]"
+    assert (line["c_positive"], line["c_positive_low"]) == (0.25, pytest.approx(line["strict_low"]))
+    assert any(note.startswith("c(x) > 0: prompts whose") for note in table.notes)
+
+
 def test_paper_table_by_hand() -> None:
     table = table_of(refusal, study(), cards(), splits=["unsafe", "safe"])
     assert table.header == ["Model", "unsafe\n(refuse, strict)", "safe\n(comply, broad)"]
