@@ -139,6 +139,16 @@ def test_the_table_of_all_rates_has_the_share_of_prompts_with_c_above_0_with_its
     assert any(note.startswith("c(x) > 0: prompts whose") for note in table.notes)
 
 
+def test_a_rate_of_one_prompt_is_never_bold_and_the_note_says_of_which_rates_the_best_is_bold() -> None:
+    cells = [score("rules", m, "unsafe", "refuse", ["R"] * n) for m, n in (("m1", 1), ("m2", 1))]
+    assert not table_of(refusal, cells, splits=["unsafe"]).bold
+    votes = {"m1": ["R"] * 60 + ["F"] * 40, "m2": ["R"] * 90 + ["C"] * 10, "m3": ["R"] * 10 + ["C"] * 90}
+    cells = [score("rules", name, "unsafe", "refuse", own) for name, own in votes.items()]
+    table = table_of(refusal, cells, splits=["unsafe"])
+    assert table.bold == {(1, 1)}
+    assert any("are never bold: the best is the best of the rates without †" in note for note in table.notes)
+
+
 def test_paper_table_by_hand() -> None:
     table = table_of(refusal, study(), cards(), splits=["unsafe", "safe"])
     assert table.header == ["Model", "unsafe\n(refuse, strict)", "safe\n(comply, broad)"]
@@ -231,6 +241,14 @@ def test_csv_values() -> None:
     empty = score("rules", "m", "s", "varies", ["FF"])
     values = csv_text(rates_frame([empty])).splitlines()[1].split(",")
     assert dict(zip(header, values, strict=False))["rate"] == ""
+
+
+def test_no_p_value_is_written_as_0() -> None:
+    tiny = {"p": 1e-55, "p_holm": 3.4567891e-7, "mcnemar_p": 0.0004, "noninferior_first_p": 0.25, "p_refusal": 1.0}
+    frame = pd.DataFrame([tiny | {"bound_low": -4e-19, "q_by": None}], dtype=object)
+    (line,) = csv.DictReader(io.StringIO(csv_text(frame)))
+    assert [line[key] for key in tiny] == ["1e-55", "3.45679e-07", "0.0004", "0.25", "1"]
+    assert (line["bound_low"], line["q_by"]) == ("0", "")
 
 
 def test_states_and_votes() -> None:

@@ -295,12 +295,12 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 def _best(
     cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float], no_worse: Shown | None
 ) -> set[str]:
-    """Models whose rate of a split stands in bold (see `best`); none whose rate may be another."""
+    """Models whose rate of a split stands in bold (see `best`); none whose rate may be another, or is one prompt's."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
         model: Rate(*(headline(score)[end] for end in _ENDS))
         for model, score in own.items()
-        if not DOUBTFUL.intersection(score["flags"])
+        if not DOUBTFUL.intersection(score["flags"]) and score["n_clusters"] > 1
     }
     first = next(iter(own.values()))
     return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)
