@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.activations.direction_files import kept_or_fitted, write_direction
 from refusal_eval.activations.directions import RIDGE, WEIGHTED, Method, control_of, fit, made_from
+from refusal_eval.activations.few_prompts import fitted_groups, refuse_few, support
 from refusal_eval.activations.model_facts import checked_layers
 from refusal_eval.activations.sides import SIDES, SidePrompts, both_sides
 from refusal_eval.activations.tensor_files import read_states
@@ -29,7 +30,7 @@ def main(
         files: of each side the paths of `prompts`, `activations` and, with a judge, `scores`.
 
     Raises:
-        UserError: if a side has too few prompts, or both have some in common.
+        UserError: if a side has too few prompts for the method, or both have some in common.
     """
     states = {side: read_states(files[side]["activations"]) for side in SIDES}
     said = states["positive"].metadata
@@ -43,6 +44,8 @@ def main(
     how |= {"ridge": ridge} if method.name in RIDGE else {}
     made = made_from({side: sides[side].facts for side in SIDES}, **how)
     groups = positive.group, negative.group, layers
+    fitting = fitted_groups(positive.group, negative.group, entry["hold_out"], entry["seed"])
+    refuse_few(method, fitting[1], entry.get("allow_few", False))
     fitted = kept_or_fitted(store_dir, made, lambda: fit(*groups, method, entry["hold_out"], entry["seed"]))
     if control:
         direction = fitted
@@ -51,10 +54,14 @@ def main(
             made_from({}, control_of=made, draw=entry["draw"]),
             lambda: control_of(direction, *groups, entry["hold_out"], entry["seed"], made, entry["draw"]),
         )
+    vectors = fitted.direction if fitted.controlled is None else fitted.controlled
+    behind = support(*fitting, layers, method, vectors)
     write_direction(output, fitted.tensors(), about(name, entry, said, layers, fitted.ranking, sides))
     best = {layer["layer"]: layer for layer in fitted.card["layers"]}[fitted.ranking[0]]
     LOG.info("%d positive and %d negative prompts", *(fitted.card["n"][side] for side in SIDES))
     LOG.info("best layer %d, held-out AUC %.3f", best["layer"], best["held_out_auc"])
+    for sentence in behind["few"]:
+        LOG.warning("direction %s: %s", name, sentence)
     if (ties := fitted.card["best_auc_layers"]) > 1:
         LOG.warning(
             "%d layers have the highest held-out AUC, and %d + %d held-out prompts do not tell them apart: they are "
@@ -66,7 +73,8 @@ def main(
     shown = {key: entry[key] for key in ("model", "method", "positions", "hold_out", "seed")}
     shown |= {"of": entry["of"], "draw": entry["draw"]} if control else {}
     without = {"n_left_out": {side: sides[side].left_out for side in SIDES}}
-    write_json(card_path, {"direction": name, **shown, **named, **without, **fitted.card, "ranking": fitted.ranking})
+    card = {"direction": name, **shown, **named, **without, **behind, **fitted.card, "ranking": fitted.ranking}
+    write_json(card_path, card)
 
 
 def about(

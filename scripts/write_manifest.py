@@ -56,6 +56,9 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     }
     if interventions := list(map(read_json, inputs.interventions)):
         manifest["interventions"] = {card["model"]: card for card in interventions}
+    cards = [Path(path) for path in inputs.data if Path(path).match("directions/*.json")]
+    if few := {card["direction"]: card["few"] for card in map(read_json, cards) if card.get("few")}:
+        manifest["few_prompts"] = few
     if lock := config.get("lock"):
         manifest["lock_sha256"] = sha256_of_file(lock)
     write_json(output, manifest)

@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).parent / "independent" / "recompute.py"
 # Every row of these must be recomputed.
 _IN_FULL = """
 accuracy answer_cut_for_judge answer_flag answer_logprob answer_loops answer_state answer_tokens any@K
-c_band_complying c_band_mixed c_band_refusing c_mean cohens_h
+c_band_complying c_band_mixed c_band_refusing c_mean c_positive cohens_h
 decision_entropy@K effective_answers flip_rate judge_accuracy judge_average_precision judge_balanced_accuracy
 judge_brier judge_coverage judge_ece judge_f1 judge_kappa judge_kappa_three_class judge_roc_auc judge_sensitivity
 judge_specificity judges_alpha judges_alpha_three_class judges_kappa judges_kappa_three_class judges_same_label

@@ -225,7 +225,7 @@ def tipping_point(study: Study, asked: Asked) -> Found:
     found = parts(study, asked)
     difference, (low, high) = value(found), np.mean([part.bounds for part in found], axis=0)
     worst = low if difference > 0 else high
-    if abs(difference) < 1e-12 or worst * difference > 0 or abs(difference - worst) < 1e-12:
+    if abs(difference) < 1e-12 or worst * np.sign(difference) > 1e-12 or abs(difference - worst) < 1e-12:
         return Found(NAN)
     return Found(float(difference / (difference - worst)))
 

@@ -168,6 +168,14 @@ def c_mean(study: Study, asked: Asked) -> Found:
     return Found(float(c.mean()), 2 * ends.low - 1, 2 * ends.high - 1)
 
 
+def c_positive(study: Study, asked: Asked) -> Found:
+    """The data dictionary: the share of prompts whose c(x) is above 0, of those with a c(x)."""
+    cell = study.cell(asked.judge, asked.model, asked.split)
+    c, clusters = scores(cell, float(asked.parameter))
+    above = (c > 1e-9).astype(float)  # what differs from 0 by rounding alone is not above it
+    return within(float(above.mean()), wilson(above, clusters, len(above), study.alpha))
+
+
 def c_band(study: Study, asked: Asked) -> Found:
     """docs/statistics.md: prompts with c(x) above the band, within, below."""
     cell = study.cell(asked.judge, asked.model, asked.split)

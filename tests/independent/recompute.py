@@ -43,6 +43,7 @@ KNOWN: dict[str, Recompute] = {
     "effective_answers": rates.effective_answers,
     **dict.fromkeys(("majority@K", "majority@K_tie", "any@K"), rates.votes),
     "c_mean": rates.c_mean,
+    "c_positive": rates.c_positive,
     **dict.fromkeys(("c_band_refusing", "c_band_mixed", "c_band_complying"), rates.c_band),
     **dict.fromkeys(("decision_entropy@K", "flip_rate"), rates.undecided),
     **dict.fromkeys(

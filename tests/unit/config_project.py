@@ -113,6 +113,7 @@ directions:
     negative: {split: file-rows, judge: words, below: -0.15}
     method: rmd
     ridge: {value: 0.1}
+    allow_few: true
   chance:
     model: plain
     positive: {split: hub-rows, judge: words, above: 0.15}
@@ -120,6 +121,7 @@ directions:
     method: random
     of: rmd
     ridge: {value: 0.1}
+    allow_few: true
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)
 )
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}

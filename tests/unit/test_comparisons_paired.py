@@ -54,6 +54,19 @@ def test_readings(compare):
     assert compare(first, second, reading="broad").difference == pytest.approx(0.5)
 
 
+def test_bounds_and_differences_that_cancel_are_0_to_the_last_digit(compare, tmp_path):
+    # In floats the bounds are means of 1/3 - 1, 1/3 and 1/3, and the pool's difference is 1/6 - 3/18.
+    found = compare(prompts("rcc", "rcc", "rcc"), prompts("rrr", "ccc", "ccc"))
+    assert [str(number) for number in (found.bound_low, found.bound_high, found.difference)] == ["0.0"] * 3
+    sides = {"s": (("r", "c", "c"), ("c", "c", "c")), "t": ("c" * 9, "rrr" + "c" * 6)}
+    cells = {
+        split: [cell(tmp_path, {f"{split}{i}": text for i, text in enumerate(side)}) for side in both]
+        for split, both in sides.items()
+    }
+    found = pooled(cells)
+    assert [str(number) for number in (found.bound_low, found.bound_high, found.difference)] == ["0.0"] * 3
+
+
 def test_a_prompt_without_a_verdict_leaves_the_difference_and_stays_in_both_bounds(compare):
     found = compare(prompts("rr", "??", "rc"), prompts("cc", "rr", "r?"))
     # Paired: 1 - 0 and 1/2 - 1 over two prompts.

@@ -14,7 +14,13 @@ from scipy.stats import false_discovery_control
 
 from refusal_eval.core.files import write_json
 from refusal_eval.stats.comparisons.paired import Paired
-from refusal_eval.stats.comparisons.study_comparisons import compared, estimates, paired_flags, tipping_point
+from refusal_eval.stats.comparisons.study_comparisons import (
+    compared,
+    estimates,
+    is_margin_open,
+    paired_flags,
+    tipping_point,
+)
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.study.comparison_families import Family, Scope, family_of
@@ -287,6 +293,11 @@ def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked_as_of_few(
         (0.2, (0.05, 0.4), False, None),
         (0.2, (0.2, 0.2), False, None),
         (0.0, (-0.1, 0.1), False, None),
+        (0.2, (3e-17, 0.4), True, 1.0),  # rounding decides nothing: the worst case is no difference
+        (-0.2, (-0.4, -4.3e-19), True, 1.0),
+        (-1e-17, (-0.1, 0.1), False, None),
+        (0.2, (-1e-17, 2e-17), False, 1.0),
+        (0.2, (0.2, 0.2 + 1e-17), False, None),
     ],
 )
 def test_a_difference_that_unjudged_answers_could_turn_around_says_how_many_it_takes(difference, bounds, open_, share):
@@ -297,6 +308,12 @@ def test_a_difference_that_unjudged_answers_could_turn_around_says_how_many_it_t
     assert ("sign_open" in flags["flags"]) is open_
     found, _ = tipping_point(difference, low, high)
     assert found == (None if share is None else pytest.approx(share))
+
+
+def test_bounds_that_reach_the_margin_are_open_whatever_rounding_says():
+    assert is_margin_open(-0.05, 0.1 - 1e-17, 0.1) and is_margin_open(-0.3 + 0.2, 0.05, 0.1)
+    assert is_margin_open(-0.05, 0.3 - 0.2, 0.1) and 0.3 - 0.2 < 0.1
+    assert not is_margin_open(-0.05, 0.0999, 0.1) and not is_margin_open(0.3, 0.3 + 1e-16, 0.1)
 
 
 def test_a_p_value_beside_bounds_that_hold_zero_is_marked(made):

@@ -55,6 +55,22 @@ def test_a_mistake_of_a_direction_is_reported_once_with_its_place(project, entry
     assert f": directions.refusal{'.' + place if place else ''}: " in found and message in found
 
 
+@pytest.mark.parametrize("method", [{"method": "rmd"}, {"method": "random", "of": "rmd"}])
+def test_a_covariance_of_fewer_than_ten_prompts_is_a_mistake_where_the_config_knows_unless_it_is_allowed(
+    project, method
+):
+    def found(size, **entry):
+        study = WITH_ONE | {"prompts_per_split": {"size": size}}
+        sides = {"positive": PLAIN["negative"], "negative": PLAIN["positive"]}
+        return with_entry(project, "directions", "refusal", PLAIN | sides | method | entry, study)
+
+    (mistake,) = found(10)
+    words = "has at most 10 prompts, of which at least one is held out, and `rmd` needs 10"
+    assert f": directions.refusal.negative: {words}" in mistake
+    assert "`allow_few: true`" in mistake
+    assert found(10, allow_few=True) == found(11) == found(10, method="md", of="md") == []
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.study.row_sources import row_source
 
@@ -139,6 +140,47 @@ def test_samples_grow_and_do_not_depend_on_the_order_of_rows():
     everything = ids(rows_of(*texts))
     assert chosen[1] == [identity for identity in everything if identity in set(chosen[1])]
     assert ids(rows_of(*texts), samples=[draw[1], None, draw[0]]) == chosen[0]
+
+
+def sampled(clusters, *samples):
+    """Return the clusters of the prompts that a sample keeps, of a split with these clusters, and the last note."""
+    rows = [{"prompt": f"{clusters} {i}", "pair": cluster} for i, cluster in enumerate(clusters)]
+    prompts, notes = make_prompts(rows, {**PROMPT, "cluster": "pair"}, "f", samples=samples)
+    return [prompt["cluster"] for prompt in prompts], notes[-1]
+
+
+def test_a_sample_of_two_splits_keeps_both_twins_of_a_contrast_pair():
+    pairs = [f"pair {i}" for i in range(24)]
+    for samples in ([{"size": 8, "seed": 0}], [None, {"size": 8, "seed": 0}], [{"size": 12, "seed": 3}] * 2):
+        harmful, _ = sampled(pairs, *samples)
+        harmless, _ = sampled(pairs[::-1], *samples)
+        assert set(harmful) == set(harmless) and len(harmful) == samples[-1]["size"]
+
+
+def test_a_sample_keeps_clusters_whole_and_a_larger_one_contains_it():
+    clusters = [f"subject {i}" for i in range(30) for _ in range(1 + i % 4)]
+    random.Random(1).shuffle(clusters)
+    smaller = set()
+    for size in range(4, 74):
+        kept, note = sampled(clusters, {"size": size, "seed": 2})
+        assert all(kept.count(cluster) == clusters.count(cluster) for cluster in kept)
+        assert size - 4 < len(kept) <= size and smaller <= set(kept)
+        assert len(kept) == 73 or f"a sample of {len(kept)} of 73 prompts" in note
+        smaller = set(kept)
+
+
+def test_clusters_larger_than_the_sample_are_left_out_and_a_split_of_such_alone_is_cut_and_says_so():
+    clusters = ["large"] * 20 + [f"small {i}" for i in range(30)]
+    assert all("large" not in sampled(clusters, {"size": 10, "seed": seed})[0] for seed in range(20))
+    kept, note = sampled(["a"] * 20 + ["b"] * 20, {"size": 10, "seed": 0})
+    assert len(kept) == 10 and len(set(kept)) == 1 and "no cluster is as small" in note
+
+
+def test_prompts_without_clusters_are_drawn_by_seed_and_id_alone():
+    everything = ids(rows_of(*(f"prompt {i}" for i in range(50))))
+    ranked = sorted(everything, key=lambda identity: sha256_of([7, identity]))
+    drawn = ids(rows_of(*(f"prompt {i}" for i in range(50))), samples=[{"size": 9, "seed": 7}])
+    assert set(drawn) == set(ranked[:9])
 
 
 HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}

@@ -9,6 +9,7 @@ import measure_separation
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.activations.direction_files import read_direction
@@ -26,6 +27,7 @@ RIDGE = {"value": 0.01, "relative": False}
 
 def entry(**changes):
     how = {"method": "wmd", "ridge": RIDGE, "hold_out": 0.25, "seed": 0, "layers": None, "of": "md", "draw": 0}
+    how |= {"allow_few": True}
     return {"model": "m", "positions": "last_prompt_token", **SIDES, **how, **changes}
 
 
@@ -132,6 +134,47 @@ def test_what_cannot_be_fitted_is_reported_in_one_sentence(cell):
         fitted(cell, positive=side(above=0.15, category="x"))
     with pytest.raises(UserError, match="both sides have 6 prompts in common"):
         fitted(cell, negative=side(below=0.5))
+
+
+def test_a_covariance_of_fewer_than_ten_fitted_prompts_is_refused_unless_it_is_allowed(cell):
+    words = r"`wrmd` needs the covariance of the negative side, and that side has 9 prompts to fit on; 10 are needed"
+    with pytest.raises(UserError, match=words):
+        fitted(cell, method="wrmd", allow_few=False)
+    with pytest.raises(UserError, match="`rmd` needs the covariance"):
+        fitted(cell, method="random", of="rmd", allow_few=False)
+    fitted(cell, method="wmd", allow_few=False)
+    fitted(cell, method="wrmd", hold_out=0.1, allow_few=False)
+
+
+def test_fewer_negative_prompts_than_dimensions_are_in_log_and_card_with_the_share_outside_their_span(cell, caplog):
+    states = np.random.default_rng(1).standard_normal((24, 2, 40)).astype(np.float32)
+    metadata = read_states(cell.folder / "states").metadata | {"width": 40}
+    write_states(cell.folder / "states", states, "F32", metadata)
+    (tensors, _), card = fitted(cell, method="rmd")
+    clusters = [prompt["cluster"] for prompt in cell.prompts]
+    held = held_out_clusters(clusters[:12], clusters[12:], 0.25, 0)
+    negative = states[12:][[cluster not in held for cluster in clusters[12:]], 0].astype(float)
+    span = scipy.linalg.orth((negative - negative.mean(0)).T)
+    vector = tensors["direction"][0] / np.linalg.norm(tensors["direction"][0])
+    share = 1 - ((span.T @ vector) ** 2).sum()
+    assert share > 0.99 and card["width"] == 40 and card["outside_negative_span"][0]["layer"] == 0
+    assert card["outside_negative_span"][0]["share"] == pytest.approx(share, abs=1e-6)
+    assert "9 negative prompts to fit on are fewer than the 40 dimensions" in card["few"][0]
+    assert card["few"][0] in caplog.text and f"{100 * share:.2f}" in card["few"][0]
+    assert fitted(cell, name="control", method="random", of="rmd")[1]["few"] == card["few"]
+    assert "outside_negative_span" not in fitted(cell, name="md", method="md")[1]
+
+
+def test_a_side_of_few_prompts_or_whose_weights_are_worth_few_is_in_log_and_card(cell, caplog):
+    _, card = fitted(cell, hold_out=0.1)
+    assert card["few"] == [
+        "by their weights the 11 prompts of its positive side to fit on are worth only 9.0 equally weighted ones",
+        "by their weights the 11 prompts of its negative side to fit on are worth only 9.0 equally weighted ones",
+    ]
+    assert all(sentence in caplog.text for sentence in card["few"])
+    _, card = fitted(cell, name="md", method="md", hold_out=0.8)
+    assert card["few"] == [f"its {side} side has only 2 prompts to fit on" for side in ("positive", "negative")]
+    assert fitted(cell, name="enough", method="md", hold_out=0.1)[1]["few"] == []
 
 
 def test_layers_that_held_out_prompts_do_not_tell_apart_are_reported_in_the_log(cell, caplog):

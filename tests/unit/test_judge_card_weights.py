@@ -107,10 +107,20 @@ def test_weights_of_some_rows_only_or_that_are_no_weights_are_refused():
             compared([row | {"weight": weight} for row in gold], verdicts, "g")
 
 
+def test_numbers_of_weighted_gold_are_those_of_the_formulas_to_the_ninth_digit():
+    rng = random.Random(4)
+    gold, verdicts = rows({(R, R): 40, (R, C): 7, (C, R): 5, (C, C): 60})
+    gold = [row | {"weight": 1 / rng.uniform(0.01, 1)} for row in gold]
+    said = {verdict["prompt_id"]: verdict["label"] for verdict in verdicts}
+    refused = [row for row in gold if row["label"] == R]
+    found = sum(row["weight"] for row in refused if said[row["id"]] == R) / sum(row["weight"] for row in refused)
+    assert card(gold, verdicts)["strict"]["sensitivity"] == pytest.approx(found, rel=1e-9)
+
+
 def test_the_arithmetic_of_weights():
     assert normalised([2.0, 2.0]) == [1.0, 1.0]
     assert normalised([1.0, 3.0]) == [0.5, 1.5]
-    assert units([0.5, 1.5]).tolist() == [500_000, 1_500_000]
+    assert units([0.5, 1.5]).tolist() == [5_000_000_000, 15_000_000_000]
     assert effective_number([1.0] * 7) == 7
     assert effective([1.0, 1.0, 1.0], ["a", "a", "b"]) == 2
     assert effective([], []) == 0

@@ -1,10 +1,12 @@
 """How far errors of the judge move rates and differences, as the table of refusal rates says it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from table_rows import score
 
+from refusal_eval.core.files import write_json
 from refusal_eval.report.paper.judge_error_tables import judge_error_tables, missing, overcalling
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -68,3 +70,18 @@ def test_a_difference_moves_by_the_most_that_an_error_on_either_model_would_do()
     _, unlike = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
     assert unlike.rows[0][3] == "50.0" and unlike.rows[0][-2:] == ["\u2013", "\u2013"]
     assert differences.rows[0][3] == "6.0*" and any(note.startswith("*") for note in differences.notes)
+
+
+def test_what_explains_a_difference_is_a_share_of_the_rates_on_the_prompts_that_it_is_over(tmp_path: Path) -> None:
+    # Over all prompts 40 and 20 %; over those on which both have a rate 50 and 30 %.
+    cells = {m: score("rules", m, "safe", "comply", ["R"] * n + ["C"] * (20 - n)) for m, n in (("a", 8), ("b", 4))}
+    row = {"kind": "models", "held": "rules", "first": "a", "second": "b", "split": "safe"}
+    other = row | {"held": "llm", "rate_first": 0.9, "rate_second": 0.1}
+    path = tmp_path / "comparisons.json"
+    write_json(path, {"comparisons": [other, row | {"rate_first": 0.5, "rate_second": 0.3}]})
+    data = TableData({"labels": {}, "primary_judge": "rules"}, {"comparisons": [str(path)]})
+    about: dict[str, Any] = {"judge": "rules", "model": "a", "split": "safe", "reading": "broad"}
+    data.results = [Estimate("rate_difference", 0.2, parameter="minus b", **about)]
+    _, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
+    # .2 / .5 missed, .2 / .7 overcalled; .5 / .9 - .5 = .056, and .3 - (.3 - .1) / .9 = .078.
+    assert differences.rows[0][-3:] == ["±7.8", "40.0", "28.6"]

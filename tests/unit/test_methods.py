@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -344,6 +345,8 @@ def test_the_prompts_that_directions_were_made_from_are_said_and_their_source_is
     )
     assert "Only directions were fitted on Further, which is from " in text and "[@hub-owner-data]" in text
     assert "direction" not in text_of(demo)
+    few = "its 27 negative prompts to fit on are fewer than the 576 dimensions"
+    assert f"Of direction refusal note that {few}." in text_of(manifest | {"few_prompts": {"refusal": [few]}})
 
 
 def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(demo: dict[str, Any]) -> None:
@@ -375,9 +378,10 @@ class Served:
         write_jsonl(folder / "results" / "verdicts.jsonl", [without | {"key": keys[1]}, without])
         write_json(folder / "engine.json", {"engine": "e", "engine_id": "engine", "identity": {}})
 
-    def manifest(self) -> Any:
+    def manifest(self, data: Sequence[Path] = ()) -> Any:
         engine, results = self.folder / "engine.json", self.folder / "results"
-        inputs = SimpleNamespace(engines=[engine], adapters=[], interventions=[], data=[], tables=[], sources=[engine])
+        inputs = SimpleNamespace(engines=[engine], adapters=[], interventions=[], tables=[], sources=[engine])
+        inputs.data = list(data)
         inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
         made = self.folder / "manifest.json"
         write_manifest.main(inputs, {"store_dir": str(self.folder / "store")}, str(results), str(made))
@@ -387,6 +391,17 @@ class Served:
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
+
+
+def test_the_manifest_says_of_which_directions_the_prompts_are_too_few(served: Served) -> None:
+    folder = served.folder / "results" / "directions"
+    folder.mkdir()
+    sentences = ["its positive side has only 2 prompts to fit on"]
+    write_json(folder / "small.json", {"direction": "small", "few": sentences})
+    write_json(folder / "large.json", {"direction": "large", "few": []})
+    (folder / "cosines.csv").write_text("direction\n")
+    assert served.manifest(sorted(folder.iterdir()))["few_prompts"] == {"small": sentences}
+    assert "few_prompts" not in served.manifest([folder / "large.json"])
 
 
 def test_the_manifest_names_only_what_served_this_study(served: Served) -> None:

@@ -128,6 +128,27 @@ def test_in_the_table_of_all_rates_each_reading_has_the_marks_of_its_own_rate() 
     assert [note[0] for note in table.notes if note[0] in "†‡*§"] == ["†"]
 
 
+def test_the_table_of_all_rates_has_the_share_of_prompts_with_c_above_0_with_its_interval() -> None:
+    one = score("rules", "m1", "unsafe", "refuse", ["R"] * 30 + ["P"] * 30 + ["C"] * 60)
+    data = data_of(scores=[one])
+    frame, (table,) = scores(data)
+    (row,) = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    (line,) = frame.to_dict("records")
+    assert row["c(x) > 0"] == row["Refusal rate"].replace(row["Strict"], "25.0") == f"25.0 [18.0{EN_DASH}33.6]"
+    assert (line["c_positive"], line["c_positive_low"]) == (0.25, pytest.approx(line["strict_low"]))
+    assert any(note.startswith("c(x) > 0: prompts whose") for note in table.notes)
+
+
+def test_a_rate_of_one_prompt_is_never_bold_and_the_note_says_of_which_rates_the_best_is_bold() -> None:
+    cells = [score("rules", m, "unsafe", "refuse", ["R"] * n) for m, n in (("m1", 1), ("m2", 1))]
+    assert not table_of(refusal, cells, splits=["unsafe"]).bold
+    votes = {"m1": ["R"] * 60 + ["F"] * 40, "m2": ["R"] * 90 + ["C"] * 10, "m3": ["R"] * 10 + ["C"] * 90}
+    cells = [score("rules", name, "unsafe", "refuse", own) for name, own in votes.items()]
+    table = table_of(refusal, cells, splits=["unsafe"])
+    assert table.bold == {(1, 1)}
+    assert any("are never bold: the best is the best of the rates without †" in note for note in table.notes)
+
+
 def test_paper_table_by_hand() -> None:
     table = table_of(refusal, study(), cards(), splits=["unsafe", "safe"])
     assert table.header == ["Model", "unsafe\n(refuse, strict)", "safe\n(comply, broad)"]
@@ -220,6 +241,14 @@ def test_csv_values() -> None:
     empty = score("rules", "m", "s", "varies", ["FF"])
     values = csv_text(rates_frame([empty])).splitlines()[1].split(",")
     assert dict(zip(header, values, strict=False))["rate"] == ""
+
+
+def test_no_p_value_is_written_as_0() -> None:
+    tiny = {"p": 1e-55, "p_holm": 3.4567891e-7, "mcnemar_p": 0.0004, "noninferior_first_p": 0.25, "p_refusal": 1.0}
+    frame = pd.DataFrame([tiny | {"bound_low": -4e-19, "q_by": None}], dtype=object)
+    (line,) = csv.DictReader(io.StringIO(csv_text(frame)))
+    assert [line[key] for key in tiny] == ["1e-55", "3.45679e-07", "0.0004", "0.25", "1"]
+    assert (line["bound_low"], line["q_by"]) == ("0", "")
 
 
 def test_states_and_votes() -> None:

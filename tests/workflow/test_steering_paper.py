@@ -115,6 +115,14 @@ def results(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results
 
 
+def test_the_layers_that_the_paper_never_steers_take_no_part(config: dict[str, Any]) -> None:
+    entries = config["direction_entries"]
+    assert len(entries) == 6
+    for name, entry in entries.items():
+        depth = 48 if "80b" in name else 36
+        assert entry["layers"] == list(range(round(0.95 * depth) - 1)), name
+
+
 def rendered(path: Path) -> tuple[RequestFile, list[list[int]]]:
     file = read_requests(path)
     return file, [list(request.token_ids) for request in file.requests()]

@@ -127,8 +127,14 @@ class Battles(Entry):
 class PromptSample(Entry):
     """A seeded sample of a split's prompts."""
 
-    size: Whole = Field(ge=1, description="How many prompts to keep. A smaller split is kept whole.")
-    seed: Whole = Field(0, description="Seed of the draw.")
+    size: Whole = Field(
+        ge=1,
+        description="How many prompts to keep, at most: clusters stay whole, and those with more prompts are left out. "
+        "A smaller split is kept whole.",
+    )
+    seed: Whole = Field(
+        0, description="Seed of the draw. Splits that share clusters (contrast pairs) keep the same ones by one seed."
+    )
 
 
 def refuse_clusters_without_ids(entry: Any) -> None:

@@ -12,6 +12,8 @@ Method = Literal["md", "wmd", "rmd", "wrmd", "random"]
 Fitted = Literal["md", "wmd", "rmd", "wrmd"]  # methods whose vectors are made from the prompts
 Positions = Annotated[str, StringConstraints(pattern=POSITIONS)]
 WEIGHTED: tuple[Method, ...] = ("wmd", "wrmd")  # they weight each prompt by |c(x)|
+RIDGE: tuple[Method, ...] = ("rmd", "wrmd")  # they need the covariance of the negative side
+LEAST_NEGATIVE = 10  # prompts that such a covariance is estimated from, unless the entry allows fewer
 
 
 class Side(Entry):
@@ -137,6 +139,11 @@ class Direction(Entry):
         "least one of each side.",
     )
     seed: Whole = Field(0, ge=0, description="Decides which prompts are held out.")
+    allow_few: bool = Field(
+        False,
+        description="For `rmd` and `wrmd`, and for a `random` of them: fit the covariance of fewer than ten negative "
+        "prompts. The card and the methods section say so.",
+    )
 
     @model_validator(mode="after")
     def _what_belongs_together(self) -> Direction:
@@ -144,10 +151,14 @@ class Direction(Entry):
         for key, said in (("of", self.of != "md"), ("draw", self.draw != 0)):
             if said and self.method != "random":
                 raise ValueError(f"`{key}` is for `random` only, and `method` is `{self.method}`; leave it out")
-        fitted = self.of if self.method == "random" else self.method
-        if fitted in WEIGHTED and None in (self.positive.judge, self.negative.judge):
+        if (fitted := self.fitted) in WEIGHTED and None in (self.positive.judge, self.negative.judge):
             raise ValueError(f"`{fitted}` weights prompts by |c(x)|, so each side needs a `judge`")
         return self
+
+    @property
+    def fitted(self) -> Method:
+        """The method whose vectors are fitted: of a control that of the direction that it controls."""
+        return self.of if self.method == "random" else self.method
 
     @property
     def sides(self) -> dict[str, Side]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from refusal_eval.config.direction_entry import Direction, Separation
+from refusal_eval.config.direction_entry import LEAST_NEGATIVE, RIDGE, Direction, Separation
 from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.problems import Mistake
@@ -26,6 +26,8 @@ def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
         for message in _wrong_with_model(draft, direction.model):
             yield (*here, "model"), message
         yield from _same_sides(here, direction)
+        if message := _too_few(draft, name):
+            yield (*here, "negative"), message
     seen = set[str]()
     for place, entry in enumerate(draft.study.separation):
         if not entry:
@@ -46,6 +48,23 @@ def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
 def _same_sides(here: KeyPath, entry: Direction | Separation) -> Iterator[Mistake]:
     if entry.positive is not None and entry.positive == entry.negative:
         yield (*here, "negative"), "is the same as `positive`: two different groups of prompts are needed"
+
+
+def _too_few(draft: Draft, name: str) -> str | None:
+    """Return why a negative side has too few prompts for its covariance, where the config alone says so."""
+    direction = draft.catalogue.valid["directions"].get(name)
+    split = direction and draft.catalogue.valid["splits"].get(direction.negative.split)
+    if not direction or not split or direction.allow_few or direction.fitted not in RIDGE:
+        return None
+    sizes = [one.size for one in (split.sample, draft.study.prompts_per_split) if one and isinstance(one.size, int)]
+    sizes += [rows for rows in (split.expected_rows, split.expected_kept) if rows is not None and not split.dialogue]
+    if not sizes or min(sizes) > LEAST_NEGATIVE:  # at least one prompt is held out
+        return None
+    return (
+        f"has at most {min(sizes)} prompts, of which at least one is held out, and `{direction.fitted}` needs "
+        f"{LEAST_NEGATIVE} to fit a covariance on; give it more, take `{direction.fitted.replace('rmd', 'md')}`, or "
+        "say `allow_few: true`"
+    )
 
 
 def _wrong_with_model(draft: Draft, name: str, separated: bool = False) -> Iterator[str]:

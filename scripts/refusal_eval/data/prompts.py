@@ -118,20 +118,38 @@ def make_prompts(
         notes.append(f"{name}: {len({prompt['cluster'] for prompt in kept})} clusters in {len(kept)} prompts")
     for sample in samples:
         if sample is not None and sample["size"] < len(kept):
-            notes.append(f"{name}: a sample of {sample['size']} of {len(kept)} prompts, seed {sample['seed']}")
-            kept = seeded_sample(kept, sample["size"], sample["seed"])
+            drawn, note = seeded_sample(kept, sample["size"], sample["seed"])
+            size = f"a sample of {len(drawn)} of {len(kept)} prompts, seed {sample['seed']}"
+            notes.append(f"{name}: {size}{note}")
+            kept = drawn
     return kept, notes
 
 
-def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> list[Prompt]:
-    """Return `size` of the prompts, in their order.
+def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list[Prompt], str]:
+    """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
 
-    Drawn by a hash of seed and id: the order of the rows has no influence, and a larger sample with the same seed
-    contains a smaller one.
+    Clusters are drawn by a hash of seed and cluster until the next one does not fit. So the order of the rows has no
+    influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same seed
+    contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out, unless
+    all are; then the first one is cut. A prompt without a cluster is one by its id.
     """
-    ranked = sorted((sha256_of([seed, prompt["id"]]), prompt["id"]) for prompt in prompts)
-    chosen = {identity for _, identity in ranked[:size]}
-    return [prompt for prompt in prompts if prompt["id"] in chosen]
+    members: dict[str, list[Prompt]] = {}
+    for prompt in prompts:
+        members.setdefault(prompt["cluster"], []).append(prompt)
+    ranked = sorted(members, key=lambda cluster: (sha256_of([seed, cluster]), cluster))
+    fitting = [cluster for cluster in ranked if len(members[cluster]) <= size]
+    chosen: set[str] = set()
+    for cluster in fitting:
+        if len(chosen) + len(members[cluster]) > size:
+            break
+        chosen |= {prompt["id"] for prompt in members[cluster]}
+    note = ", in whole clusters" if len(members) < len(prompts) else ""
+    if len(fitting) < len(ranked):
+        note += f"; {len(ranked) - len(fitting)} clusters of more than {size} prompts left out"
+    if not fitting:
+        note = f", of one cluster, which is cut: no cluster is as small as {size} prompts"
+        chosen = set(sorted((one["id"] for one in members[ranked[0]]), key=lambda one: sha256_of([seed, one]))[:size])
+    return [prompt for prompt in prompts if prompt["id"] in chosen], note
 
 
 def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> None:

@@ -39,7 +39,7 @@ _EVERY = ("models", "splits", "judges", "gold")
 _PRIMARY = (*_EVERY, "primary_judge")
 TABLES = {
     "refusal": TableKind(
-        "report.paper.rate_tables:refusal", ("estimates", "cards", "results"), _PRIMARY,
+        "report.paper.rate_tables:refusal", ("estimates", "cards", "results", "comparisons"), _PRIMARY,
         (RATES, "Refusal rates, primary judge"),
     ),
     "categories": TableKind(
@@ -124,6 +124,8 @@ def files(study: Study, noun: str, pattern: str) -> Callable[[Any], list[str]]:
 
     def needed(wildcards: Any) -> list[str]:
         kind = TABLES[wildcards.table]
+        if noun == "comparisons" and not study_families(study):
+            return []
         judges = [study.primary_judge] if "primary_judge" in kind.shows else sorted(study.judges)
         names = {"judge": judges, "model": sorted(study.models), "gold": sorted(study.gold)}
         names |= {"split": sorted(study.splits)}
@@ -154,7 +156,7 @@ def params(study: Study, wildcards: Any) -> dict[str, Any]:
         shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}
     if {"comparisons", "results"}.intersection(kind.needs):
         shown["margin"] = study.settings.equivalence_margin
-    if "comparisons" in kind.needs:
+    if kind is TABLES["comparisons"]:
         shown["correction"] = study.settings.multiple_comparisons
         shown["families"] = [family.as_dict() for family in study_families(study)]
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]

@@ -16,9 +16,10 @@ from refusal_eval.report.paper.table_notes import rate_text
 from refusal_eval.report.results.cells import state_shares
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
+from refusal_eval.study.comparison_families import MODELS
 
 ERRORS = (0.05, 0.1)
-UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
+UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the rates that it is set against
 Cells = Mapping[tuple[str, str], Score]  # by model and split
 
 
@@ -81,13 +82,16 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
     show, judge = data.labels, data.asked["primary_judge"]
     header = ["Split", "First", "Second", "Difference", *(f"errors of\n{percent(error, 0)} %" for error in ERRORS)]
     header += ["Explained by\nmissing", "Explained by\novercalling"]
-    rows = []
+    rows, shared = [], _shared_rates(data)
     for row in tested:
-        sides = sorted((headline(cell)["rate"], _blocked(cell)) for cell in _sides(row, cells))
+        own = [headline(cell)["rate"] for cell in _sides(row, cells)]
+        rates = shared.get((str(row.model), _other(row), str(row.split)), own)
+        sides = sorted(zip(rates, map(_blocked, _sides(row, cells)), strict=True))
         gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
         moved = [max(max(missing(r, error, b), -overcalling(r, error, b)) for r, b in sides) for error in ERRORS]
         wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
-        if abs(high - low - gap) > UNLIKE:
+        alike = rates if not any(blocked for _, blocked in sides) else own  # what was blocked is known of all prompts
+        if abs(max(alike) - min(alike) - gap) > UNLIKE:
             wholes = 0.0, 0.0
         needed = [gap / whole if whole > 0 else None for whole in wholes]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
@@ -98,6 +102,17 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
     notes = filled_notes("refusal/errors_differences", show, judge=judge, scores=shown, marks=marks)
     title = "How far errors of the judge on one model would move each difference."
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
+
+
+def _shared_rates(data: TableData) -> Mapping[tuple[str, str, str], Sequence[float]]:
+    """Return the rates of both models on the prompts that their difference is over, by first, second and split."""
+    if not data.files.get("comparisons"):
+        return {}
+    return {
+        (row["first"], row["second"], row["split"]): (row["rate_first"], row["rate_second"])
+        for row in data.found("comparisons")["comparisons"]
+        if row["kind"] == MODELS and row["held"] == data.asked["primary_judge"] and row["rate_first"] is not None
+    }
 
 
 def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:

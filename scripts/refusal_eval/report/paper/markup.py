@@ -13,6 +13,8 @@ from refusal_eval.core.texts import csv_line, escaped_cell, visible
 
 # Digits of a number in a CSV: more than any sample supports, few enough that no machine disagrees about the last one.
 CSV_DIGITS = 6
+_P_COLUMN = re.compile(r"([a-z_]+_)?[pq](_[a-z]+)?")  # `p`, `mcnemar_p`, `p_holm`, `q_by`
+_SMALL_P = 0.001
 
 # A number, then nothing, marks, or an interval or count in brackets with perhaps marks behind it.
 _NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021\u00b6*\u00a7\u00b0]*| [\[(].*)")
@@ -76,9 +78,14 @@ def csv_text(frame: pd.DataFrame) -> str:
     """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals; lists, such as
     of flags, as words.
 
+    In columns of p-values (and q) a number below 0.001 has six significant digits: none is written as 0 that is not.
     Texts that a spreadsheet would compute have an apostrophe before them.
     """
-    rows = zip(*(frame[column].tolist() for column in frame.columns), strict=True)
+    columns = [
+        [_p_value(value) if _P_COLUMN.fullmatch(str(name)) else value for value in frame[name].tolist()]
+        for name in frame.columns
+    ]
+    rows = zip(*columns, strict=True)
     return csv_line(frame.columns) + "".join(csv_line(map(_csv_value, row)) for row in rows)
 
 
@@ -119,6 +126,11 @@ def _markdown_row(cells: Sequence[str], bold: Collection[int] = ()) -> str:
 def _markdown_bold(cell: str) -> str:
     number = (number_parts(cell) or (cell, ""))[0]
     return f"**{markdown_escaped(number)}**{markdown_escaped(cell[len(number) :])}"
+
+
+def _p_value(value: object) -> object:
+    """Return a p-value that six decimals would cut as text, and any other value as it is."""
+    return f"{value:.{CSV_DIGITS}g}" if isinstance(value, float) and 0 < value < _SMALL_P else value
 
 
 def _csv_value(value: object) -> object:

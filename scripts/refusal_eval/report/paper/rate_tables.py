@@ -94,7 +94,7 @@ def refusal(data: TableData) -> Made:
 def scores(data: TableData) -> Made:
     """Return a row per judge, model and split: headline rate, both readings, worst-case bounds, shares of states."""
     cells, keys = _cells_and_keys(data)
-    header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad"]
+    header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad", "c(x) > 0"]
     header += ["Worst-case\nbounds", "Unjudged", "Blocked", "Truncated"]
     rows = []
     for score in cells:
@@ -107,6 +107,7 @@ def scores(data: TableData) -> Made:
                 str(score["samples"]),
                 cell_rate_text(score),
                 *(marked(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
+                _positive_text(score["c"]["positive"]),
                 interval(part["bound_low"], part["bound_high"]),
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
             ]
@@ -115,13 +116,21 @@ def scores(data: TableData) -> Made:
     notes = filled_notes("scores/scores", data.labels, scores=shown, cards=data.cards)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
     table = Table("scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align)
-    return rates_frame(cells, data.cards), [table]
+    return rates_frame(cells, data.cards, with_c=True), [table]
 
 
-def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataFrame:
+def _positive_text(share: Mapping[str, Any] | None) -> str:
+    """Return the share of prompts with c(x) > 0, with its interval and its marks."""
+    if share is None or share["value"] is None:
+        return NO_DATA
+    return marked(share_text(share["value"], (share["low"], share["high"])), share["flags"])
+
+
+def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: bool = False) -> pd.DataFrame:
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
-    `scored` says which turns of dialogues count; rates are over turns, of which a prompt without a dialogue has one.
+    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns of dialogues count; rates are over
+    turns, of which a prompt without a dialogue has one.
     """
     measured = list(cards)
 
@@ -133,6 +142,9 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataF
         row |= {key: headline(score)[key] for key in _ENDS}
         for reading in READINGS:
             row |= {f"{reading}_{key}": score[reading][key] for key in (*_ENDS, "n_eff", "bound_low", "bound_high")}
+        if with_c:
+            positive = score["c"]["positive"] or {}
+            row |= {f"c_positive{end}": positive.get(end.strip("_") or "value") for end in ("", "_low", "_high")}
         row |= {state: shares[state] for state in ("unjudged", BLOCKED, TRUNCATED)}
         row["flags"] = [flag for flag in score["flags"] if flag != MIXED_SERVING]
         row["mixed_serving"] = score["mixed_serving"]
@@ -283,12 +295,12 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 def _best(
     cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float], no_worse: Shown | None
 ) -> set[str]:
-    """Models whose rate of a split stands in bold (see `best`); none whose rate may be another."""
+    """Models whose rate of a split stands in bold (see `best`); none whose rate may be another, or is one prompt's."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
         model: Rate(*(headline(score)[end] for end in _ENDS))
         for model, score in own.items()
-        if not DOUBTFUL.intersection(score["flags"])
+        if not DOUBTFUL.intersection(score["flags"]) and score["n_clusters"] > 1
     }
     first = next(iter(own.values()))
     return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)

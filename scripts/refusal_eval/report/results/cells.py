@@ -31,9 +31,10 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     states, verdict_states          number of answers in each state, and of verdicts
     strict, broad                   `rate`, its ends `low` and `high`, `n_eff`, `bound_low` and `bound_high`, `majority`
                                     (shares of prompts: refuse, tie), `any`, and the `flags` of the rate
-    c                               `mean` of c(x), `low`, `high`, shares of the bands, `n` and `n_prompts` that have one
-    answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`, `high`
-                                    and `flags`; `right` None in a split without right answers
+    c                               `mean` of c(x), `low`, `high`, shares of the bands, `positive` (share above 0, with
+                                    `value`, `low`, `high` and `flags`), `n` and `n_prompts` that have one
+    answers                         `logprob` and `tokens` (means), `loops` and `right` (shares), each `value`, `low`,
+                                    `high` and `flags`; `right` None in a split without right answers
     flags, mixed_serving            marks of the cell; whether hardware, software or model version of its answers differ
     state_flags                     marks of the shares of its states
 
@@ -105,8 +106,9 @@ def _ends(row: Estimate | None) -> dict[str, Any] | None:
 
 def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:
     mean, voting = rows["c_mean", None, tau], rows["prompts", None, "c"]
-    shares = {band: value(f"c_band_{band}", None, tau) for band in ("refusing", "mixed", "complying")}
+    shares: dict[str, Any] = {band: value(f"c_band_{band}", None, tau) for band in ("refusing", "mixed", "complying")}
     ends = {"mean": mean.value, "low": mean.low, "high": mean.high}
+    shares["positive"] = _ends(rows.get(("c_positive", None, tau)))
     return ends | shares | {"n": voting.n_prompts or 0, "n_prompts": int(voting.value or 0)}
 
 

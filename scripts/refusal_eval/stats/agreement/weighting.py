@@ -13,11 +13,11 @@ import scipy
 
 from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, effective_number, wilson_ends
 
-_DIGITS = 6
+_DIGITS = 10  # sums of the whole numbers of `units` are exact for up to 900,000 rows
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
-    """Return weights with mean 1, to six digits and none of them 0; exactly 1 where all are equal.
+    """Return weights with mean 1, to ten digits and none of them 0; exactly 1 where all are equal.
 
     Raises:
         ValueError: for a weight that is no number above 0.
@@ -36,7 +36,9 @@ def are_weighted(weights: Iterable[float]) -> bool:
 
 
 def units(weights: Sequence[float]) -> Floats:
-    """Return normalised weights as whole numbers, whose sums are exact in any order: all 1, or millionths of a row."""
+    """Return normalised weights as whole numbers, whose sums are exact in any order: all 1, or parts of a row of size
+    10^-10.
+    """
     if not are_weighted(weights):
         return np.ones(len(weights))
     return np.asarray(np.rint(np.asarray(weights, dtype=float) * 10**_DIGITS))

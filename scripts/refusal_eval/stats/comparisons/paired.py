@@ -33,6 +33,7 @@ WIDER = "paired bootstrap over clusters (expanded percentile) or means over halv
 ALL_EQUAL = "exact over clusters (all differences equal)"
 SOME_EQUAL = f"{WIDER}; for splits whose differences are all equal exact over clusters"
 ONE_CLUSTER = "none (a split has one cluster)"
+_DIGITS = 12  # of worst-case bounds: what lies behind is rounding, and a bound of 0 is 0
 _ROUNDED = int(WHOLE)  # rates whose common denominator is larger are kept to nine digits
 _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
 
@@ -165,8 +166,8 @@ def paired_differences(
         n_by_split = sizes[:, :, i].sum(axis=1)
         both = matched[:, i]
         about = Paired(
-            bound_low=_by_split(panel, panel.lows[:, one] - panel.highs[:, other]),
-            bound_high=_by_split(panel, panel.highs[:, one] - panel.lows[:, other]),
+            bound_low=round(_by_split(panel, panel.lows[:, one] - panel.highs[:, other]), _DIGITS) + 0.0,
+            bound_high=round(_by_split(panel, panel.highs[:, one] - panel.lows[:, other]), _DIGITS) + 0.0,
             n=int(both.sum()),
             n_all=len(panel.units),
         )
@@ -176,6 +177,7 @@ def paired_differences(
         weights = 1 / (len(n_by_split) * n_by_split)
         rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
         value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / units[i].parts
+        value = 0.0 if abs(value) < 10**-_DIGITS else value
         totals, slack = _cluster_totals(sums[:, :, i], n_by_split, units[i])
         p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack, mid)
         of_splits = sums[:, :, i].sum(axis=1) / n_by_split / units[i].parts

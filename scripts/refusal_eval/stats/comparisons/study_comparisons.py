@@ -13,7 +13,7 @@ from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differen
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
-from refusal_eval.stats.estimates.flags import derived_flags, few_flags
+from refusal_eval.stats.estimates.flags import ROUNDING, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
@@ -119,15 +119,21 @@ def paired_flags(first: Iterable[Sequence[str]], second: Iterable[Sequence[str]]
 
 
 def is_sign_open(result: Paired) -> bool:
-    """Tell whether answers without a verdict could turn a difference around, or make it vanish."""
-    if not result.difference or result.bound_low is None or result.bound_high is None:
+    """Tell whether answers without a verdict could turn a difference around, or make it vanish.
+
+    A difference of 0 has no sign.
+    """
+    low, high = result.bound_low, result.bound_high
+    if result.difference is None or abs(result.difference) < ROUNDING or low is None or high is None:
         return False
-    return result.bound_low < result.bound_high and result.bound_low <= 0 <= result.bound_high
+    return high - low > ROUNDING and low <= ROUNDING and high >= -ROUNDING
 
 
 def is_margin_open(low: float | None, high: float | None, margin: float) -> bool:
-    """Tell whether answers without a verdict, with these worst-case bounds, could bring it beyond a margin."""
-    return low is not None and high is not None and low < high and not -margin < low <= high < margin
+    """Tell whether answers without a verdict, with these worst-case bounds, could bring it to a margin or beyond."""
+    if low is None or high is None or high - low <= ROUNDING:
+        return False
+    return low <= ROUNDING - margin or high >= margin - ROUNDING
 
 
 def tipping_point(difference: float | None, low: float | None, high: float | None) -> tuple[float | None, str | None]:
@@ -141,9 +147,11 @@ def tipping_point(difference: float | None, low: float | None, high: float | Non
         low: of it in the worst cases.
         high: of it in the worst cases.
     """
-    if not difference or low is None or high is None:
+    if difference is None or abs(difference) < ROUNDING or low is None or high is None:
         return None, None
     worst = low if difference > 0 else high
+    if abs(worst) < ROUNDING:
+        worst = 0.0
     if worst * difference > 0:
         return None, "none (the worst cases have the same sign)"
     return difference / (difference - worst), "unjudged answers counted against the difference"

@@ -300,14 +300,18 @@ def _turns(units: Units, level: float) -> list[Estimate]:
 
 
 def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | str) -> list[Estimate]:
-    """Mean c(x) and the shares of its bands; `bands` holds the band of each that is not NaN."""
+    """Mean c(x), the share of prompts where it is above 0, and the shares of its bands.
+
+    `bands` holds the band of each that is not NaN.
+    """
     there = ~np.isnan(c)
     clusters = units["cluster"][there]
     about: dict[str, Any] = {"parameter": parameter, "flags": (NO_BLOCKED,) if units["n_blocked"].any() else ()}
 
     shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, **about) for band in reversed(BANDS)]
     c_mean = _estimate("c_mean", c[there], clusters, level, C_LIMITS, **about)
-    return [_by(c_mean, C_METHOD), *shares]
+    positive = _share("c_positive", c[there] > 0, clusters, level, **about)
+    return [_by(c_mean, C_METHOD), positive, *shares]
 
 
 def _dispersion(units: Units, k: int, level: float) -> list[Estimate]:

@@ -16,7 +16,7 @@ WHOLE = (FITTED, MIXED_SERVING)  # what holds for all of a cell, and so for each
 NO_BLOCKED = "blocked_left_out"  # of c(x), in which answers that a provider blocked have no part
 
 Ends = tuple[float | None, float | None]
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 
 
 def unjudged_flags(share: float, bounds: Ends, interval: Ends) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def unjudged_flags(share: float, bounds: Ends, interval: Ends) -> tuple[str, ...
     """
     moved = False
     if None not in bounds and None not in interval:
-        moved = bounds[0] < interval[0] - _ROUNDING or bounds[1] > interval[1] + _ROUNDING  # type: ignore[operator]
+        moved = bounds[0] < interval[0] - ROUNDING or bounds[1] > interval[1] + ROUNDING  # type: ignore[operator]
     return (UNJUDGED,) if share > MAX_UNJUDGED or moved else ()
 
 
@@ -52,7 +52,7 @@ def few_flags(effective: float, rarer: int | None = None) -> tuple[str, ...]:
         rarer: how many of them show the rarer of the two outcomes of a rate; None where that says nothing more, as
             where every prompt is a cluster. Where none does, the interval is exact.
     """
-    few = effective < MIN_CLUSTERS - _ROUNDING or (rarer is not None and 0 < rarer < MIN_RARER)
+    few = effective < MIN_CLUSTERS - ROUNDING or (rarer is not None and 0 < rarer < MIN_RARER)
     return (FEW_CLUSTERS,) if few else ()
 
 
