@@ -94,7 +94,7 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
     text = text_of(demo)
     for wanted in (
         "We evaluated 2 models.",
-        "SmolLM2-135M and SmolLM2-135M, told to decline: SmolLM2-135M-Instruct.Q4\\_1.gguf out of the Python package",
+        "SmolLM2-135M and SmolLM2-135M, ordered to refuse everything: SmolLM2-135M-Instruct.Q4\\_1.gguf out of the Python package",
         "We used 105 prompts in 3 splits.",
         "Alarming but safe (35 prompts; a model should comply) is from a file that comes with refusal-eval [@",
         "For each prompt we drew K = 3 answers.",
@@ -323,7 +323,7 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     manifest["study"]["model_entries"]["smollm2-plain"]["engine"] = "other"
     text = text_of(manifest)
     assert "Every answer has a separate seed, except those of SmolLM2-135M, whose server takes none." in text
-    assert "The provider of SmolLM2-135M, told to decline may not honour seeds" in text
+    assert "The provider of SmolLM2-135M, ordered to refuse everything may not honour seeds" in text
     assert "There is none of SmolLM2-135M, whose engine gives no log-probabilities." in text
 
 
