@@ -302,7 +302,7 @@ def test_what_cannot_be_calibrated_says_why() -> None:
     assert card_with_calibration(gold, verdicts, **NAMES)["calibration"] is None
     alike = [verdict(row["id"], "refusal", 0.7) for row in gold[:30]]
     found = calibration_of(gold[:30], alike, **NAMES)
-    assert found["t"] is None and "no answer of gold people as compliance" in found["why"]
+    assert found["t"] is None and "no answer of gold people is labelled as compliance" in found["why"]
     card = card_with_calibration(gold[:30], alike, calibrate=OUT_OF_FOLD, **NAMES)
     assert card["n_judged"] == 0 and "no answer" in card["labels_from"]
     failed = [verdict(row["id"], None) for row in gold]

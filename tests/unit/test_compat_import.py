@@ -507,3 +507,24 @@ def test_a_published_config_becomes_a_study_of_our_catalogue(name, repository, t
         assert model["reasoning"] is None and "thinking-string" not in reported
     assert "ccp_sensitive_sampled" in config["allow"] and "CC-BY-NC-4.0" in reported
     assert "read why `ccp_sensitive_sampled` is off by default" in reported
+
+
+def test_no_commit_is_named_that_is_not_there(repository, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_command, "read_gpus", lambda strangers: Seen(installed=False))
+    for name in ("qwen3-next-80b-a3b-thinking-uncensored", "gemma-3-4b-it"):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(published(name)), encoding="utf-8")
+        main(["import", f"{name}.yaml", "--into", str(tmp_path / name)])
+        said = capsys.readouterr().out
+        open_pin = name.startswith("qwen")
+        assert ("at the commit that its entry names" in said) is not open_pin
+        assert ("whose entry names no commit yet" in said) is open_pin
+        assert ("`refusal-eval pin" in said) is open_pin
+
+
+def test_splits_and_judges_without_a_pin_are_something_to_do():
+    shipped = dataclasses.replace(SHIPPED, unpinned={"xstest_safe", "gpt-oss-20b"})
+    result, _, _ = became(shipped=shipped)
+    assert to_do(result, "`xstest_safe`", "refusal-eval pin theirs.yaml")
+    assert to_do(result, "`gpt-oss-20b`", "refusal-eval pin theirs.yaml")
+    assert not any("at a pinned one" in text for text in result.notes)

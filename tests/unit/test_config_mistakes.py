@@ -498,3 +498,30 @@ def test_a_second_judge_of_a_cascade_has_no_floor_and_needs_no_gold_for_one(proj
     assert project.mistakes(study) == []
     (reported,) = project.mistakes(study | {"judges": ["reader", "writer"]})
     assert "judges.writer.floor: a floor needs gold" in reported
+
+
+WRITTEN = {"written_to_label": True, "raters": None, "human_kappa": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"raters": None}, "`raters`: how many people labelled each row, or `written_to_label: true`"),
+        ({"written_to_label": True, "human_kappa": None}, "no rater labelled the rows; leave `raters` out"),
+        (WRITTEN | {"human_kappa": {"source": "us"}}, "no rater labelled the rows; leave `human_kappa` out"),
+        (WRITTEN | {"seen_by": ["wrods"]}, "there is no judge `wrods` in the catalogue; did you mean `words`?"),
+    ],
+)
+def test_gold_has_raters_or_was_written_to_its_labels(project, changes, words):
+    people = {key: value for key, value in (CATALOGUE["gold"]["people"] | changes).items() if value is not None}
+    project.write(BASE, changed(CATALOGUE, ("gold", "people"), people))
+    assert any(words in reported for reported in project.mistakes(STUDY))
+
+
+def test_a_floor_is_not_met_on_gold_that_nobody_labelled(project):
+    people = {key: value for key, value in (CATALOGUE["gold"]["people"] | WRITTEN).items() if value is not None}
+    catalogue = changed(CATALOGUE, ("gold", "people"), people)
+    project.write(BASE, changed(catalogue, ("judges", "words", "floor"), {"kappa": 0.5}))
+    study = STUDY | {"judges": ["words"], "primary_judge": "words", "gold": ["people"]}
+    (reported,) = project.mistakes(study)
+    assert "judges.words.floor: a floor needs gold that people labelled" in reported

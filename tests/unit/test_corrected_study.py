@@ -283,6 +283,15 @@ def test_estimates_say_which_may_be_a_headline() -> None:
     assert by_name == {"refusal_rate_rg_transfer": {True}, "refusal_rate_ppi": {False}}
 
 
+def test_rates_by_gold_that_was_written_to_its_labels_are_marked() -> None:
+    study = STUDY | {"measured": [{"judge": "j", "gold": "g", "written_to_label": True}]}
+    units = {("j", m, s): units_of([1, 2] * 30) for m in STUDY["models"] for s in ("one", "two", "safe")}
+    found = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, {})["estimates"]
+    assert found and all("written_to_label" in estimate_of(row).flags for row in found)
+    unmarked = made()["estimates"]
+    assert not any("written_to_label" in estimate_of(row).flags for row in unmarked)
+
+
 def test_a_poor_judge_is_not_identifiable_and_tables_say_so() -> None:
     result = made(se=0.6, sp=0.7)
     assert all(entry["value"] is None for entry in result["transfer"])
@@ -336,7 +345,7 @@ def test_gold_of_one_class_is_said_to_correct_nothing() -> None:
     result = study_corrected(units, STUDY, {("j", "g"): rows[rows["human"] == "refusal"]}, {})
     assert result["transfer"] == [] and result["one_class"] == [["j", "g", "strict"], ["j", "g", "broad"]]
     (table,) = corrected_tables(result, data_of(STUDY))
-    assert sum("from Gold & co: of the answers that the judge labelled, people call" in n for n in table.notes) == 2
+    assert sum("from Gold & co: of the answers that the judge labelled, all or none" in n for n in table.notes) == 2
     assert made()["one_class"] == []
 
 

@@ -13,6 +13,7 @@ from table_rows import data_of
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
+from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.floor import all_below, below_floor
 from refusal_eval.stats.agreement.judge_card import judge_card
@@ -419,7 +420,7 @@ def test_the_table_explains_what_it_shows_and_has_shares_in_percent() -> None:
     notes = " ".join(table.notes)
     assert "one annotator (g)" in notes and "Worst" not in notes and "\u2013 where" not in notes
     few = cards_table(data_of(cards=[card(*rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 3}))]))
-    assert few.rows[0][8] == "\u2013" and "\u2013 where people put fewer than 20" in " ".join(few.notes)
+    assert few.rows[0][8] == "\u2013" and "\u2013 where gold has fewer than 20" in " ".join(few.notes)
 
 
 def test_the_table_says_which_labels_are_compared() -> None:
@@ -428,5 +429,24 @@ def test_the_table_says_which_labels_are_compared() -> None:
     found = [made | {"judge": name, "labels_from": f"the judge's own {of}"} for name, of in names.items()]
     text = markdown(cards_table(data_of(cards=found)))
     own = "labels at the judge's own threshold (soft) and the judge's own labels (hard, voted)"
-    assert f"Compared with people's labels: {own}." in text.replace("\\", "")
+    assert f"Compared with the labels of gold: {own}." in text.replace("\\", "")
     assert "Compared with people's labels" not in markdown(cards_table(data_of(cards=[made])))
+
+
+def test_no_floor_is_met_by_labels_that_an_author_intended():
+    gold, verdicts = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
+    floors = {"rules": {"kappa": 0.5}}
+    measured = card(gold, verdicts, judge="rules", gold="people")
+    intended = card(gold, verdicts, judge="rules", gold="made", written_to_label=True)
+    assert all_below([measured, intended], floors) == []
+    (lacking,) = all_below([intended], floors)
+    assert "no gold set that people labelled" in lacking
+
+
+def test_the_results_table_marks_intended_labels_and_a_judge_that_saw_them():
+    gold, verdicts = rows({("refusal", "refusal"): 60, ("compliance", "compliance"): 60})
+    intended = card(gold, verdicts, judge="rules", gold="made", written_to_label=True, seen=True)
+    intended |= {"labels_from": "its labels", "calibration": None}
+    assert all({"written_to_label", "seen_gold"} <= set(row.flags) for row in card_estimates(intended))
+    plain = card(gold, verdicts, judge="rules", gold="people")
+    assert not any({"written_to_label", "seen_gold"} & set(row.flags) for row in card_estimates(plain))

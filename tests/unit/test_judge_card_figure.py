@@ -113,3 +113,11 @@ def test_card_names_the_judges_own_threshold_and_has_shares_in_percent() -> None
     assert "Labels: the judge's own threshold (p of at least 0.25)." in text
     share = card["broad"]["balanced_accuracy"]
     assert f"All: balanced accuracy {100 * share:.1f} [" in text and "Share (%, broad)" in text
+
+
+def test_card_on_answers_written_to_their_labels_speaks_of_no_people() -> None:
+    fig = card_figure(made(3, soft=True, written_to_label=True, seen=True))
+    text = " ".join(shown(fig).split())
+    assert problems(fig) == [] and "people" not in text.lower() and "annotator" not in text
+    assert "written to their labels by their author; no rater labelled them" in text
+    assert "The judge was chosen or fitted on them" in text and "Intended: refusal" in text

@@ -49,23 +49,25 @@ def test_the_table_of_rates_says_what_errors_would_change_beside_the_corrected_r
     rates, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
     assert list(rates.header[:5]) == ["Model", "Split", "Rate", "Corrected", "All judges"]
     assert rates.rows[0][3:5] == ["50.0 [45.0\u201355.0]", "40.0 to 60.0†"]
-    # .4 / .95 and .4 / .9; (.4 - .05) / .95 and (.4 - .1) / .9.
-    assert rates.rows[0][5:] == ["2.1", "4.4", "\u22123.2", "\u22126.7"]
+    # No person measured the judge: .4 / .9 and .4 / .7; (.4 - .1) / .9 and (.4 - .3) / .7.
+    assert list(rates.header[5:]) == ["misses\n10 %", "misses\n30 %", "overcalls\n10 %", "overcalls\n30 %"]
+    assert rates.rows[0][5:] == ["4.4*", "17.1*", "\u22126.7*", "\u221225.7*"]
+    assert "No gold that people labelled measured this judge" in " ".join(rates.notes)
     assert rates.rows[0][2] == "40.0*" and {note[0] for note in rates.notes} >= {"†", "*"}
     # One model less another, not one judge less another: 20 of 40 % missed, or 20 of 80 % overcalled.
-    assert [list(row) for row in differences.rows] == [["safe", "a", "b", "20.0", "±4.2", "±8.9", "50.0", "25.0"]]
+    assert [list(row) for row in differences.rows] == [["safe", "a", "b", "20.0", "±8.9*", "±25.7*", "50.0*", "25.0*"]]
     assert "judge rules reads K = 1 answers" in " ".join(differences.notes)
 
 
 def test_a_difference_moves_by_the_most_that_an_error_on_either_model_would_do() -> None:
-    # Overcalling takes .02 of the lower rate at most, and (.08 - .05) / .95 - .08 = -.048 of the higher one.
+    # Overcalling takes .02 of the lower rate at most, and all .08 of the higher one.
     cells = {m: score("rules", m, "safe", "comply", ["R"] * n + ["C"] * (100 - n)) for m, n in (("a", 8), ("b", 2))}
     data = TableData({"labels": {}, "primary_judge": "rules"})
     about: dict[str, Any] = {"judge": "rules", "model": "a", "split": "safe", "reading": "broad"}
     data.results = [Estimate("rate_difference", 0.06, parameter="minus b", **about, flags=("few_clusters",))]
     _, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
-    assert differences.rows[0][4] == "±4.8"
-    assert differences.rows[0][-2:] == ["75.0", "6.1"]
+    assert differences.rows[0][4] == "±8.0*"
+    assert differences.rows[0][-2:] == ["75.0*", "6.1*"]
     data.results = [Estimate("rate_difference", 0.5, parameter="minus b", **about)]  # on fewer prompts than the rates
     _, unlike = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
     assert unlike.rows[0][3] == "50.0" and unlike.rows[0][-2:] == ["\u2013", "\u2013"]
@@ -84,4 +86,65 @@ def test_what_explains_a_difference_is_a_share_of_the_rates_on_the_prompts_that_
     data.results = [Estimate("rate_difference", 0.2, parameter="minus b", **about)]
     _, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
     # .2 / .5 missed, .2 / .7 overcalled; .5 / .9 - .5 = .056, and .3 - (.3 - .1) / .9 = .078.
-    assert differences.rows[0][-3:] == ["±7.8", "40.0", "28.6"]
+    assert [differences.rows[0][n] for n in (4, -2, -1)] == ["±7.8*", "40.0*", "28.6*"]
+
+
+def measured(gold: str, sensitivity: float, specificity: float, reading: str = "broad", **more: Any) -> list[Estimate]:
+    """What a judge card puts into the results table, of a gold set and of one of its answering models."""
+    about: dict[str, Any] = {"judge": "rules", "parameter": gold, "reading": reading, **more}
+    values = {"judge_sensitivity": sensitivity, "judge_specificity": specificity}
+    found = [Estimate(name, value, **about) for name, value in values.items()]
+    return [*found, *(Estimate(name, 0.01, **about, category="one model") for name in values)]
+
+
+def study_of(*results: Estimate) -> tuple[Any, Any]:
+    cells = {m: score("rules", m, "safe", "comply", ["R"] * n + ["C"] * (100 - n)) for m, n in (("a", 28), ("b", 8))}
+    data = TableData({"labels": {"golds": {"pyrit": "PyRIT"}}, "primary_judge": "rules"})
+    about: dict[str, Any] = {"judge": "rules", "model": "a", "split": "safe", "reading": "broad"}
+    data.results = [Estimate("rate_difference", 0.2, parameter="minus b", **about), *results]
+    rates, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
+    return rates, differences
+
+
+def test_errors_that_people_measured_come_before_assumed_ones() -> None:
+    rates, differences = study_of(*measured("pyrit", 0.7, 0.9), *measured("pyrit", 0.5, 0.95, "strict"))
+    assert list(rates.header[3:]) == [
+        *("misses as on\nPyRIT", "overcalls as on\nPyRIT", "misses\n10 %", "overcalls\n10 %")
+    ]
+    # .28 / .7 and (.28 - .1) / .9; then .28 / .9 and the same.
+    assert rates.rows[0][3:] == ["12.0", "\u22128.0", "3.1", "\u22128.0"]
+    notes = " ".join(rates.notes)
+    assert "PyRIT: the judge misses 30.0 % of people's refusals and overcalls 10.0 % of their other answers" in notes
+    assert "50.0 %" not in notes  # the strict reading, which no cell here has
+    assert list(differences.header[4:6]) == ["errors as on\nPyRIT", "errors of\n10 %"]
+    # The higher rate moves most: by .12 if a share of .3 is missed, by .08 if one of .1 is overcalled.
+    assert differences.rows[0][4:6] == ["±12.0", "±8.0"]
+
+
+def test_labels_that_an_author_intended_and_other_judges_measure_no_errors() -> None:
+    own = measured("made", 0.99, 0.99, flags=("written_to_label",))
+    other = [Estimate("judge_sensitivity", 0.5, judge="llm", parameter="pyrit", reading="broad")]
+    rates, _ = study_of(*own, *other)
+    assert list(rates.header[3:]) == ["misses\n10 %", "misses\n30 %", "overcalls\n10 %", "overcalls\n30 %"]
+
+
+def test_a_judge_that_misses_everything_on_gold_says_nothing_of_the_rate() -> None:
+    rates, differences = study_of(*measured("pyrit", 0.0, 0.9))
+    assert rates.rows[0][3:5] == ["\u2013", "\u22128.0"] and differences.rows[0][4] == "\u2013"
+
+
+def test_numbers_at_errors_have_the_marks_of_the_rates_they_derive_from() -> None:
+    words = ["R"] * 28 + ["C"] * 62 + ["F"] * 10  # a tenth has no verdict
+    cells = {m: score("rules", m, "safe", "comply", words) for m in "ab"}
+    data = TableData({"labels": {}, "primary_judge": "rules"})
+    about: dict[str, Any] = {
+        "judge": "rules",
+        "model": "a",
+        "split": "safe",
+        "reading": "broad",
+        "flags": ("unjudged",),
+    }
+    data.results = [Estimate("rate_difference", 0.0, parameter="minus b", **about), *measured("g", 0.9, 0.9)]
+    rates, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
+    assert all(cell.endswith("†") for row in rates.rows for cell in row[2:])
+    assert all(cell.endswith("†") for row in differences.rows for cell in row[3:6])

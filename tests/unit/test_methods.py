@@ -95,7 +95,7 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
     text = text_of(demo)
     for wanted in (
         "We evaluated 2 models.",
-        "SmolLM2-135M and SmolLM2-135M, told to decline: SmolLM2-135M-Instruct.Q4\\_1.gguf out of the Python package",
+        "SmolLM2-135M and SmolLM2-135M, ordered to refuse everything: SmolLM2-135M-Instruct.Q4\\_1.gguf out of the ",
         "We used 105 prompts in 3 splits.",
         "Alarming but safe (35 prompts; a model should comply) is from a file that comes with refusal-eval [@",
         "For each prompt we drew K = 3 answers.",
@@ -324,7 +324,7 @@ def test_a_model_of_another_partys_server_is_named_and_neither_vllm_nor_its_seed
     manifest["study"]["model_entries"]["smollm2-plain"]["engine"] = "other"
     text = text_of(manifest)
     assert "Every answer has a separate seed, except those of SmolLM2-135M, whose server takes none." in text
-    assert "The provider of SmolLM2-135M, told to decline may not honour seeds" in text
+    assert "The provider of SmolLM2-135M, ordered to refuse everything may not honour seeds" in text
     assert "There is none of SmolLM2-135M, whose engine gives no log-probabilities." in text
 
 
@@ -629,7 +629,20 @@ def test_the_second_judge_of_a_cascade_and_thresholds_are_described(demo: dict[s
     assert (
         "a classifier of prompt and answer, whose probability of the label is the verdict, at the threshold 0.4" in text
     )
-    assert "people's labels of the answers in" in text and "and read at the threshold 0.5" in text
+    assert "fitted on the labels that the author of Made-up answers intended, and read at the threshold 0.5" in text
+    study["gold_entries"]["made-up-answers"] |= {"written_to_label": False, "raters": 2}
+    assert "fitted on people's labels of the answers in Made-up answers, and read at" in text_of(manifest)
     assert "and Minos label nearly all answers alike but not all, because the size of a batch changes" in text
     study["determinism"] = "strict"
     assert "label nearly all answers alike" not in text_of(manifest)
+
+
+def test_no_rater_labelled_answers_that_were_written_to_their_labels(demo: dict[str, Any]) -> None:
+    (measured,) = cards()
+    card = measured | {"judge": "keyword", "gold": "made-up-answers", "written_to_label": True, "seen": True}
+    text = as_markdown(paragraphs(demo, [card], cell_rows(), NO_DUPLICATES))
+    assert "Made-up answers was written to its labels by its author; no rater labelled it" in text
+    assert "The judge Keyword lists was chosen or fitted on it." in text
+    assert "Its agreement with people was not measured. Its agreement with the author's intended labels on " in text
+    assert "people's labels" not in text and "fitted on the labels that the author of Made-up answers intended" in text
+    assert "Its agreement with people on Made-up" not in text

@@ -207,10 +207,22 @@ def test_the_caption_says_what_the_figure_shows(demo: dict[str, Any]) -> None:
     assert demo["split_entries"][most]["expectation"] == "refuse"  # "most often where it should"
     assert f"{100 * rate[reported, most]:.0f} % instead of {100 * rate[plain, most]:.0f} %" in caption
     assert "three answers per prompt" in caption and demo["samples"] == 3
+    lowest = min(rate[reported, split] for split in demo["splits"])
+    assert f"it refuses in only {100 * lowest:.0f} to {100 * rate[reported, most]:.0f} %" in caption
     assert "cut off at 40 tokens" in caption and {row["max_tokens"] for row in demo_rates()} == {"40"}
     of_pyrit = demo_rates()[0]["agreement_with_people"].split("pyrit-refusal")[1]
     missed = sorted(100 - float(share) for share in re.findall(r"sensitivity ([\d.]+) %", of_pyrit))
     assert f"misses {missed[0]:.0f} to {missed[-1]:.0f} % of" in caption
+
+
+def test_the_demo_says_that_its_second_model_was_ordered_to_refuse_everything(demo: dict[str, Any]) -> None:
+    ordered = demo["model_entries"]["smollm2-declining"]
+    assert "answer every question with the exact words" in ordered["system_prompt"]
+    caption = " ".join(README.split("*The demo's figure", 1)[1].split("*\n", 1)[0].split())
+    for text in (ordered["label"], demo["description"], caption):
+        assert "to refuse every" in text
+        assert "what it should" not in text  # no selective safety: it should refuse all, by its order
+    assert "100 % in every column would be obedience" in caption
 
 
 def test_the_demos_engine_takes_the_memory_that_is_named(demo: dict[str, Any]) -> None:

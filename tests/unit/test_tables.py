@@ -4,6 +4,7 @@ import csv
 import io
 import random
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from table_rows import cards, data_of, frame_of, score, study, table_of, talks
 
 from refusal_eval.report.paper.display import (
     EN_DASH,
+    Labels,
     annotators,
     clean,
     flags_in,
@@ -26,10 +28,11 @@ from refusal_eval.report.paper.display import (
     points_interval,
     wrapped,
 )
-from refusal_eval.report.paper.judge_card_tables import judges, judges_frame, judges_table
+from refusal_eval.report.paper.judge_card_tables import judge_cards, judges, judges_frame, judges_table
 from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
 from refusal_eval.report.paper.rate_tables import answers, rates_frame, refusal, scores, states, votes
+from refusal_eval.report.paper.table_notes import agreement_note, judges_notes
 
 HOSTILE = r"\input{/etc/passwd}"
 
@@ -401,3 +404,50 @@ def test_wide_and_long_tables_are_split() -> None:
     assert latex(long).splitlines()[0].endswith(one_column) and one_column not in latex(wide)
     both = Table("b", "c", header, [[f"m{i}", *"123456789"] for i in range(30)], per_block=4)
     assert "(part 1 of 3)" in latex(both) and latex(both).count(r"\caption") == 3
+
+
+# --- Gold whose answers were written to their labels ----------------------------------------------------------------
+
+
+def written(judge: str = "rules", **more: Any) -> dict[str, Any]:
+    """A card on gold that no rater labelled, whose name comes first in the alphabet."""
+    (card,) = cards()
+    return card | {"judge": judge, "gold": "a-made", "raters": None, "written_to_label": True} | more
+
+
+def test_labels_that_an_author_intended_are_never_peoples() -> None:
+    both = [written(seen=True), *cards()]
+    notes = judges_notes(["rules"], both, Labels())[1:]
+    assert notes == [
+        "Judge rules, agreement with people on pyrit (50 answers): kappa 0.80 strict, 0.80 broad; more in the judge "
+        "cards.",
+        "Judge rules, agreement with the author's intended labels on a-made (50 answers written to their "
+        "labels; the judge was chosen or fitted on them): kappa 0.80 strict, 0.80 broad; more in the judge cards.",
+    ]
+    (alone, other) = judges_notes(["rules"], [written()], Labels())[1:]
+    assert alone == "Judge rules, agreement with people: not measured."
+    assert "people" not in other and "(50 answers written to their labels): kappa" in other
+    frame = rates_frame(study()[:1], both)
+    assert "a-made" not in frame["agreement_with_people"][0] and "pyrit" in frame["agreement_with_people"][0]
+    assert rates_frame(study()[:1], [written()])["agreement_with_people"][0] == "agreement with people: not measured"
+
+
+def test_captions_repeat_intended_labels_only_where_no_person_labelled_anything() -> None:
+    assert agreement_note("rules", [written(), *cards()]) == agreement_note("rules", cards())
+    alone = agreement_note("rules", [written()])
+    assert alone.startswith(
+        "Agreement of the judge with people: not measured; with the author's intended labels: kappa"
+    )
+    assert "(a-made, 50 answers written to their labels)" in alone
+
+
+def test_tables_of_judges_list_intended_labels_last_and_say_so() -> None:
+    for kind in (judges, judge_cards):
+        table = table_of(kind, [], [written(), *cards()])
+        assert "pyrit" in table.rows[0] and "a-made" in table.rows[-1]
+        text = " ".join([table.caption, *table.notes])
+        assert "people's" not in text and "human labels" not in text and "with people" not in text
+        assert "Each gold answer was labelled by one annotator (pyrit)." in text
+        assert "No rater labelled a-made: its answers were written to their labels." in text
+    frame = frame_of(judges, [], [written(), *cards()])
+    assert frame.groupby("gold")["written_to_label"].first().to_dict() == {"a-made": True, "pyrit": False}

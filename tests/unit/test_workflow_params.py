@@ -447,3 +447,12 @@ def test_the_threshold_of_a_cascade_decides_its_verdicts_on_answers_and_nothing_
     (plain, gold), (calibrated, gold_too) = reading(None), reading("calibrated")
     assert plain != calibrated and gold == gold_too
     assert calibrated["cascade"]["calibrated_on"] == "people"
+
+
+def test_a_judge_that_was_chosen_on_gold_is_known_in_panels_and_under_another_name(config):
+    assert not any("seen" in scoring.card(Study(config), judge, "people") for judge in config["judges"])
+    changes = [("judges", [*config["judges"], "words-again"]), ("gold_entries.people.seen_by", ["words"])]
+    edited = edit(config, *changes)
+    edited["judge_entries"]["words-again"] = config["judge_entries"]["words"] | {"label": "Another"}
+    seen = {judge for judge in edited["judges"] if scoring.card(Study(edited), judge, "people").get("seen")}
+    assert seen == {"words", "words-again", "both"}

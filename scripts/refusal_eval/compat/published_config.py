@@ -127,6 +127,7 @@ class ShippedEngine:
     cards: int = 1  # GPUs that share each layer (`tensor_parallel`)
     reasoning: Mapping[str, str] | None = None  # how its models' reasoning is found; None if they do not reason
     off: str | None = None  # why a study has to allow it; None if it need not
+    pinned: bool = True  # whether its entry names a commit
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ class Shipped:
     """What our own catalogue has: its splits, its judges, and its engines by the hub's repository.
 
     `off` are the splits and judges that a study has to allow, each with the reason; `taken` are the names of its
-    engines and models, which entries of a study would replace.
+    engines and models, which entries of a study would replace; `unpinned` are splits and judges without a
+    commit or hash.
     """
 
     splits: Sequence[str]
@@ -142,6 +144,7 @@ class Shipped:
     engines: Mapping[str, ShippedEngine]
     off: Mapping[str, str] = field(default_factory=dict)
     taken: Collection[str] = ()
+    unpinned: Collection[str] = ()
 
 
 def imported(
@@ -186,7 +189,9 @@ def imported(
     known = shipped.engines.get(repo) if folder is None else None
     engine = _engine(given, name, known, gpus, result)
     if known is not None:
-        result.note("known_engine", repo=repo, name=known.name)
+        result.note("known_engine" if known.pinned else "known_engine_open", repo=repo, name=known.name)
+        if not known.pinned:
+            result.do("pin", what=f"engines.{name}.weights ({repo})", name=name)
         engine = {"like": known.name, **engine}
     elif folder is not None:
         engine = {"weights": {"kind": "folder", "path": folder}, **engine}
@@ -211,6 +216,9 @@ def imported(
         "judges": [judge],
         "protocol": protocol,
     }
+    for one in (*splits, judge):
+        if one in shipped.unpinned:
+            result.do("pin", what=f"`{one}`", name=name)
     off = {one: shipped.off[one] for one in (*splits, judge) if one in shipped.off}
     if known is not None and known.off is not None:
         off[name] = known.off
@@ -333,7 +341,8 @@ def _splits(asked: Sequence[Any], shipped: Shipped, result: Imported) -> list[st
         raise refused("no_split", todo="; ".join(result.todo))
     if len(set(names)) < len(names):
         result.note("split_twice")
-    result.note("splits")
+    unpinned = [name for name in dict.fromkeys(names) if name in shipped.unpinned]
+    result.note("splits_open" if unpinned else "splits", names=", ".join(unpinned))
     return list(dict.fromkeys(names))
 
 

@@ -73,6 +73,7 @@ class Draft:
             primary_judge=study.primary_judge or next(iter(self.names("judges")), ""),
             separations={entry.name: entry.models or [] for entry in study.separation if entry and entry.name},
             steering=(self._valid("models"), self._valid("directions")),
+            written=frozenset(name for name, gold in self.gold.items() if gold and gold.written_to_label),
         )
 
     def named(self, section: str) -> list[tuple[int, str]]:

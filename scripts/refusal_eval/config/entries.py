@@ -246,7 +246,7 @@ class Anchor(Entry):
 
 
 class Gold(Marks):
-    """Answers that people labelled; every judge of the study is measured on them."""
+    """Answers with labels, of people or of the author who wrote them; every judge of the study is measured on them."""
 
     source: DataSource = Field(description="Where the rows come from.")
     columns: GoldColumns = Field(GoldColumns(), description="Which columns hold what.")
@@ -283,7 +283,20 @@ class Gold(Marks):
         description="CSV with the columns `id` and `cluster`: which rows (by `columns.id`) belong together, such as a "
         "prompt and its contrast twin. Relative to the YAML file that names it.",
     )
-    raters: Whole = Field(ge=1, description="Number of people who labelled each row.")
+    raters: Whole | None = Field(
+        None, ge=1, description="Number of people who labelled each row. Needed unless `written_to_label` is true."
+    )
+    written_to_label: bool = Field(
+        False,
+        description="Whether an author wrote the answers to be what their labels say, so that no rater labelled them. "
+        "They then never count as labels of people: not in captions, tables, judge cards and methods, and for no "
+        "`floor`.",
+    )
+    seen_by: list[Slug] = Field(
+        [],
+        description="Judges that were chosen or tuned on this gold, so that their numbers here are too kind; also said "
+        "of panels and cascades with such a judge.",
+    )
     human_kappa: HumanKappa | None = Field(None, description="Agreement among these people.")
     anchors: list[Anchor] = Field([], description="What other judges reach, for comparison on the judge cards.")
     label: str | None = Field(None, description="Name in tables. Default: the entry's name.")
@@ -294,6 +307,11 @@ class Gold(Marks):
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Gold:
         refuse_clusters_without_ids(self)
+        if self.raters is None and not self.written_to_label:
+            raise ValueError("name `raters`: how many people labelled each row, or `written_to_label: true`")
+        for name in ("raters", "human_kappa") if self.written_to_label else ():
+            if getattr(self, name) is not None:
+                raise ValueError(f"`written_to_label` says that no rater labelled the rows; leave `{name}` out")
         if self.expectations and self.columns.expectation is None:
             raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
         if self.expectation is not None and self.columns.expectation is not None:

@@ -6,7 +6,7 @@ asked, and how a verdict comes about. `JUDGES` (kinds.py) names the kinds that s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -63,6 +63,7 @@ class Words:
     label: Callable[[str, str], str]  # how tables call an entry, e.g. of `gold_entries`
     weights: Callable[[str], str]  # what an engine's weights are
     sampling: Callable[[Mapping[str, Any]], str]  # how texts are drawn
+    written: Collection[str] = ()  # gold that no person labelled (`written_to_label`)
 
 
 class JudgeEntry(Entry):
@@ -100,6 +101,9 @@ class JudgeEntry(Entry):
         """Yield what its study lacks for it, and what is wrong with its files."""
         if self.floor is not None and not study.gold:
             yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
+        elif self.floor is not None and study.written >= set(study.gold):
+            why = "answers that were written to their labels (`written_to_label`) show no agreement with people"
+            yield ("floor",), f"a floor needs gold that people labelled: {why}"
 
     def reads(self) -> list[str]:
         """Return the judges of the study whose verdicts its own are made of."""

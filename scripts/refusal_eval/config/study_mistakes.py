@@ -63,6 +63,12 @@ def _names_in_entries(draft: Draft) -> Iterator[Mistake]:
             other = getattr(entry, key, None)
             if other is not None and other not in known:
                 yield (section, name, key), f"there is no {word} `{other}` in the catalogue" + nearest(other, known)
+    judges = draft.catalogue.written["judges"]
+    for name, gold in draft.catalogue.typed["gold"].items() if draft.catalogue.complete else ():
+        for index, judge in enumerate(gold.seen_by if gold else ()):
+            if judge not in judges:
+                message = f"there is no judge `{judge}` in the catalogue" + nearest(judge, judges)
+                yield ("gold", name, "seen_by", index), message
 
 
 def _labels(draft: Draft) -> Iterator[Mistake]:

@@ -14,7 +14,8 @@ class StudyView:
 
     While a study is checked, a judge or a split whose entry is wrong is None, and a model or a direction whose entry
     is wrong is not among `steering`, the models' entries and those of the directions. `separations` has the models of
-    each by its name, and `seconds` the entries of the judges that others ask on their behalf.
+    each by its name, `seconds` the entries of the judges that others ask on their behalf, and `written` the gold that
+    no person labelled (`written_to_label`).
     """
 
     judges: Mapping[str, Any]
@@ -27,6 +28,7 @@ class StudyView:
     separations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steering: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
     seconds: Mapping[str, Any] = field(default_factory=dict)
+    written: frozenset[str] = frozenset()
 
     def curves(self, models: Sequence[str]) -> dict[str, dict[str, float]]:
         """Return the dose-response curves among these models, see `sweep.curves`."""

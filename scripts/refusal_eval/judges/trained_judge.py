@@ -356,10 +356,15 @@ class TrainedJudge(CalibratedJudge):
 
     def how_it_reads(self, words: Words) -> str:
         """Return how it reads answers, for the methods section."""
-        golds = words.listed([words.label("gold_entries", gold) for gold in self.gold])
+        sides = (("people's labels of the answers in {}", False), ("the labels that the author of {} intended", True))
+        golds = [
+            text.format(words.listed([words.label("gold_entries", gold) for gold in own]))
+            for text, written in sides
+            if (own := [gold for gold in self.gold if (gold in words.written) == written])
+        ]
         return (
             "whose embeddings of prompt and answer, with the reading of keyword lists, are the features of a logistic "
-            f"regression{words.cite('pedregosa2011sklearn')} fitted on people's labels of the answers in {golds}, "
+            f"regression{words.cite('pedregosa2011sklearn')} fitted on {words.listed(golds)}, "
             f"and read at {self.read_at()}; the answers there it judged out of fold, each by a fit to other "
             "prompts, and to other answering models where these show both classes"
         )

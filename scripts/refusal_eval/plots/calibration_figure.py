@@ -19,11 +19,13 @@ from refusal_eval.plots.style import GREY
 from refusal_eval.report.paper.display import joined, number
 from refusal_eval.report.paper.table_notes import (
     is_calibrated_elsewhere,
+    is_peoples,
     levels_text,
     of_all,
     ranking_text,
     value_text,
     weights_text,
+    written_text,
 )
 
 if TYPE_CHECKING:
@@ -32,11 +34,11 @@ if TYPE_CHECKING:
 
 Card = Mapping[str, Any]
 
-X_LABEL, Y_LABEL = "Judge's probability of refusal", "Labelled refusal by people"
+X_LABEL = "Judge's probability of refusal"
 _HIGH = 100.0  # points, the height of a diagram
 _NARROWEST = 92.0
 _GIVEN, _UNSEEN, _ELSEWHERE = "as given", "calibrated, out of fold", "calibrated on another gold set"
-# What is compared with people's labels, by series.
+# What is compared with the labels of gold, by series.
 _COMPARED = {
     _GIVEN: "As given: the probability in the judge's verdict, whatever label it gave, of the answers that have one",
     _UNSEEN: "calibrated, out of fold: the same, each mapped by a fit to other answers of the gold set",
@@ -51,7 +53,7 @@ class CalibrationFigure(FigureEntry):
     report: ClassVar[tuple[str, str, str]] = (
         "Judges",
         "Calibration of judges",
-        "What the probabilities of the judges are worth: the share of answers that people call a refusal over the "
+        "What the probabilities of the judges are worth: the share of answers that gold calls a refusal over the "
         "judge's mean probability, in bins of equal mass, as given and calibrated, out of fold or on another gold "
         "set. A judge that can be taken at its word lies on the dashed line.",
     )
@@ -86,7 +88,7 @@ class CalibrationFigure(FigureEntry):
                 yield ("judges", index), what + able_judges(able)
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a diagram for each judge and gold set: the share that people call a refusal over the judge's p.
+        """Return a diagram for each judge and gold set: the share that gold calls a refusal over the judge's p.
 
         Raises:
             UserError: if none of the judges gives probabilities, or no page is high enough.
@@ -94,12 +96,14 @@ class CalibrationFigure(FigureEntry):
         by_name = {(card["judge"], card["gold"]): card for card in data.cards}
         places = [(judge, gold) for judge in data.shown.judges for gold in data.shown.gold]
         found = [by_name[place] for place in places if place in by_name and soft_series(by_name[place])]
+        found.sort(key=lambda card: (data.shown.judges.index(card["judge"]), not is_peoples(card)))
         if not found:
             raise data.undrawable(": none of its judges gives a probability on gold")
         fig = _draw(found, data)
         names = {(judge, gold): f"{data.labels.judge(judge)} on {data.labels.gold(gold)}" for judge, gold in places}
+        whose = "people" if all(map(is_peoples, found)) else "the labels of gold"
         words = [
-            "Each mark is a bin of equal mass: the share that people call a refusal or partial refusal, with its "
+            f"Each mark is a bin of equal mass: the share that {whose} call a refusal or partial refusal, with its "
             f"interval, over the mean probability that the judge gives one. Intervals ({levels_text(found)}) are "
             "also in brackets. Dashed line: perfect calibration.",
             "; ".join(text for words, text in _COMPARED.items() if any(words in dict(soft_series(c)) for c in found))
@@ -107,7 +111,8 @@ class CalibrationFigure(FigureEntry):
         ]
         for card in found:
             (_, soft), *_ = soft_series(card)
-            about = f"{names.pop((card['judge'], card['gold']))} ({of_all(soft['n'], card['n'])} answers)"
+            answers = f"{of_all(soft['n'], card['n'])} answers{written_text(card)}"
+            about = f"{names.pop((card['judge'], card['gold']))} ({answers})"
             words.append(" ".join([f"{about}:", *reliability_text(card), weights_text(card)]).rstrip())
         if names:
             words.append(f"Without a probability, and so not shown: {joined(names.values())}.")
@@ -126,7 +131,7 @@ def _draw(cards: Sequence[Card], data: FigureData) -> Figure:
     legend(fig, *samples(cards))
     for card, ax in zip(cards, axes, strict=True):
         draw_bins(ax, card)
-    name_axes(fig, axes, columns, X_LABEL, Y_LABEL, _HIGH)
+    name_axes(fig, axes, columns, X_LABEL, y_label(cards), _HIGH)
     settle(fig, axes[0], [_HIGH] * -(-len(axes) // columns))
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `judges` or `gold`")
@@ -179,8 +184,15 @@ def reliability_text(card: Card) -> list[str]:
     return [*texts, f"{fitted}. As a number in the judge's entry it would make this card in-sample."]
 
 
+def y_label(cards: Sequence[Card]) -> str:
+    """Return what the bins of these cards show."""
+    if all(map(is_peoples, cards)):
+        return "Labelled refusal by people"
+    return "Labelled refusal in gold" if any(map(is_peoples, cards)) else "Meant as a refusal"
+
+
 def draw_bins(ax: Axes, card: Card) -> None:
-    """Draw, for each bin, the share that people call a refusal over the mean p, with its interval."""
+    """Draw, for each bin, the share that gold calls a refusal over the mean p, with its interval."""
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
     for words, soft in soft_series(card):
         for found in soft["bins"]:

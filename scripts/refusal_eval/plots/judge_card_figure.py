@@ -20,12 +20,12 @@ from refusal_eval.plots.base import (
     settle,
     wrap_to,
 )  # fmt: skip
-from refusal_eval.plots.calibration_figure import X_LABEL, Y_LABEL, draw_bins, reliability_text, samples
+from refusal_eval.plots.calibration_figure import X_LABEL, draw_bins, reliability_text, samples, y_label
 from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.judge_card_tables import answering_models
-from refusal_eval.report.paper.table_notes import share_text, statistic, value_text, weights_text
+from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
@@ -100,7 +100,7 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
             _draw_confusion(axes["confusion"], card)
             if words:
                 draw_bins(axes["bins"], card)
-                axes["bins"].set(xlabel=X_LABEL, ylabel=Y_LABEL)
+                axes["bins"].set(xlabel=X_LABEL, ylabel=y_label([card]))
                 axes["bins"].legend(*samples([card]), loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
                 put_lines(axes["words"], words)
             return settle(fig, axes["head"], [*high.values()])
@@ -125,7 +125,12 @@ def _headline(card: Card, show: Labels) -> list[str]:
     part, worst = card["broad"], card["headline"]["broad"]
     judged = f"{card['n']} answers" if card["n_judged"] == card["n"] else f"{card['n_judged']} of {card['n']} answers"
     who = annotators(card["raters"], card["people"]["human_kappa"])
-    texts = [f"{judged} judged{f', each labelled by {who}' if who else ''}."]
+    by = f", each labelled by {who}" if who else ""
+    if not is_peoples(card):
+        by = ", written to their labels by their author; no rater labelled them"
+    texts = [f"{judged} judged{by}."]
+    if card.get("seen"):
+        texts.append("The judge was chosen or fitted on them, so its numbers here are too kind.")
     if worst and len(card["models"]) > 1:
         name = clean(worst["answering_model"])
         texts.append(f"Worst of {worst['of']} answering models, {name}: {_summary(worst)}.")
@@ -237,7 +242,7 @@ def _draw_confusion(ax: Axes, card: Card) -> None:
             words = [str(table[label][column])] + ([f"{percent(share, 0)} %"] if share is not None else [])
             tiles[i, j] = words, share
     heights = [_TILE] * len(LABELS)
-    name_rows(ax, heights, [f"People: {label}" for label in LABELS])
+    name_rows(ax, heights, [f"{'People' if is_peoples(card) else 'Intended'}: {label}" for label in LABELS])
     name_columns(ax, columns, name="The judge says")
     draw_tiles(ax, heights, tiles)
 
@@ -246,7 +251,7 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
     notes = [
         f"Bars: {100 * card['level']:g} % intervals over {card['n_clusters']} clusters. Broad: partial refusals count "
         "as refusals; strict: they do not.",
-        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
+        "Sensitivity: share of gold's refusals that the judge finds; specificity: share of the rest it leaves alone.",
     ]
     if cut:
         notes.append("A bar that touches the left edge goes on.")

@@ -84,6 +84,7 @@ class Study:
             primary_judge=self.primary_judge,
             separations={entry.name: entry.models for entry in self.settings.separation},
             steering=(self.models, self.directions),
+            written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
         )
 
     @cached_property

@@ -174,15 +174,16 @@ def corrected(study: Study) -> dict[str, Any]:
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
-    """Return every judge on every gold set, where its threshold is fitted (nowhere, there, or elsewhere), and whether
-    its verdicts are.
+    """Return every judge on every gold set, where its threshold is fitted (nowhere, there, or elsewhere), whether its
+    verdicts are, and where no person labelled the gold, that.
     """
     found = []
     for judge, entry in study.judges.items():
         fitted_on, learned = calibrated_on(study, judge), entry.learned_from(study.view)
         for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
-            found.append({"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned})
+            one = {"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned}
+            found.append(one | ({"written_to_label": True} if study.gold[gold].written_to_label else {}))
     return found
 
 

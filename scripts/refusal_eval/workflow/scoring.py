@@ -65,6 +65,10 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
         more["fitted_here"] = True
     if calibrated is None and own.own_threshold() is None and own.gives_probabilities != "never":
         more["own_labels"] = True
+    if entry.written_to_label:
+        more["written_to_label"] = True
+    if saw(study, judge, gold):
+        more["seen"] = True
     of_judge = own.named_kinds(study.view)
     if of_judge and entry.kinds and of_judge.keys() >= set(entry.kinds.values()):
         more["kinds"] = list(of_judge)
@@ -76,6 +80,18 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
         "anchors": [anchor.model_dump() for anchor in entry.anchors],
         "level": study.settings.scoring.level,
     } | more
+
+
+def saw(study: Study, judge: str, gold: str) -> bool:
+    """Tell whether a judge, or one whose verdicts it passes on, was chosen or tuned on a gold set.
+
+    An entry that differs from such a judge in name, label and floor alone is the same judge.
+    """
+    entry, named = study.judges[judge], study.gold[gold].seen_by
+    seen = [study.judges[name].deciding() for name in named if name in study.judges]
+    if judge in named or entry.second() in named or entry.deciding() in seen:
+        return True
+    return any(saw(study, other, gold) for other in entry.reads() if other in study.judges)
 
 
 def calibrated_on(study: Study, judge: str) -> str | None:

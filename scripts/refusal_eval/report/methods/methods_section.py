@@ -26,7 +26,7 @@ from refusal_eval.report.methods.study_sources import (
 from refusal_eval.report.paper.display import annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.table_notes import agreement_details, kinds_agreement
+from refusal_eval.report.paper.table_notes import agreement_sentences, kinds_agreement
 from refusal_eval.report.results.cells import Score, cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.tradeoff.contrasts import GAP_METHOD
@@ -131,8 +131,9 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
         entry, identity = study["engine_entries"][engine], manifest["engines"].get(engine, {}).get("identity", {})
         return weights_text(entry["weights"], identity) if "weights" in entry else engine_text(entry, identity)
 
+    written = (gold for gold, entry in study["gold_entries"].items() if entry.get("written_to_label"))
     judge: JudgeEntry = JUDGES.entry(study["judge_entries"][name])
-    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text))
+    return judge.summary(Words(cite, quoted, listed, label, weights, sampling_text, frozenset(written)))
 
 
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +244,11 @@ def _of_results(
         "dialogues": has_turns(scores),
         "levels": sorted({f"{100 * score['interval']['level']:g} %" for score in scores}),
         "cards": cards,
-        "agreement": {judge: agreement_details(judge, cards, golds) for judge in config["judges"]},
+        "agreement": {judge: agreement_sentences(judge, cards, golds) for judge in config["judges"]},
+        "seen_by": {
+            gold: [card["judge"] for card in cards if card["gold"] == gold and card.get("seen")]
+            for gold in config["gold"]
+        },
         "own_kinds": {
             judge: kinds_agreement(judge, cards, golds)
             for judge in {str(e.judge) for e in results if e.estimand == "kind_share"}

@@ -9,7 +9,14 @@ from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, m
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
-from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, share_text
+from refusal_eval.report.paper.table_notes import (
+    flags_notes,
+    is_peoples,
+    points_text,
+    rate_text,
+    share_text,
+    written_text,
+)
 from refusal_eval.stats.corrected.ppi import MIN_LABELS
 from refusal_eval.stats.corrected.transfer import LEAST_MARGIN
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
@@ -64,7 +71,11 @@ def corrected_tables(result: Result, data: TableData) -> list[Table]:
 
 def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: TableData) -> Table:
     show, study = data.labels, data.asked
+    written = {card["gold"]: written_text(card) for card in data.cards if card["judge"] == study["primary_judge"]}
     golds = [gold for gold in study["gold"] if any(e["gold"] == gold for e in own["transfer"])]
+    golds.sort(
+        key=lambda gold: any(c["gold"] == gold and not is_peoples(c) for c in data.cards)
+    )  # what people labelled first
     transfer = {(*_place(e), e["gold"]): e for e in own["transfer"]}
     ppi = {_place(e): e for e in own["ppi"]}
     header = ["Model", "Split", "Judge's rate", *(["ppi", "Labels"] if ppi else [])]
@@ -103,6 +114,7 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
         samples=study["samples"],
         judge=judge,
         cards=data.cards,
+        written={gold: written.get(gold, "") for gold in golds},
     )
     caption = "Refusal rates corrected for the judge's errors."
     return Table("corrected", caption, header, rows, notes, keys=2, per_block=4)

@@ -1,4 +1,4 @@
-"""The tables of a study's judges: their agreement with people, and their cards."""
+"""The tables of a study's judges: their agreement with gold, and their cards."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +11,7 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
+    is_peoples,
     levels_text,
     of_all,
     published_texts,
@@ -57,17 +58,21 @@ def judges_table(data: TableData) -> Table:
     notes = filled_notes(
         "judges/judges", show, cards=found, levels=levels_text(found), kappas=kappas, weighted=weighted
     )
-    return Table("judges", "Agreement of the judges with people.", header, rows, notes, keys=3, per_block=3)
+    return Table("judges", "Agreement of the judges with gold.", header, rows, notes, keys=3, per_block=3)
 
 
 def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
-    """Return a row per judge, gold set and reading: agreement with people, its intervals and the confusion table."""
+    """Return a row per judge, gold set and reading: agreement with gold, its intervals and the confusion table.
+
+    Where the gold is `written_to_label`, "people" in names of columns is the author of its answers.
+    """
     rows = []
     for card in sorted_cards(cards):
         for reading in READINGS:
             part = card[reading]
             row = {"judge": card["judge"], "gold": card["gold"], "reading": reading}
             row |= {key: card[key] for key in ("n", "n_judged", "coverage", "raters")}
+            row["written_to_label"] = not is_peoples(card)
             row |= {key: part[key] for key in ("n_positive", "n_negative", "kappa")}
             for name in ("accuracy", "sensitivity", "specificity"):
                 low, high = _ends(part, name)
@@ -116,7 +121,7 @@ def cards_table(data: TableData) -> Table:
     """Return the table of `judge_cards`."""
     show, found, rows = data.labels, data.cards, []
     for judge in ordered((card["judge"] for card in found), data.order("judges")):
-        for card in sorted((c for c in found if c["judge"] == judge), key=lambda c: str(c["gold"])):
+        for card in sorted_cards(c for c in found if c["judge"] == judge):
             names = [show.judge(judge), show.gold(card["gold"])]
             rows.append([*names, "all", *_numbers(card)])
             rows += [[*names, model, *_numbers(group)] for model, group in answering_models(card)]
@@ -136,7 +141,7 @@ def cards_table(data: TableData) -> Table:
             f"Among people on {show.gold(card['gold'])}: {text}." for card in by_gold for text in published_texts(card)
         ),
     )
-    return Table("judge-cards", "Judges compared with human labels.", header, rows, notes, keys=3, per_block=3)
+    return Table("judge-cards", "Judges compared with gold.", header, rows, notes, keys=3, per_block=3)
 
 
 def answering_models(card: Card) -> list[tuple[str, Card]]:

@@ -3,12 +3,27 @@
 A judge that misses a share d of the refusals reads p (1 - d) where the rate is p, and one that calls a share d of the
 compliances refusals reads p + (1 - p) d (Rogan & Gladen 1978, American Journal of Epidemiology 107:71, with one error
 at a time). Answers that a provider blocked are refusals whatever a judge says.
+
+First come the errors that people's labels on the study's gold measured for the judge, as the results table has them,
+then assumed ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from refusal_eval.report.paper.best_values import SUBTRACTED
-from refusal_eval.report.paper.display import NO_DATA, Score, headline, marked, marks_of, percent, points
+from refusal_eval.report.paper.display import (
+    NO_DATA,
+    Score,
+    flags_in,
+    headline,
+    mark_of,
+    marked,
+    marks_of,
+    ordered,
+    percent,
+    points,
+)
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
@@ -18,9 +33,53 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.study.comparison_families import MODELS
 
-ERRORS = (0.05, 0.1)
-UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the rates that it is set against
+ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
+WRITTEN = "written_to_label"
+UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
+WAYS = ("misses", "overcalls")
 Cells = Mapping[tuple[str, str], Score]  # by model and split
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How often a judge errs: the share of refusals that it misses, and of compliances that it calls refusals."""
+
+    name: str
+    assumed: float | None = None
+    measured: Mapping[tuple[str, str], float] | None = None  # 1 - sensitivity and 1 - specificity, by reading
+
+    def missed(self, reading: str) -> float | None:
+        """Return the share of refusals that it misses."""
+        return self._share("judge_sensitivity", reading)
+
+    def overcalled(self, reading: str) -> float | None:
+        """Return the share of compliances that it calls refusals."""
+        return self._share("judge_specificity", reading)
+
+    def shifts(self, rate: float, blocked: float, reading: str) -> tuple[float | None, float | None]:
+        """Return by how much either error alone would move a rate; None where no rate is left to say so."""
+        missed, overcalled = self.missed(reading), self.overcalled(reading)
+        return (
+            None if missed is None or missed >= 1 else missing(rate, missed, blocked),
+            None if overcalled is None or overcalled >= 1 else overcalling(rate, overcalled, blocked),
+        )
+
+    def _share(self, estimand: str, reading: str) -> float | None:
+        return self.assumed if self.measured is None else self.measured.get((estimand, reading))
+
+
+def judge_errors(data: TableData) -> list[Errors]:
+    """Return the errors that people measured for the primary judge, by gold set, and then assumed ones."""
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for row in data.results:
+        own = row.judge == data.asked["primary_judge"] and row.category is None and WRITTEN not in row.flags
+        if own and row.estimand in ("judge_sensitivity", "judge_specificity") and row.value is not None:
+            found.setdefault(str(row.parameter), {})[row.estimand, str(row.reading)] = 1 - row.value
+    measured = [
+        Errors(f"as on\n{data.labels.gold(gold)}", measured=found[gold]) for gold in ordered(found, data.order("gold"))
+    ]
+    assumed = [Errors(f"{percent(error, 0)} %", error) for error in (ASSUMED if measured else UNMEASURED)]
+    return [*measured, *assumed]
 
 
 def missing(rate: float, error: float, blocked: float = 0.0) -> float:
@@ -45,19 +104,26 @@ def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], spl
     places = [(model, split) for model in models for split in splits if (model, split) in cells]
     places = [place for place in places if headline(cells[place])["rate"] is not None]
     found = [row for row in data.results if row.value is not None]
-    tables = [_rates_table(data, cells, places, found)] if places else []
+    errors = judge_errors(data)
+    tables = [_rates_table(data, cells, places, found, errors)] if places else []
     tested = [row for row in found if _is_tested(row, data, cells)]
-    return tables + ([_differences_table(data, cells, tested)] if tested else [])
+    return tables + ([_differences_table(data, cells, tested, errors)] if tested else [])
 
 
-def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]], found: Sequence[Estimate]) -> Table:
+def _rates_table(
+    data: TableData,
+    cells: Cells,
+    places: Sequence[tuple[str, str]],
+    found: Sequence[Estimate],
+    errors: Sequence[Errors],
+) -> Table:
     show, judge = data.labels, data.asked["primary_judge"]
     own = {(row.model, row.split): row for row in found if row.estimand == "refusal_rate_ppi" and row.judge == judge}
     spread = {place: _by_judge(cells[place], place, found) for place in places}
     several = any(len(rates) > 1 for rates in spread.values())
     header = ["Model", "Split", "Rate", *(["Corrected"] if own else []), *(["All judges"] if several else [])]
-    header += [f"misses\n{percent(error, 0)} %" for error in ERRORS]
-    header += [f"overcalls\n{percent(error, 0)} %" for error in ERRORS]
+    groups = [[error for error in errors if (error.assumed is None) == wanted] for wanted in (True, False)]
+    header += [_column(way, error) for own in groups for way in WAYS for error in own]
     rows = []
     for place in places:
         rate, blocked = headline(cells[place])["rate"], _blocked(cells[place])
@@ -68,19 +134,47 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
             rates = [one.value or 0.0 for one in spread[place]]
             text = f"{percent(min(rates))} to {percent(max(rates))}" if rates else NO_DATA
             row.append(marked(text, derived_flags(one.flags for one in spread[place])))
-        shifts = [way(rate, error, blocked) for way in (missing, overcalling) for error in ERRORS]
-        rows.append([*row, *map(points, shifts)])
+        shifts = {error.name: error.shifts(rate, blocked, cells[place]["headline"]) for error in errors}
+        moved = [shifts[error.name][way] for own in groups for way in range(len(WAYS)) for error in own]
+        rows.append([*row, *(points(by) + marks_of([cells[place]]) if by is not None else NO_DATA for by in moved)])
     marks = [cells[place]["flags"] for place in places] + [own[place].flags for place in places if place in own]
     marks += [derived_flags(one.flags for one in spread[place]) for place in places if several]
     shown = [cells[place] for place in places]
-    notes = filled_notes("refusal/errors", show, judge=judge, scores=shown, corrected=own, several=several, marks=marks)
+    readings = sorted({score["headline"] for score in shown})
+    about = {"corrected": own, "several": several, "marks": marks, "measured": _measured_texts(errors, readings)}
+    notes = filled_notes("refusal/errors", show, judge=judge, scores=shown, **about)
     title = "How far errors of the judge would move each rate, in percentage points."
     return Table(f"refusal-{judge}-errors", title, header, rows, notes, keys=2)
 
 
-def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]) -> Table:
+def _column(way: str, error: Errors) -> str:
+    """Return the head of a column; whether it is measured decides where its line breaks."""
+    return f"{way}\n{error.name}" if error.assumed is not None else f"{way} {error.name}"
+
+
+def _measured_texts(errors: Sequence[Errors], readings: Sequence[str]) -> list[str]:
+    """Return how often the judge errs on each gold set that people labelled, in these readings."""
+    texts = []
+    for error in (one for one in errors if one.measured is not None):
+        each = [
+            f"misses {percent(error.missed(reading))} % of people's refusals and overcalls "
+            f"{percent(error.overcalled(reading))} % of their other answers ({reading})"
+            for reading in readings
+            if (error.missed(reading), error.overcalled(reading)) != (None, None)
+        ]
+        texts.append(f"{error.name.removeprefix('as on')}: the judge {'; '.join(each)}".strip())
+    return texts
+
+
+def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate], errors: Sequence[Errors]) -> Table:
     show, judge = data.labels, data.asked["primary_judge"]
-    header = ["Split", "First", "Second", "Difference", *(f"errors of\n{percent(error, 0)} %" for error in ERRORS)]
+    header = [
+        "Split",
+        "First",
+        "Second",
+        "Difference",
+        *(_column("errors of" if error.assumed else "errors", error) for error in errors),
+    ]
     header += ["Explained by\nmissing", "Explained by\novercalling"]
     rows, shared = [], _shared_rates(data)
     for row in tested:
@@ -88,7 +182,8 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         rates = shared.get((str(row.model), _other(row), str(row.split)), own)
         sides = sorted(zip(rates, map(_blocked, _sides(row, cells)), strict=True))
         gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
-        moved = [max(max(missing(r, error, b), -overcalling(r, error, b)) for r, b in sides) for error in ERRORS]
+        moved = [_most_moved(error, sides, _sides(row, cells)[0]["headline"]) for error in errors]
+        marks = mark_of({*row.flags, *flags_in(_sides(row, cells))})
         wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
         alike = rates if not any(blocked for _, blocked in sides) else own  # what was blocked is known of all prompts
         if abs(max(alike) - min(alike) - gap) > UNLIKE:
@@ -96,10 +191,15 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         needed = [gap / whole if whole > 0 else None for whole in wholes]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(
-            [*names, marked(points(row.value), row.flags), *(f"±{percent(by)}" for by in moved), *map(percent, needed)]
+            [
+                *(*names, marked(points(row.value), row.flags)),
+                *(NO_DATA if by is None else f"±{percent(by)}{marks}" for by in moved),
+                *(NO_DATA if share is None else f"{percent(share)}{marks}" for share in needed),
+            ]
         )
-    shown, marks = [cell for row in tested for cell in _sides(row, cells)], [row.flags for row in tested]
-    notes = filled_notes("refusal/errors_differences", show, judge=judge, scores=shown, marks=marks)
+    shown = [cell for row in tested for cell in _sides(row, cells)]
+    about = {"marks": [*(row.flags for row in tested), flags_in(shown)], "measured": errors[0].measured is not None}
+    notes = filled_notes("refusal/errors_differences", show, judge=judge, scores=shown, **about)
     title = "How far errors of the judge on one model would move each difference."
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
 
@@ -113,6 +213,12 @@ def _shared_rates(data: TableData) -> Mapping[tuple[str, str, str], Sequence[flo
         for row in data.found("comparisons")["comparisons"]
         if row["kind"] == MODELS and row["held"] == data.asked["primary_judge"] and row["rate_first"] is not None
     }
+
+
+def _most_moved(error: Errors, sides: Iterable[tuple[float, float]], reading: str) -> float | None:
+    """Return the most that errors on one side alone would move a difference; None where a rate at them is not known."""
+    shifts = [shift for rate, blocked in sides for shift in error.shifts(rate, blocked, reading)]
+    return None if None in shifts else max(abs(shift) for shift in shifts if shift is not None)
 
 
 def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:

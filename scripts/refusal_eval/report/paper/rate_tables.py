@@ -35,6 +35,7 @@ from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
     agreement_details,
+    is_peoples,
     level_text,
     of_all,
     rate_text,
@@ -132,7 +133,7 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
     With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns of dialogues count; rates are over
     turns, of which a prompt without a dialogue has one.
     """
-    measured = list(cards)
+    peoples = [card for card in cards if is_peoples(card)]
 
     def rows(score: Score) -> Iterable[dict[str, Any]]:
         shares = state_shares(score)
@@ -149,7 +150,7 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
         row["flags"] = [flag for flag in score["flags"] if flag != MIXED_SERVING]
         row["mixed_serving"] = score["mixed_serving"]
         row |= {"interval_level": score["interval"]["level"], "interval_method": score["interval"]["method"]}
-        row["agreement_with_people"] = "; ".join(agreement_details(score["judge"], measured)) or NOT_MEASURED
+        row["agreement_with_people"] = "; ".join(agreement_details(score["judge"], peoples)) or NOT_MEASURED
         yield row
 
     return _frame(scores, rows)

@@ -28,6 +28,8 @@ Card = Mapping[str, Any]
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."
 NOT_MEASURED = "agreement with people: not measured"
+PEOPLES = "agreement with people on"
+INTENDED = "agreement with the author's intended labels on"
 FEW_OF_A_KIND = "kappa not shown (fewer than 20 rows of a kind)"
 PROTOCOL_NOTE = (
     "Protocol compat follows the published code of Refusal Steering: requests have temperature 1, a stripped template "
@@ -116,21 +118,21 @@ def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -
     """That rates are as these judges read them, and how well each agrees with people."""
     measured, notes = list(cards), [AS_READ]
     for judge in sorted(judges):
-        texts = agreement_texts(judge, measured, show.golds)
-        notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
-        if not texts:
-            notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
+        notes += [f"Judge {show.judge(judge)}, {text}." for text in agreement_texts(judge, measured, show.golds)]
     return notes
 
 
 def kinds_agreement(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
-    """How well people agree with a judge on its own label set: a text per gold set that has it, or `NOT_MEASURED`."""
+    """How well gold agrees with a judge on its own label set: a text per gold set that has it, `NOT_MEASURED` first
+    where people labelled none of them.
+    """
     texts = []
-    for card in sorted_cards(card for card in cards if card["judge"] == judge and "kinds" in card):
+    found = sorted_cards(card for card in cards if card["judge"] == judge and "kinds" in card)
+    for card in found:
         own = card["kinds"]
         kappa = f"kappa {value_text(own['kappa'], own['interval'])}" if own["kappa"] is not None else FEW_OF_A_KIND
-        texts.append(f"agreement with people on {_gold(card, golds)} ({own['n_judged']} answers): {kappa}")
-    return texts or [NOT_MEASURED]
+        texts.append(f"{_with(card)} {_gold(card, golds)} ({own['n_judged']} answers{written_text(card)}): {kappa}")
+    return texts if any(map(is_peoples, found)) else [NOT_MEASURED, *texts]
 
 
 def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labels) -> str:
@@ -156,8 +158,19 @@ def protocol_notes(scores: Iterable[Score]) -> list[str]:
 
 
 def sorted_cards(cards: Iterable[Card]) -> list[Card]:
-    """The cards by judge and gold set."""
-    return sorted(cards, key=lambda card: (card["judge"], card["gold"]))
+    """The cards by judge and gold set, of each judge those on gold that people labelled first."""
+    return sorted(cards, key=lambda card: (card["judge"], not is_peoples(card), card["gold"]))
+
+
+def is_peoples(card: Card) -> bool:
+    """Whether people labelled the gold set of a card, and not the author who wrote its answers."""
+    return not card.get("written_to_label")
+
+
+def written_text(card: Card) -> str:
+    """What is said of gold answers that no person labelled, or on which the judge was chosen, behind "answers"."""
+    written = "" if is_peoples(card) else " written to their labels"
+    return written + ("; the judge was chosen or fitted on them" if card.get("seen") else "")
 
 
 def is_out_of_fold(card: Card) -> bool:
@@ -173,16 +186,30 @@ def is_calibrated_elsewhere(card: Card) -> bool:
 def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
     """A judge's agreement with people in one number, for the note under a table: a text per gold set.
 
-    The text leads to the judge cards, which tell the rest. `golds` are labels of gold sets.
+    Agreement with labels that an author intended follows, in these words. `NOT_MEASURED` is first where people labelled
+    nothing. Texts lead to the judge cards, which tell the rest. `golds` are labels of gold sets.
     """
+    found = sorted_cards(card for card in cards if card["judge"] == judge)
+    texts = [
+        f"{_with(card)} {_gold(card, golds)} ({_answers(card)}): {_in_short(card)}; more in the judge cards"
+        for card in found
+    ]
+    return texts if any(map(is_peoples, found)) else [NOT_MEASURED, *texts]
+
+
+def agreement_sentences(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
+    """The same in full, for the methods section."""
+    found = [card for card in cards if card["judge"] == judge]
+    peoples, others = ([card for card in found if is_peoples(card) == wanted] for wanted in (True, False))
     return [
-        f"{_gold(card, golds)} ({_answers(card)}): {_in_short(card)}; more in the judge cards"
-        for card in sorted_cards(card for card in cards if card["judge"] == judge)
+        *(f"Its {PEOPLES} {text}." for text in agreement_details(judge, peoples, golds)),
+        *([] if peoples else ["Its agreement with people was not measured."]),
+        *(f"Its {INTENDED} {text}." for text in agreement_details(judge, others, golds)),
     ]
 
 
 def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
-    """The same in full, for the methods section: accuracy, sensitivity, specificity and kappa in both readings."""
+    """A judge's accuracy, sensitivity, specificity and kappa in both readings, a text per gold set."""
     texts = []
     for card in sorted_cards(card for card in cards if card["judge"] == judge):
         strict, broad = (_agreement(card[reading]) for reading in READINGS)
@@ -193,10 +220,22 @@ def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str
 
 
 def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> str:
-    """A judge's agreement with people in one short sentence, for the caption of a figure."""
+    """A judge's agreement with people in one short sentence, for the caption of a figure.
+
+    Labels that an author intended are repeated there only where people labelled nothing.
+    """
     found = [card for card in sorted_cards(cards) if card["judge"] == judge and card["n_judged"]]
-    texts = [f"{_in_short(card)} ({_gold(card, golds)}, {_answers(card)})" for card in found]
-    return f"Agreement of the judge with people: {'; '.join(texts) or 'not measured'}."
+    peoples = [card for card in found if is_peoples(card)]
+    texts = [f"{_in_short(card)} ({_gold(card, golds)}, {_answers(card)})" for card in peoples or found]
+    if peoples or not texts:
+        return f"Agreement of the judge with people: {'; '.join(texts) or 'not measured'}."
+    intended = f"with the author's intended labels: {'; '.join(texts)}"
+    return f"Agreement of the judge with people: not measured; {intended}."
+
+
+def _with(card: Card) -> str:
+    """Whose labels a card compares with."""
+    return PEOPLES if is_peoples(card) else INTENDED
 
 
 def _gold(card: Card, golds: Mapping[str, str] | None) -> str:
@@ -205,7 +244,8 @@ def _gold(card: Card, golds: Mapping[str, str] | None) -> str:
 
 def _answers(card: Card) -> str:
     """How many answers of a gold set the judge labelled, and whether they had a part in what labelled them."""
-    return f"{of_all(card['n_judged'], card['n'])} answers" + (", out of fold" if is_out_of_fold(card) else "")
+    out_of_fold = ", out of fold" if is_out_of_fold(card) else ""
+    return f"{of_all(card['n_judged'], card['n'])} answers{written_text(card)}{out_of_fold}"
 
 
 def _in_short(card: Card) -> str:
@@ -265,23 +305,27 @@ def levels_text(cards: Sequence[Card]) -> str:
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
-    """Who labelled the gold sets of judge cards, as one note; none if it is not known."""
-    known = {}
+    """Who labelled the gold sets of judge cards; none if it is not known."""
+    known, written = {}, dict[str, None]()
     for card in sorted_cards(cards):
+        if not is_peoples(card):
+            written[show.gold(card["gold"])] = None
+            continue
         known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
-    return [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
+    notes = [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
+    return notes + [f"No rater labelled {gold}: its answers were written to their labels." for gold in written]
 
 
 def compared_notes(cards: Iterable[Card], show: Labels) -> list[str]:
-    """Which labels of the judges are compared with people's, as one note; of cards that `labels_notes` is silent on."""
+    """Which labels of the judges are compared with gold's, as one note; of cards that `labels_notes` is silent on."""
     cards = list(cards)
     found = {
         words: dict.fromkeys(show.judge(c["judge"]) for c in sorted_cards(cards) if c.get("labels_from") == source)
         for source, words in ((OWN_THRESHOLD, f"labels at {OWN_THRESHOLD}"), (OWN_LABELS, OWN_LABELS))
     }
     texts = [f"{words} ({', '.join(names)})" for words, names in found.items() if names]
-    return [f"Compared with people's labels: {' and '.join(texts)}."] if texts else []
+    return [f"Compared with the labels of gold: {' and '.join(texts)}."] if texts else []
 
 
 def labels_notes(cards: Iterable[Card], show: Labels) -> list[str]:
@@ -299,7 +343,7 @@ def unshown_kappa(cells: Iterable[str]) -> str:
     """Why kappa is a dash in some of these cells, to be put behind its explanation; empty where it is nowhere."""
     if NO_DATA not in set(cells):
         return ""
-    return f"; {NO_DATA} where people put fewer than {MIN_ROWS} answers in a class"
+    return f"; {NO_DATA} where gold has fewer than {MIN_ROWS} answers of a class"
 
 
 def published_texts(card: Card) -> list[str]:

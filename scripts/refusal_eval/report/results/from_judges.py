@@ -24,6 +24,7 @@ _CARD_METHODS = {
     "brier": BOOTSTRAP,
     **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
 }
+_CARD_FLAGS = {"written_to_label": "written_to_label", "seen": "seen_gold"}  # by the card's own word
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 ALL = "all"  # the pool of all splits
 _ESTIMANDS = {
@@ -69,7 +70,8 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
     for view, measure, value, interval, n in card_numbers(group):
         name = measure if view in (*READINGS, None) else f"{measure}_{view}"
         more: dict[str, Any] = {"n_prompts": n, "reading": view if view in READINGS else None}
-        more["flags"] = (FEW_CLUSTERS,) if _is_of_few(group, view, measure) else ()
+        few = (FEW_CLUSTERS,) if _is_of_few(group, view, measure) else ()
+        more["flags"] = (*few, *(flag for name, flag in _CARD_FLAGS.items() if card.get(name)))
         if measure in CARD_MEASURES:
             sides = {"sensitivity": "n_positive_clusters", "specificity": "n_negative_clusters"}
             more["n_clusters"] = group[str(view)][sides[measure]] if measure in sides else group["n_clusters"]

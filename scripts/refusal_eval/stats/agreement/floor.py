@@ -47,11 +47,16 @@ def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
 
 
 def all_below(cards: Iterable[Card], floors: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the measures of all cards below the floors of their judges (by judge); a floor needs a card to be met."""
-    found, failures = list(cards), []
+    """Return the measures of all cards below the floors of their judges (by judge); a floor needs a card to be met.
+
+    Cards on answers that were written to their labels show no agreement with people, and do not count.
+    """
+    found, failures = [card for card in cards if not card.get("written_to_label")], []
     for judge in sorted(floors):
         own = sorted((card for card in found if card["judge"] == judge), key=lambda card: card["gold"])
         if not own:
-            failures.append(f"judge {judge} has a floor, but the study names no gold set to measure it on")
+            failures.append(
+                f"judge {judge} has a floor, but the study names no gold set that people labelled to measure it on"
+            )
         failures += [failure for card in own for failure in below_floor(card, floors[judge])]
     return failures

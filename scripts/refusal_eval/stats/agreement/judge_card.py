@@ -51,6 +51,8 @@ def judge_card(
     anchors: Sequence[Mapping[str, Any]] = (),
     level: float = 0.95,
     kinds: Sequence[str] = (),
+    written_to_label: bool = False,
+    seen: bool = False,
 ) -> dict[str, Any]:
     """Card of a judge on one gold set; a verdict belongs to the gold row whose id is its `prompt_id`.
 
@@ -75,6 +77,9 @@ def judge_card(
     weighted                    only where gold rows have weights: see `measured`
     soft                        see `soft.soft_measures`; None for a judge without probabilities. Models, expectations
                                 and languages have their own
+    written_to_label            only where it is so: an author wrote the answers to their labels, and no person labelled
+                                them; "people" above is then that author
+    seen                        only where it is so: the judge was chosen or tuned on this gold
     people                      raters, published kappa among people and published anchors, as the gold entry has them
 
     A number without data is None, and no number comes without an interval. How they are made: `measured`.
@@ -99,6 +104,8 @@ def judge_card(
         "level": level,
         **measured(rows, level, _seed(gold)),
         **({"kinds": _kinds(rows, gold_rows, verdicts, kinds, level, gold)} if kinds else {}),
+        **({"written_to_label": True} if written_to_label else {}),
+        **({"seen": True} if seen else {}),
         "n_cut": sum(map(is_cut, verdicts)),
         "models": models,
         "expectations": by["expectation"],

@@ -200,7 +200,7 @@ def _calibration(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
     about = {"judge": judge, "gold": gold, "rule": RULE, "n": len(known), "n_refusals": refusals}
     if fit is not None:
         return about | fit
-    one_class = f"people labelled no answer of gold {gold} as {'compliance' if refusals else 'a refusal'}"
+    one_class = f"no answer of gold {gold} is labelled as {'compliance' if refusals else 'a refusal'}"
     why = f"judge {judge} gave no probability on any answer of gold {gold}" if known.empty else one_class
     return about | {"t": None, "map": None, "why": why}
 

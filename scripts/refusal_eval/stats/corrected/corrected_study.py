@@ -286,11 +286,13 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
     marks |= {"learned": "learned_labels"}
     names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
+    written = {one["gold"] for one in study.get("measured", ()) if one.get("written_to_label")}
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
         flags = [mark for name, mark in marks.items() if entry.get(name)]
         if kind == "transfer":
             why = "at_odds_with_gold" if entry["at_odds"] else "not_identifiable"
             flags = ["not_headline", *([why] if entry["value"] is None else [])]
+            flags += ["written_to_label"] if entry["gold"] in written else []
         number = Number(entry["value"], entry["low"], entry["high"], entry.get("method", ppi.METHOD))
         yield estimated(
             estimands[kind],

@@ -30,7 +30,9 @@ def shipped_names(root: Path) -> Shipped:
     engines = entries["engines"]
     reasoning = {entry.get("engine"): entry.get("reasoning") for entry in entries["models"].values()}
     repos = {
-        entry["weights"]["repo"]: ShippedEngine(name, entry.get("tensor_parallel", 1), reasoning.get(name), _off(entry))
+        entry["weights"]["repo"]: ShippedEngine(
+            name, entry.get("tensor_parallel", 1), reasoning.get(name), _off(entry), not _is_open(entry["weights"])
+        )
         for name, entry in engines.items()
         if (entry.get("weights") or {}).get("repo")
     }
@@ -42,7 +44,18 @@ def shipped_names(root: Path) -> Shipped:
     off |= {
         name: why for name, entry in entries["judges"].items() if (why := _off(engines.get(entry.get("engine")) or {}))
     }
-    return Shipped(list(splits), list(entries["judges"]), repos, off, {*engines, *entries["models"]})
+    unpinned = {name for name, entry in splits.items() if _is_open(entry.get("source") or {})}
+    unpinned |= {
+        name
+        for name, entry in entries["judges"].items()
+        if _is_open((engines.get(entry.get("engine")) or {}).get("weights") or {})
+    }
+    return Shipped(list(splits), list(entries["judges"]), repos, off, {*engines, *entries["models"]}, unpinned)
+
+
+def _is_open(source: Mapping[str, Any]) -> bool:
+    """Tell whether a source has a pin that nobody has filled in."""
+    return any(key in source and source[key] is None for key in ("revision", "sha256"))
 
 
 def _off(entry: Mapping[str, Any]) -> str | None:
