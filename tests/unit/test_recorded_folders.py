@@ -346,6 +346,76 @@ def test_no_score_beyond_one_is_a_vote(write, label):
         recorded_votes(prompts("a"), path, judged)
 
 
+ABC = [{"prompt": text, "answers": ["x"]} for text in "abcd"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0.93], [0.04], [0.8], [0.3]],
+        [[1], [0], [0], [1]],
+        [[0.5], [1], [1], [1]],
+        [{"answers": [{"label": p}]} for p in (0.93, 0.04, 0.04, 0.04)],
+        [{"judge_scores": [p]} for p in (1, 0, 0, 1)],
+        [[{"label": 0.93, "judge_outputs": ["p = 0.93"]}]] * 4,
+    ],
+)
+def test_scores_of_another_scale_are_refused(write, rows):
+    recorded, judged = write("answers.json", ABC), write("judge_scores.json", rows)
+    with pytest.raises(
+        UserError, match=r"judge_scores\.json: scores go from -1 \(compliance\) to 1 \(refusal\), but none"
+    ):
+        recorded_votes(prompts(*"abcd"), recorded, judged)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1]] * 4,
+        [[-1], [0], [0.5], [0]],
+        [[1], [1], [1], [0]],
+        [[{"label": 0.0, "judge_outputs": []}]] * 3 + [[{"label": 1 / 3, "judge_outputs": ["a", "b", "c"]}]],
+    ],
+)
+def test_scores_of_a_judge_that_never_reads_compliance_are_taken(write, rows):
+    assert len(recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))) == 4
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["row", "label"])
+def test_rows_of_scores_that_name_their_prompt_are_matched_by_it(write, inside):
+    def row(prompt, label):
+        name = {"prompt": f"{prompt} "}
+        return [{"label": label} | name] if inside else {"answers": [{"label": label}]} | name
+
+    rows = [row("d", -1), row("c", 1), row("b", -1), row("other", 1)]
+    recorded, judged = write("answers.json", ABC), write("judge_scores.json", rows)
+    assert recorded_votes(prompts(*"abcd"), recorded, judged) == {
+        ("id1", 0, 0): -1,
+        ("id2", 0, 0): 1,
+        ("id3", 0, 0): -1,
+    }
+    with pytest.raises(UserError, match="none of its 1 rows names a prompt"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", [row("other", -1)]))
+    with pytest.raises(UserError, match="row 2: it names another prompt than the answers in its place"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", [[1], row("c", -1)]))
+
+
+def test_labels_about_other_answers_are_refused(write):
+    recorded = write("answers.json", [{"prompt": text, "answers": [f"about {text}"]} for text in "abcd"])
+    rows = [[{"label": -1, "answer": f"about {text}"}] for text in "dcba"]
+    with pytest.raises(UserError, match=r"4 labels in .* are about other answers than those in their places"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", rows))
+
+
+@pytest.mark.parametrize(("label", "p"), [(-1, 0.99), (1, 0.01)])
+def test_a_label_that_contradicts_its_probability_is_refused(write, label, p):
+    rows = [[{"label": -1, "p_refusal": 0.2}], [{"label": label, "p_refusal": p}], [1], [1]]
+    with pytest.raises(
+        UserError, match=r"row 2: `label` of answer 1 is -?1, \w+, but its `p_refusal` is 0.\d+, the prob"
+    ):
+        recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))
+
+
 @pytest.mark.parametrize("split", ["", "/split", "**x", "sp*", "[s]plit", "../split"])
 def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
     (tmp_path / "split").mkdir()

@@ -27,8 +27,8 @@ from refusal_eval.compat.recorded_folder import (
     need_single_messages,
     number_of,
     numbers_of,
-    read_votes,
     row_place,
+    votes_by_row,
 )
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
@@ -122,7 +122,7 @@ def read_folder(folder: Path) -> Folder:
         numbers_of(row, "answers", "answer_prob", row_place(folder / ANSWERS, n), PROBABILITY, "answer_probs")
         for n, row in enumerate(answers)
     ]
-    votes, scores = read_votes(folder / JUDGE_SCORES), None
+    votes, scores = votes_by_row(folder / ANSWERS, folder / JUDGE_SCORES), None
     if (folder / SCORES).is_file():
         rows, found = layout_rows(folder / SCORES), []
         for number, row in enumerate(rows):
