@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import published_scores
 import pytest
@@ -78,6 +80,30 @@ def test_texts_are_parted_at_the_end_mark_and_weigh_what_the_folder_says(cell_of
     for row in cell.answers:
         assert row["answer_logprob"] == (pytest.approx(math.log(0.5)) if row["answer"] else None)
     assert {(row["answer_prob"], row["combined_prob"]) for row in cell.published} == {(0.5, 0.7)}
+
+
+@pytest.mark.parametrize(
+    ("texts", "states"),
+    [
+        (["<think>Hm.</think>Yes."] * 2 + ["No."], ["complete"] * 3),
+        (["<think>Hm.</think>Yes."] * 2 + ["<think>Hm", ""], ["complete", "complete", "truncated_reasoning", "empty"]),
+        (["Hm.</think>Yes."] * 2 + ["Hm"], ["complete", "complete", "truncated_reasoning"]),
+        (["No."] * 2, ["complete"] * 2),
+    ],
+    ids=["skipped", "cut_off", "opened_by_the_template", "never"],
+)
+def test_a_text_without_marks_is_an_answer_unless_its_reasoning_was_opened(cell_of, texts, states):
+    """As if it had been generated here, with a prompt that opens the reasoning where the other texts say so."""
+    rows = cell_of(texts, MARKS).answers
+    assert [row["state"] for row in rows] == states
+    opened = any(text.startswith("Hm.") for text in texts)
+    reader = AnswerReader(None, MARKS, False)
+    for text, row in zip(texts, rows, strict=True):
+        given = text if not opened else f"<think>{text}"
+        finish = "length" if row["state"] == "truncated_reasoning" else "stop"
+        response = {"text": given, "finish_reason": finish, "stop_reason": None, "logprobs": None, "token_ids": None}
+        made = reader.fields(Request("id0", 0, 0, "k" * 64, 1, [1]), response)
+        assert (made["answer"], made["state"]) == (row["answer"], row["state"])
 
 
 def test_texts_and_probabilities_may_stand_in_lists(cell_of):
@@ -344,6 +370,50 @@ def test_no_score_beyond_one_is_a_vote(write, label):
     reported = r"judge_scores\.json, row 1: `label` of answer 2 is .+; it has to be a number from -1 to 1"
     with pytest.raises(UserError, match=reported):
         recorded_votes(prompts("a"), path, judged)
+
+
+ODD_INPUTS = Path(__file__).parents[1] / "odd_inputs"
+
+
+@pytest.fixture
+def read_input(tmp_path):
+    """Return a function that reads the answers of a model of an odd input, as its rule does."""
+
+    def read_input(name, model, marks=None):
+        (folder,) = ODD_INPUTS.glob(f"{name}-*")
+        path = folder / "ans" / model / "s1" / "answers.json"
+        write_jsonl(tmp_path / "p.jsonl", prompts(*(row["prompt"] for row in read_json(path))))
+        out, reading = str(tmp_path / "out.jsonl"), {"model": model, "samples": 1, "reasoning": marks}
+        recorded_answers.main(str(tmp_path / "p.jsonl"), str(path), reading, out, str(tmp_path / "published.jsonl"))
+        return list(read_jsonl(out))
+
+    return read_input
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "mark"),
+    [
+        ("03", "unclosed", "<think>"),
+        ("03", "mostly", "<think>"),
+        ("04", "granite", "Here is my response:"),
+        ("04", "apriel", "[BEGIN FINAL RESPONSE]"),
+        ("04", "kimi-vl", "◁/think▷"),
+        ("04", "seed-oss", "</seed:think>"),
+        ("04", "gemma4", "<channel|>"),
+        ("04", "medgemma", "<unused95>"),
+    ],
+)
+def test_reasoning_that_would_be_judged_stops_with_its_mark(read_input, name, model, mark):
+    with pytest.raises(
+        UserError, match=f"8 of 8 responses of `{model}` have `{re.escape(mark)}` in what counts as the"
+    ):
+        read_input(name, model)
+
+
+def test_refusals_given_without_thinking_are_answers(read_input):
+    rows = read_input("08", "hybrid", MARKS)
+    assert [row["state"] for row in rows] == ["complete"] * 8
+    assert sum("I'm sorry" in row["answer"] for row in rows) == 3
 
 
 ABC = [{"prompt": text, "answers": ["x"]} for text in "abcd"]

@@ -22,6 +22,7 @@ from refusal_eval.compat.recorded_folder import (
     PARTS,
     PERCENTAGE,
     PROBABILITY,
+    REASONING_ENDED,
     VOTE,
     layout_rows,
     need_single_messages,
@@ -35,7 +36,7 @@ from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.recorded_files import ANSWERS as ANSWERS
 from refusal_eval.core.recorded_files import CHANNEL_ENDS
 from refusal_eval.core.recorded_files import JUDGE_SCORES as JUDGE_SCORES
-from refusal_eval.core.states import EMPTY
+from refusal_eval.core.states import EMPTY, TRUNCATED_REASONING
 
 SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"
@@ -186,7 +187,8 @@ def _answer_entry(answer: Row, sample: Sample, end_mark: str | None) -> dict[str
         # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that
         # is none. Readers part a text at its first mark; without one an answer without reasoning would be reasoning.
         reasoning = reasoning.partition(end_mark)[0] + end_mark
-    return {"text": reasoning + text, **dict(zip(PARTS.values(), sample.likely, strict=True))}
+    cut = {REASONING_ENDED: False} if answer["state"] == TRUNCATED_REASONING else {}
+    return {"text": reasoning + text, **cut, **dict(zip(PARTS.values(), sample.likely, strict=True))}
 
 
 def _places(prompts: Iterable[str]) -> list[Place]:

@@ -23,6 +23,8 @@ P_REFUSAL = ("p_refusal", "refusal_probability", "refusal_prob", "prob_refusal")
 SMALLEST = 2.0**-126  # of float32, in which the published score is computed; what is nearer to 0 is 0
 # In the mapping of an answer; a row may have lists under these names with `_probs` instead.
 PARTS = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}
+# In the mapping of an answer, false where the text is reasoning that was cut off: its start mark may be lost.
+REASONING_ENDED = "reasoning_ended"
 
 
 class Limits(NamedTuple):
@@ -83,6 +85,16 @@ def _answers(row: Row, place: str) -> Answers:
         parts.append(values)
     whole = [valid_text(str(text), f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
     return whole, [Probabilities(*one) for one in zip(*parts, strict=True)]
+
+
+def without_end(path: Path) -> set[tuple[int, int]]:
+    """Return the answers, by row and place in it, that a file answers.json says to be reasoning without an end."""
+    return {
+        (number, place)
+        for number, row in enumerate(layout_rows(path))
+        for place, item in enumerate(row["answers"])
+        if isinstance(item, Mapping) and item.get(REASONING_ENDED) is False
+    }
 
 
 def read_votes(path: Path) -> list[list[float]]:
