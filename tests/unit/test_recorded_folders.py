@@ -410,6 +410,11 @@ def test_reasoning_that_would_be_judged_stops_with_its_mark(read_input, name, mo
         read_input(name, model)
 
 
+def test_recorded_answers_of_which_nothing_is_visible_are_empty(read_input, cell_of):
+    assert [row["state"] for row in read_input("07", "zerowidth")] == ["empty"] * 6 + ["complete"] * 2
+    assert cell_of(["<think>Hm.</think>\u200b", "\u2800"], MARKS).answers[0]["state"] == "empty"
+
+
 def test_refusals_given_without_thinking_are_answers(read_input):
     rows = read_input("08", "hybrid", MARKS)
     assert [row["state"] for row in rows] == ["complete"] * 8

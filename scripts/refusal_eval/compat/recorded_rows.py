@@ -25,6 +25,7 @@ from refusal_eval.core.states import (
     UNPARSABLE,
     place_of,
 )
+from refusal_eval.core.texts import is_blank
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 
 Row = Mapping[str, Any]
@@ -101,7 +102,7 @@ def _fields(
     if marks and not ended and not text.partition(str(marks["end"]))[1]:
         parted = Parted(text, None)
     answer = parted.answer or ""
-    state = TRUNCATED_REASONING if parted.answer is None else COMPLETE if answer.strip() else EMPTY
+    state = TRUNCATED_REASONING if parted.answer is None else EMPTY if is_blank(answer) else COMPLETE
     return {
         "state": state,
         "answer": answer,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.texts import valid_text
+from refusal_eval.core.texts import is_blank, valid_text
 from refusal_eval.data.rows import Row, cell_text, kind_of
 
 FIRST, SECOND, TIE = "first", "second", "tie"
@@ -59,7 +59,7 @@ def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dic
     prompt, *answers = ("" if text is None else text for text in texts)
     if not all(isinstance(text, str) for text in (prompt, *answers)):
         return "with more than text"
-    if not prompt.strip():
+    if is_blank(prompt):
         return "without a question"
     try:
         prompt, *answers = (valid_text(text, place) for text in (prompt, *answers))

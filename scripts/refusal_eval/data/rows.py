@@ -16,6 +16,7 @@ from typing import IO, Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, size_text
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.texts import is_blank
 from refusal_eval.core.texts import valid_text as valid_text
 
 Row = dict[str, Any]
@@ -243,7 +244,7 @@ def text_or_none(value: Any, place: str) -> str | None:
         UserError: if the text holds lone surrogates.
     """
     value = plain_value(value)
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, str) and is_blank(value)):
         return None
     return valid_text(value_text(value), place)
 
