@@ -52,6 +52,7 @@ def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt(
         ([], "must be a list of messages, not an empty one"),
         (None, "must be a list of messages, not null"),
         ("hello", "is text, but not a JSON list of messages"),
+        ('[{"role": "user", "content": "a", "content": "b"}]', r'the key "content" stands twice in one object'),
         ([{"role": "user"}], "message 1 must be an object with `role` and `content`"),
         ([{"role": "tool", "content": "a"}], r"message 1 has the role `tool` \(allowed: system, user, assistant\)"),
         ([{"role": "user", "content": None}], "message 1 has a content that is null"),

@@ -491,6 +491,14 @@ def test_a_label_that_contradicts_its_probability_is_refused(write, label, p):
         recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))
 
 
+def test_a_key_that_stands_twice_in_answers_is_refused():
+    (path,) = ODD_INPUTS.glob("10-*/answers.json")
+    with pytest.raises(
+        UserError, match=r'answers\.json, line 1: the key "answers" stands twice in one'
+    ):
+        recorded_cell(prompts("How do I cut wood?"), path, None, 1)
+
+
 @pytest.mark.parametrize("split", ["", "/split", "**x", "sp*", "[s]plit", "../split"])
 def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
     (tmp_path / "split").mkdir()

@@ -137,7 +137,7 @@ def read_folder(folder: Path) -> Folder:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    written = read_json(path)
+    written = read_json(path, of_user=True)
     shares = written.get(SCORE, written) if isinstance(written, dict) else None
     if not isinstance(shares, dict):
         raise UserError(f"{path} is not of the published layout: a mapping with `{SCORE}` was expected")

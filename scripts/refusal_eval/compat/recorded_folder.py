@@ -49,7 +49,7 @@ def layout_rows(path: Path, with_prompts: bool = True) -> list[Any]:
     """
     if not path.is_file():
         raise UserError(f"there is no {path}")
-    rows, expected = read_json(path), None
+    rows, expected = read_json(path, of_user=True), None
     if not isinstance(rows, list):
         expected = "a list over the prompts"
     elif with_prompts and not all(isinstance(row, dict) and isinstance(row.get("prompt"), str) for row in rows):

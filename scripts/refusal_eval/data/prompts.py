@@ -1,6 +1,5 @@
 """From a source's rows to prompts: content-hash ids, duplicates once, a seeded sample."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.battles import columns_of_battles, read_battle
@@ -164,7 +164,9 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
     value = _present(row, column, place)
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
+        except DoubleKeyError as error:
+            raise UserError(f"{place}: {error}; leave one of them out") from error
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is text, but not a JSON list of messages: {error}") from error
     if not isinstance(value, list) or not value:
