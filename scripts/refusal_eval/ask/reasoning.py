@@ -166,7 +166,7 @@ def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
 def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
     """Tell whether prompts that nobody knows opened the reasoning: most texts that end it do not open it."""
     heads = [head for head, end, _ in (text.partition(str(entry["end"])) for text in texts) if end]
-    start = entry.get("start")
+    start = str(entry.get("start") or "")
     return bool(start) and sum(start not in head for head in heads) * 2 > len(heads)
 
 

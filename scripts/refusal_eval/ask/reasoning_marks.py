@@ -89,10 +89,10 @@ def marks_in(answer: str) -> set[Mark]:
         found.add(Mark(match[0], not ends, not ends and match.start() == blank))
     if BARE_CHANNEL.match(answer):
         found.add(Mark("analysis", True, True))
-    if match := OPENING_WORDS.match(answer):
-        found.add(Mark(f"{match[1]}:", True, True))
-    if (match := CLOSING_WORDS.search(answer)) and match.start() > blank:
-        found.add(Mark(f"{match[1]}:", False, False))
+    if words := OPENING_WORDS.match(answer):
+        found.add(Mark(f"{words[1]}:", True, True))
+    if (words := CLOSING_WORDS.search(answer)) and words.start() > blank:
+        found.add(Mark(f"{words[1]}:", False, False))
     found |= _of_that_shape(prose)
     return found | {mark._replace(first=False) for mark in found}  # what begins an answer stands in it, too
 

@@ -103,7 +103,8 @@ def read_votes(path: Path) -> list[list[float]]:
     Raises:
         UserError: for a file of another layout, for what is no such number, and for numbers of another scale.
     """
-    votes, labels = [], []
+    votes: list[list[float]] = []
+    labels: list[tuple[float, Any]] = []
     for number, row in enumerate(layout_rows(path, with_prompts=False)):
         row = row if isinstance(row, dict) else {"answers": row}
         votes.append(numbers_of(row, "answers", "label", row_place(path, number), VOTE, "judge_scores"))

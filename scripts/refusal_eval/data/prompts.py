@@ -16,8 +16,10 @@ from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
 # Fields of a message: what a model reads, and what published collections note about a message.
-READ = ("role", "content", "id", "timestamp", "created", "language", "model", "toxic", "redacted", "turn_identifier")
-READ += ("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index")
+READ = {
+    *("role", "content", "id", "timestamp", "created", "language", "model", "toxic", "redacted", "turn_identifier"),
+    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index"),
+}
 Columns = Mapping[str, Any]
 Message = dict[str, str]
 Prompt = dict[str, Any]
