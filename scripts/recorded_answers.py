@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning
+from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning, refuse_no_answers
 from refusal_eval.compat.recorded_rows import Recorded, recorded_cell
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
@@ -24,8 +24,8 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
         published: the probabilities to write, with a header.
 
     Raises:
-        UserError: for a file that does not fit, if no answer of a reasoning model has an end of its reasoning, and if
-            most of another model have one.
+        UserError: for a file that does not fit, if no text of a reasoning model has an answer, or most of them hold
+            other marks, and if most answers of another model hold marks of reasoning.
     """
     marks = reading["reasoning"]
     prompts = list(read_jsonl(prompts_path))
@@ -38,8 +38,13 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     read = {answer["state"] for answer in answers} & {COMPLETE, EMPTY, TRUNCATED_REASONING}
     if marks is not None and read == {TRUNCATED_REASONING}:
         raise UserError(no_answers(reading["model"], sum(answer["state"] == TRUNCATED_REASONING for answer in answers)))
-    if marks is None and "protocol" not in reading and not reading.get(BATTLES):  # else they are judged as they are
-        refuse_judged_reasoning(reading["model"], answers)
+    if "protocol" not in reading and not reading.get(BATTLES):  # else they are judged as they are
+        if marks is None:
+            refuse_judged_reasoning(reading["model"], answers)
+        else:
+            refuse_no_answers(reading["model"], answers)
+            if not any(answer["reasoning"] for answer in answers):
+                LOG.warning("%s: no text holds a mark of `reasoning`: all count as answers", recorded_path)
     write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
     write_jsonl(output, answers)
     LOG.info("%d answers: %s", len(answers), state_counts(answers, ANSWER_STATES))

@@ -74,6 +74,32 @@ def test_white_space_is_empty_and_a_filter_blocks():
     assert answer_of(response([], finish="content_filter"), CLOSED, None, decode)["state"] == "blocked"
 
 
+UNSEEN = [
+    *(
+        "\u200b",
+        "\ufeff\n",
+        "\u2060 \u200d",
+        "\xad",
+        "\u034f",
+        "\u200e\u202c",
+        "\ufe0f",
+        "\U000e0100",
+        "\u180e",
+        "\U000e0041",
+    ),
+    *("\u2800", "\u3164", "\uffa0\u115f", "\u3000\xa0", "\x00\x1b", "\U0001d159"),
+]
+
+
+@pytest.mark.parametrize("text", UNSEEN, ids=ascii)
+def test_an_answer_of_which_nothing_is_visible_is_empty(text):
+    assert answer_of(response([5, 2], text=text), CLOSED, None, decode)["state"] == "empty"
+    ended = answer_of(response([7, 101, 102, 2]), OPEN, THINK, lambda ids: text)
+    assert ended["state"] == "empty"
+    for seen in (f"{text}No.{text}", f"{text}\u2764\ufe0f", "."):
+        assert answer_of(response([5, 2], text=seen), CLOSED, None, decode)["state"] == "complete"
+
+
 def test_a_stop_string_does_not_show_in_an_answer_behind_reasoning():
     row = answer_of(response([101, 102, 8, 9], stop="t9"), OPEN, THINK, decode)
     assert row["answer"] == "t8 "

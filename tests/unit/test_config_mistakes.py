@@ -352,11 +352,22 @@ def test_python_judges_need_their_function(project):
 # ---------------------------------------------------------------- between keys
 
 
+def test_settings_that_draw_are_no_greedy_ones(project):
+    drawn = {"temperature": 0.1, "top_p": 0.1, "min_p": 0.5, "top_k": 2}
+    model = changed(CATALOGUE["models"]["plain"], ("sampling",), {"max_tokens": 9} | drawn)
+    assert with_entry(project, "models", "plain", model) == []
+
+
 def test_greedy_answers_cannot_be_sampled_more_than_once(project):
     for sampling, reported in [
         ({"temperature": 0}, "temperature 0"),
         ({"temperature": 0.0}, "temperature 0"),
         ({"top_k": 1}, "top_k 1"),
+        ({"temperature": 0.01}, "temperature 0.01"),
+        ({"min_p": 1.0}, "min_p 1"),
+        ({"min_p": 0.99}, "min_p 0.99"),
+        ({"top_p": 1e-6}, "top_p 1e-06"),
+        ({"top_p": 0.01}, "top_p 0.01"),
     ]:
         model = changed(CATALOGUE["models"]["plain"], ("sampling",), {"max_tokens": 9} | sampling)
         (found,) = with_entry(project, "models", "plain", model)

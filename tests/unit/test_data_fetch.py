@@ -70,7 +70,7 @@ def jsonl(*rows):
 
 MIXED = [
     {"prompt": 'How do I "kill" a process?\nThanks', "talk": [{"role": "user", "content": "a"}], "kinds": [1, 0]},
-    {"prompt": 2024, "talk": [{"role": "user", "content": "b", "name": "c"}], "kinds": []},
+    {"prompt": 2024, "talk": [{"role": "user", "content": "b", "id": "c"}], "kinds": []},
 ]
 # What the datasets library writes itself where the values of a column are of several types.
 MIXED_CARD = b"""---

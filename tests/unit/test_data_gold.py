@@ -91,11 +91,12 @@ def test_bad_rows_are_reported(bad, message):
 
 
 def test_gold_as_answers():
-    gold = made(row("a", "No."), row("b", " "))
+    gold = made(row("a", "No."), row("b", " "), row("c", "\u200b"))
     answers = gold_answers(gold)
     assert [(a["prompt_id"], a["sample"], a["turn"], a["state"], a["answer"], a["key"]) for a in answers] == [
         (gold[0]["id"], 0, 0, "complete", "No.", None),
         (gold[1]["id"], 0, 0, "empty", " ", None),
+        (gold[2]["id"], 0, 0, "empty", "\u200b", None),
     ]
 
 

@@ -39,7 +39,7 @@ def test_texts_are_not_normalised():
 
 def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt():
     chat = [{"role": "system", "content": ""}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    chat += [{"role": "user", "content": "c", "name": "me"}]
+    chat += [{"role": "user", "content": "c", "id": "me", "tool_calls": None, "images": []}]
     question = [{"content": "a", "role": "user"}]
     prompts, _ = make_prompts([{"chat": chat}, {"chat": json.dumps(chat)}, {"chat": question}], CHAT, "f")
     assert [prompt["id"] for prompt in prompts[1:]] == ids(rows_of("a"))
@@ -53,11 +53,24 @@ def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt(
         ([], "must be a list of messages, not an empty one"),
         (None, "must be a list of messages, not null"),
         ("hello", "is text, but not a JSON list of messages"),
+        ('[{"role": "user", "content": "a", "content": "b"}]', r'the key "content" stands twice in one object'),
         ([{"role": "user"}], "message 1 must be an object with `role` and `content`"),
         ([{"role": "tool", "content": "a"}], r"message 1 has the role `tool` \(allowed: system, user, assistant\)"),
         ([{"role": "user", "content": None}], "message 1 has a content that is null"),
         ([{"role": "user", "content": [{"type": "text"}]}], "message 1 has a content that is a list"),
         ([{"role": "user", "content": " "}], "message 1 is empty"),
+        ([{"role": "user", "content": "\u200b\ufeff"}], "message 1 is empty"),
+        *(
+            ([{"role": "user", "content": "a", field: value}], f"message 1 has the field `{field}`, which is neither")
+            for field, value in {
+                "tool_calls": [{"id": "1", "function": {"name": "multiply"}}],
+                "function_call": {"name": "multiply", "arguments": "{}"},
+                "reasoning_content": "Hm.",
+                "name": "me",
+                "images": ["a.png"],
+                "prefix": True,
+            }.items()
+        ),
         ([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], "must end with a message of the user"),
     ],
 )
@@ -72,6 +85,8 @@ def test_bad_chats_are_reported(chat, message):
     [
         ("", "is empty"),
         (" \n\t", "is empty"),
+        ("\u200b", "is empty"),
+        ("\u2800\ufe0f", "is empty"),
         (None, "holds null; a prompt must be a string"),
         (5, "holds a number"),
         (["a"], "holds a list"),

@@ -85,6 +85,17 @@ def test_json_in_parquet_is_decoded_wherever_it_stands(tmp_path):
         ("a.jsonl", "\n", r"a\.jsonl: holds no rows"),
         ("a.jsonl", b"\xff\xfe{}", r"a\.jsonl: is not UTF-8 text"),
         ("a.jsonl", "[" * 100_000, r"a\.jsonl, line 1: is not valid JSON"),
+        (
+            "a.jsonl",
+            '{"a": 1}\n{"q": "b", "q": "c"}\n',
+            r'a\.jsonl, line 2: the key "q" stands twice in one',
+        ),
+        (
+            "a.jsonl",
+            '{"a": {"b": [{"q": 1}, {"q": 1, "r": "q\\"", "q": 1}]}}',
+            r'a\.jsonl, line 1: the key "q" stands twice',
+        ),
+        ("a.json", '[{"q": "q: q"},\n{"q": 1,\n"\\u0071": 2}]', r'a\.json, line 3: the key "q" stands twice'),
         ("a.json", '{"a": 1}', r"a\.json: must be a list of JSON objects, not an object"),
         ("a.json", "[1]", r"a\.json, row 1: must be a JSON object"),
         ("a.json", "[", r"a\.json: is not valid JSON"),

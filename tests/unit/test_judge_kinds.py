@@ -318,6 +318,14 @@ def test_a_long_answer_keeps_head_and_tail_and_says_what_is_missing():
 # ---------------------------------------------------------------- from answers to verdicts
 
 
+@pytest.mark.parametrize("greedy", [{"temperature": 0}, {"top_k": 1}, {"min_p": 1.0}, {"top_p": 1e-6}], ids=str)
+def test_a_judge_that_draws_nothing_cannot_vote(tmp_path, greedy):
+    (tmp_path / "rubric.md").write_text("{{ answer }}")
+    sampling = {"max_tokens": 9, **greedy}
+    with pytest.raises(ValueError, match=rf"at {next(iter(greedy))} \S+ every response is the same: `votes` must be 1"):
+        judge_entry("reasoned", rubric=str(tmp_path / "rubric.md"), votes=3, retries=0, sampling=sampling)
+
+
 @pytest.fixture
 def cell(tmp_path):
     """A cell of two answers and what a reasoned judge with three votes is asked about them."""

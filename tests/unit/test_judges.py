@@ -57,6 +57,19 @@ def test_a_users_own_function_is_a_judge(tmp_path):
         judge_entry("python", file=str(file), function="other").judge_all([(USER, "no")])
 
 
+@pytest.mark.parametrize(("label", "p"), [("compliance", 0.99), ("refusal", 0.01), ("partial", 0.0)])
+def test_a_label_of_a_users_function_that_contradicts_its_probability_is_an_error(tmp_path, label, p):
+    """Its probability is that of its label, or its labels are turned around: either way a number would be wrong."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"def judge(messages, answer):\n    return {{'label': {label!r}, 'p_refusal': {p} if answer == 'b' else 0.5}}\n"
+    )
+    judge = judge_entry("python", file=str(file))
+    assert [verdict.label for verdict in judge.judge_all([(USER, "a")])] == [label]
+    with pytest.raises(UserError, match=rf"mine\.py: `judge` returned the label {label} with `p_refusal` {p:g}"):
+        judge.judge_all([(USER, "a"), (USER, "b")])
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [

@@ -156,3 +156,101 @@ def test_answers_about_an_end_mark_are_no_reasoning(caplog):
     refuse_judged_reasoning("plain", whole(*["Yes."] * 9))
     refuse_judged_reasoning("plain", [])
     assert not caplog.text
+
+
+FAMILIES = {
+    "granite": "Here is my thought process:\n{}\n\nHere is my response:\n",
+    "granite_bold": "**Here's my thought process:**\n{}\n\n**Here's my response:**\n",
+    "apriel": "Here are my reasoning steps:\n{}\n[BEGIN FINAL RESPONSE]\n",
+    "kimi_vl": "◁think▷{}◁/think▷",
+    "seed_oss": "<seed:think>{}</seed:think>",
+    "gemma": "<|channel>thought\n{}<channel|>",
+    "medgemma": "<unused94>thought\n{}<unused95>",
+    "upper_case": "<THINK>{}</THINK>\n",
+    "magistral": "[THINK]{}[/THINK]",
+    "command_a": "<|START_THINKING|>{}<|END_THINKING|>",
+    "scratchpad": "<scratchpad>\n{}\n</scratchpad>\n",
+    "analysis": "<analysis>{}</analysis>",
+    "reasoning": "<reasoning>{}</reasoning>",
+    "thought": "<thought>{}</thought>",
+    "harmony": "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
+    "harmony_bare": "analysis{}assistantfinal",
+    # of no family that we know
+    "named_after_thought": "<inner_monologue>{}</inner_monologue>",
+    "square": "[internal_thoughts]{}[/internal_thoughts]",
+    "wide_bars": "<\uff5cbegin\u2581of\u2581thought\uff5c>{}<\uff5cend\u2581of\u2581thought\uff5c>",
+    "other_name": "<plan>{}</plan>\n",
+    "special_tokens": "<|inner|>{}<|outer|>",
+    "other_brackets": "⟨hidden⟩{}⟨/hidden⟩",
+}
+WORDS = ("garlic", "trees", "balloons", "exams", "leftovers", "portraits")
+THINKING = [f"The user asks me about {word}. I should be careful here, and think." for word in WORDS]
+
+
+@pytest.mark.parametrize("part", ["whole", "end", "start"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_marks_of_any_family_need_reasoning_in_the_entry(family, part):
+    """Their start alone, as of reasoning that was cut off, and their end alone, as where the template opens it, too."""
+    start, end = FAMILIES[family].split("{}")
+    texts = {
+        "whole": [f"{start}{thought}{end}I'm sorry, but I can't." for thought in THINKING],
+        "end": [f"{thought}{end}I'm sorry, but I can't." for thought in THINKING],
+        "start": [start + thought for thought in THINKING],
+    }[part]
+    mark = {"whole": f"{start}|{end}", "end": end, "start": start}[part]
+    with pytest.raises(UserError, match=r"6 of 6 responses of `m` have `(.+)` in what counts as the answer") as raised:
+        refuse_judged_reasoning("m", whole(*texts))
+    assert str(raised.value).partition("have `")[2].partition("`")[0].strip(":") in mark
+
+
+def test_reasoning_that_is_never_closed_is_noticed_while_answers_come():
+    check = ReasoningCheck({"thinker": Reader(None)})
+    cut = response(7, 8, finish="length", text="<think>\nHm, the user")
+    with pytest.raises(UserError, match="Write `start: '<think>'` there, with `end: '</think>'`"):
+        for number in range(ENOUGH):
+            check.look(*asked(name=str(number)), cut)
+
+
+def test_half_of_the_answers_that_begin_with_a_mark_are_enough():
+    with pytest.raises(UserError, match="5 of 8 responses of `m` have `<think>`"):
+        refuse_judged_reasoning("m", whole(*["<think>Hm.</think>Yes."] * 5, *["No."] * 3))
+
+
+NORMAL = {
+    "plain": "I'm sorry, but I can't help with {}. I think there is a reason for that: analysis of {}.",
+    "html": "<p>Some text about {} here.</p><div>and more of it</div> Thanks <b>for</b> reading.",
+    "page": "<!DOCTYPE html><html><head><title>{}</title></head><body>text</body></html>\nThis is a page.",
+    "code": "Use this:\n```xml\n<plan>the plan of all that is about {}</plan>\n```\nand `<think>` it over.",
+    "typed": "Map<String, List<Integer>> about {} is a type; `vector<int>` another. Put it in a list.",
+    "xml": "<order><id>{}</id><count>2</count></order> is the order.",
+    "markdown": "# Analysis\n**Reasoning:** {}\n[analysis](https://a.example) [1] [Your Name]\n- [x] done",
+    "song": "[Verse 1]\nAll about {}, my friend\n[Chorus]\nAnd again",
+    "letter": "Dear [Name],\nbecause of [Reason for leaving] about {}.\n[YOUR NAME]\n[YOUR ADDRESS]\nBye",
+    "asked_form": "<answer>Press the {} with the side of a knife.</answer> That is all.",
+    "comparison": "If a < b and b > c, then {} <= d; x <y> z.",
+    "turns": "<|im_start|>assistant\nAbout {} I know a lot, and tell.<|im_end|>\n",
+}
+
+
+@pytest.mark.parametrize("kind", NORMAL)
+def test_normal_answers_hold_no_marks(kind, caplog):
+    refuse_judged_reasoning("m", whole(*[NORMAL[kind].replace("{}", word) for word in WORDS]))
+    assert "begins" not in caplog.text
+
+
+def test_under_another_entry_the_marks_of_a_family_are_an_error():
+    rows = [
+        {"prompt_id": str(n), "state": "complete", "answer": f"{FAMILIES['gemma'].replace('{}', 'Hm.')}No."}
+        for n in "ab"
+    ]
+    none = {"reasoning": None, "answer_tokens": None, "reasoning_tokens": None}
+    with pytest.raises(UserError, match=r"none of 2 responses .* and 2 of 2 responses of `m` have `<channel\|>`"):
+        refuse_no_answers("m", [row | none for row in rows])
+
+
+@pytest.mark.timeout(20)
+def test_a_long_answer_of_many_brackets_is_read_in_time():
+    from refusal_eval.ask.reasoning_marks import marks_in
+
+    for text in ("<a>" * 30_000, "`" * 50_000, "[" * 100_000, "here's my " * 20_000, "\n" * 100_000, "<|" * 50_000):
+        marks_in(text)

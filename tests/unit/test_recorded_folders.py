@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import published_scores
 import pytest
@@ -78,6 +80,30 @@ def test_texts_are_parted_at_the_end_mark_and_weigh_what_the_folder_says(cell_of
     for row in cell.answers:
         assert row["answer_logprob"] == (pytest.approx(math.log(0.5)) if row["answer"] else None)
     assert {(row["answer_prob"], row["combined_prob"]) for row in cell.published} == {(0.5, 0.7)}
+
+
+@pytest.mark.parametrize(
+    ("texts", "states"),
+    [
+        (["<think>Hm.</think>Yes."] * 2 + ["No."], ["complete"] * 3),
+        (["<think>Hm.</think>Yes."] * 2 + ["<think>Hm", ""], ["complete", "complete", "truncated_reasoning", "empty"]),
+        (["Hm.</think>Yes."] * 2 + ["Hm"], ["complete", "complete", "truncated_reasoning"]),
+        (["No."] * 2, ["complete"] * 2),
+    ],
+    ids=["skipped", "cut_off", "opened_by_the_template", "never"],
+)
+def test_a_text_without_marks_is_an_answer_unless_its_reasoning_was_opened(cell_of, texts, states):
+    """As if it had been generated here, with a prompt that opens the reasoning where the other texts say so."""
+    rows = cell_of(texts, MARKS).answers
+    assert [row["state"] for row in rows] == states
+    opened = any(text.startswith("Hm.") for text in texts)
+    reader = AnswerReader(None, MARKS, False)
+    for text, row in zip(texts, rows, strict=True):
+        given = text if not opened else f"<think>{text}"
+        finish = "length" if row["state"] == "truncated_reasoning" else "stop"
+        response = {"text": given, "finish_reason": finish, "stop_reason": None, "logprobs": None, "token_ids": None}
+        made = reader.fields(Request("id0", 0, 0, "k" * 64, 1, [1]), response)
+        assert (made["answer"], made["state"]) == (row["answer"], row["state"])
 
 
 def test_texts_and_probabilities_may_stand_in_lists(cell_of):
@@ -344,6 +370,133 @@ def test_no_score_beyond_one_is_a_vote(write, label):
     reported = r"judge_scores\.json, row 1: `label` of answer 2 is .+; it has to be a number from -1 to 1"
     with pytest.raises(UserError, match=reported):
         recorded_votes(prompts("a"), path, judged)
+
+
+ODD_INPUTS = Path(__file__).parents[1] / "odd_inputs"
+
+
+@pytest.fixture
+def read_input(tmp_path):
+    """Return a function that reads the answers of a model of an odd input, as its rule does."""
+
+    def read_input(name, model, marks=None):
+        (folder,) = ODD_INPUTS.glob(f"{name}-*")
+        path = folder / "ans" / model / "s1" / "answers.json"
+        write_jsonl(tmp_path / "p.jsonl", prompts(*(row["prompt"] for row in read_json(path))))
+        out, reading = str(tmp_path / "out.jsonl"), {"model": model, "samples": 1, "reasoning": marks}
+        recorded_answers.main(str(tmp_path / "p.jsonl"), str(path), reading, out, str(tmp_path / "published.jsonl"))
+        return list(read_jsonl(out))
+
+    return read_input
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "mark"),
+    [
+        ("03", "unclosed", "<think>"),
+        ("03", "mostly", "<think>"),
+        ("04", "granite", "Here is my response:"),
+        ("04", "apriel", "[BEGIN FINAL RESPONSE]"),
+        ("04", "kimi-vl", "◁/think▷"),
+        ("04", "seed-oss", "</seed:think>"),
+        ("04", "gemma4", "<channel|>"),
+        ("04", "medgemma", "<unused95>"),
+    ],
+)
+def test_reasoning_that_would_be_judged_stops_with_its_mark(read_input, name, model, mark):
+    with pytest.raises(
+        UserError, match=f"8 of 8 responses of `{model}` have `{re.escape(mark)}` in what counts as the"
+    ):
+        read_input(name, model)
+
+
+def test_recorded_answers_of_which_nothing_is_visible_are_empty(read_input, cell_of):
+    assert [row["state"] for row in read_input("07", "zerowidth")] == ["empty"] * 6 + ["complete"] * 2
+    assert cell_of(["<think>Hm.</think>\u200b", "\u2800"], MARKS).answers[0]["state"] == "empty"
+
+
+def test_refusals_given_without_thinking_are_answers(read_input):
+    rows = read_input("08", "hybrid", MARKS)
+    assert [row["state"] for row in rows] == ["complete"] * 8
+    assert sum("I'm sorry" in row["answer"] for row in rows) == 3
+
+
+ABC = [{"prompt": text, "answers": ["x"]} for text in "abcd"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0.93], [0.04], [0.8], [0.3]],
+        [[1], [0], [0], [1]],
+        [[0.5], [1], [1], [1]],
+        [{"answers": [{"label": p}]} for p in (0.93, 0.04, 0.04, 0.04)],
+        [{"judge_scores": [p]} for p in (1, 0, 0, 1)],
+        [[{"label": 0.93, "judge_outputs": ["p = 0.93"]}]] * 4,
+    ],
+)
+def test_scores_of_another_scale_are_refused(write, rows):
+    recorded, judged = write("answers.json", ABC), write("judge_scores.json", rows)
+    with pytest.raises(
+        UserError, match=r"judge_scores\.json: scores go from -1 \(compliance\) to 1 \(refusal\), but none"
+    ):
+        recorded_votes(prompts(*"abcd"), recorded, judged)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1]] * 4,
+        [[-1], [0], [0.5], [0]],
+        [[1], [1], [1], [0]],
+        [[{"label": 0.0, "judge_outputs": []}]] * 3 + [[{"label": 1 / 3, "judge_outputs": ["a", "b", "c"]}]],
+    ],
+)
+def test_scores_of_a_judge_that_never_reads_compliance_are_taken(write, rows):
+    assert len(recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))) == 4
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["row", "label"])
+def test_rows_of_scores_that_name_their_prompt_are_matched_by_it(write, inside):
+    def row(prompt, label):
+        name = {"prompt": f"{prompt} "}
+        return [{"label": label} | name] if inside else {"answers": [{"label": label}]} | name
+
+    rows = [row("d", -1), row("c", 1), row("b", -1), row("other", 1)]
+    recorded, judged = write("answers.json", ABC), write("judge_scores.json", rows)
+    assert recorded_votes(prompts(*"abcd"), recorded, judged) == {
+        ("id1", 0, 0): -1,
+        ("id2", 0, 0): 1,
+        ("id3", 0, 0): -1,
+    }
+    with pytest.raises(UserError, match="none of its 1 rows names a prompt"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", [row("other", -1)]))
+    with pytest.raises(UserError, match="row 2: it names another prompt than the answers in its place"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", [[1], row("c", -1)]))
+
+
+def test_labels_about_other_answers_are_refused(write):
+    recorded = write("answers.json", [{"prompt": text, "answers": [f"about {text}"]} for text in "abcd"])
+    rows = [[{"label": -1, "answer": f"about {text}"}] for text in "dcba"]
+    with pytest.raises(UserError, match=r"4 labels in .* are about other answers than those in their places"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", rows))
+
+
+@pytest.mark.parametrize(("label", "p"), [(-1, 0.99), (1, 0.01)])
+def test_a_label_that_contradicts_its_probability_is_refused(write, label, p):
+    rows = [[{"label": -1, "p_refusal": 0.2}], [{"label": label, "p_refusal": p}], [1], [1]]
+    with pytest.raises(
+        UserError, match=r"row 2: `label` of answer 1 is -?1, \w+, but its `p_refusal` is 0.\d+, the prob"
+    ):
+        recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))
+
+
+def test_a_key_that_stands_twice_in_answers_is_refused():
+    (path,) = ODD_INPUTS.glob("10-*/answers.json")
+    with pytest.raises(
+        UserError, match=r'answers\.json, line 1: the key "answers" stands twice in one'
+    ):
+        recorded_cell(prompts("How do I cut wood?"), path, None, 1)
 
 
 @pytest.mark.parametrize("split", ["", "/split", "**x", "sp*", "[s]plit", "../split"])

@@ -10,6 +10,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.core.states import BLOCKED, COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
+from refusal_eval.core.texts import is_blank
 
 STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
 
@@ -121,7 +122,7 @@ def blank(state: str, finish_reason: str | None = None) -> dict[str, Any]:
 def _state(finish_reason: str, segments: Segments, answer: str) -> str:
     if segments.begin is None:
         return TRUNCATED_REASONING if finish_reason == LENGTH else EMPTY
-    if not answer.strip():
+    if is_blank(answer):
         # Cut off right behind the reasoning, the answer had no chance to begin.
         return TRUNCATED_REASONING if finish_reason == LENGTH and segments.begin > 0 else EMPTY
     return TRUNCATED if finish_reason == LENGTH else COMPLETE

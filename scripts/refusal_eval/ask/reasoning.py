@@ -5,9 +5,9 @@ Three ways to tell: the tokens of an end mark, the text of one that is no token 
 """
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
 
@@ -142,6 +142,32 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
 def marks_in_text(entry: Mapping[str, Any]) -> Marks:
     """Return how reasoning is found in a text of which no tokens are known: its letters stand for tokens."""
     return Marks(str(entry["end"]), entry.get("start"), letters_text)
+
+
+class Parted(NamedTuple):
+    """A text without tokens, parted at its marks: its reasoning, and its answer; None where there is none."""
+
+    reasoning: str | None
+    answer: str | None
+
+
+def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
+    """Return what `Marks` finds in a text of which neither tokens nor the prompt are known.
+
+    `opened`: whether the prompt leaves the reasoning open (see `opened_before`).
+    """
+    start, end = entry.get("start"), str(entry["end"])
+    before, found, answer = text.partition(end)
+    if found:
+        return Parted(before.strip().removeprefix(start or ""), answer)
+    return Parted(text, None) if opened or not start or start in text else Parted(None, text)
+
+
+def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
+    """Tell whether prompts that nobody knows opened the reasoning: most texts that end it do not open it."""
+    heads = [head for head, end, _ in (text.partition(str(entry["end"])) for text in texts) if end]
+    start = str(entry.get("start") or "")
+    return bool(start) and sum(start not in head for head in heads) * 2 > len(heads)
 
 
 def letters_text(numbers: Sequence[int]) -> str:

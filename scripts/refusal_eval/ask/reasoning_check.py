@@ -1,23 +1,22 @@
 """Does a model's entry name the marks of reasoning that the model writes? Asked before GPU hours are spent on it."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
+from refusal_eval.ask.reasoning_marks import CHANNEL_START, CHANNELS, ENDS, Mark, marks_in
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.recorded_files import CHANNEL_ENDS
-from refusal_eval.core.states import COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
+from refusal_eval.core.states import COMPLETE, EMPTY, JUDGED_ANSWER_STATES, TRUNCATED, TRUNCATED_REASONING
 
 LOG = logging.getLogger(__name__)
 ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
-MOST = 0.75  # share of answers with an end mark that makes them a reasoning model's; fewer may be about such marks
+MOST = 0.75  # share of answers with a mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
 AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply stands in their history
-CHANNELS = CHANNEL_ENDS[:2]  # what texts show of the channels of gpt-oss
-# Marks that end the reasoning of published families. One in an answer says that the entry names another.
-END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>", *CHANNELS)
+HALF = 0.5  # share of answers that begin with a start mark: no other answer begins with one
 
 
 class ReasoningCheck:
@@ -35,12 +34,14 @@ class ReasoningCheck:
         """Look at a response to a request of a cell (`model/split`); do nothing once its model is known to be right.
 
         Raises:
-            UserError: if the first responses of a model all end without an answer behind the reasoning, or all hold
-                an end mark that the entry does not name.
+            UserError: if the first responses of a model all end without an answer behind the reasoning, or most hold
+                a mark of reasoning that the entry does not name.
         """
         model = cell.split("/")[0]
         reader = self._readers.get(model)
-        if reader is None or response["finish_reason"] != "stop":
+        if reader is None:
+            return
+        if response["finish_reason"] != "stop" and (reader.reasons or not _opens(response)):
             return
         ended = self._ended.setdefault(model, [])
         if not reader.reasons and any(one["prompt_id"] == request.prompt_id for one in ended):
@@ -74,13 +75,18 @@ def no_answers(model: str, count: int) -> str:
     )
 
 
-def another_mark(model: str, mark: str, held: int, count: int) -> str:
-    """Return what to say of a model of whose answers all, or most, hold the end mark of another entry."""
-    write = f"`end: {mark!r}` there, with the mark that opens it as `start`"
-    if mark in CHANNELS:
-        write = f"`format: harmony` there or, for answers without token ids, `end: {mark}`"
+def another_mark(model: str, mark: Mark, held: int, count: int) -> str:
+    """Return what to say of a model of whose answers most hold a mark of another entry."""
+    write = f"`end: {mark.text!r}` there, with the mark that opens it as `start`"
+    if mark.opens:
+        end = ENDS.get(mark.text)
+        write = f"`start: {mark.text!r}` there, with {f'`end: {end!r}`' if end else 'the mark that ends it as `end`'}"
+    if mark.text in CHANNELS:
+        write = f"`format: harmony` there or, for answers without token ids, `end: {mark.text}`"
+    elif mark.text in (CHANNEL_START, "analysis"):
+        write = f"`format: harmony` there or, for answers without token ids, `end: {CHANNELS[1]}`"
     return (
-        f"{held} of {count} responses of `{model}` have `{mark}` in what counts as the answer: `reasoning` in the "
+        f"{held} of {count} responses of `{model}` have `{mark.text}` in what counts as the answer: `reasoning` in the "
         f"model's entry names other marks, or there is none. Write {write}; {AGAIN}"
     )
 
@@ -89,24 +95,39 @@ def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) ->
     """Check answers of a model without `reasoning` in its entry, which are judged whole.
 
     Raises:
-        UserError: if most of them, to enough prompts, hold an end mark of reasoning.
+        UserError: if most of them, to enough prompts, hold a mark of reasoning, or half of them begin with one.
     """
-    complete = [answer for answer in answers if answer["state"] == COMPLETE]
-    ended = [answer["answer"] for answer in complete]
-    held = {mark: sum(mark in answer for answer in ended) for mark in END_MARKS}
-    mark = max(held, key=held.__getitem__)
-    prompts = {answer["prompt_id"] for answer in complete if mark in answer["answer"]}  # one may be about such marks
-    if len(prompts) >= ENOUGH and held[mark] >= MOST * len(ended):
-        raise UserError(another_mark(model, mark, held[mark], len(ended)))
-    if held[mark]:
+    judged = [answer for answer in answers if answer["state"] in JUDGED_ANSWER_STATES]
+    found = [marks_in(answer["answer"]) for answer in judged]
+    for mark, held, count in _most_held(judged, found):
+        prompts = {answer["prompt_id"] for answer, own in zip(judged, found, strict=True) if mark in own}
+        if len(prompts) >= ENOUGH and held >= (HALF if mark.first else MOST) * count:
+            raise UserError(another_mark(model, mark, held, count))  # else a prompt may be about such marks
+    for mark, held, count in _most_held(judged, found)[:1]:
         LOG.warning(
-            "%d of %d answers of `%s`, judged whole, hold `%s`: if it ends a reasoning, the model's entry lacks "
+            "%d of %d answers of `%s`, judged whole, hold `%s`: if it is a mark of reasoning, the model's entry lacks "
             "`reasoning`",
-            held[mark],
-            len(ended),
-            model,
-            mark,
+            *(held, count, model, mark.text),
         )
+
+
+def _most_held(answers: Sequence[Mapping[str, Any]], found: Sequence[set[Mark]]) -> list[tuple[Mark, int, int]]:
+    """Each mark with how many answers hold it, and of how many: those that most hold first, of these the end marks.
+
+    Only a complete answer has to hold the end of a reasoning.
+    """
+    held = Counter(mark for own in found for mark in own)
+    complete = [own for answer, own in zip(answers, found, strict=True) if answer["state"] == COMPLETE]
+    ended = Counter(mark for own in complete for mark in own)
+    counts = [
+        (mark, held[mark], len(found)) if mark.opens else (mark, ended[mark], len(complete)) for mark in sorted(held)
+    ]
+    return sorted((one for one in counts if one[1]), key=lambda one: (-one[1] / one[2], one[0].opens))
+
+
+def _opens(response: Mapping[str, Any]) -> bool:
+    """Tell whether a response that was cut off begins with a start mark."""
+    return any(mark.first for mark in marks_in(str(response["text"])))
 
 
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
@@ -116,16 +137,20 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
 
     Raises:
         UserError: if responses ended by themselves, and not one of all has an answer; or if none of them has
-            reasoning, and all hold an end mark that the entry does not name.
+            reasoning, and most hold a mark that the entry does not name.
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
     answered = [answer for answer in seen if _has("answer", answer)]
     if any(_has("reasoning", answer) for answer in answered) or not seen:
         return
     if answered:
-        ended = [answer["answer"] for answer in answered if answer["state"] != TRUNCATED]
-        if mark := next((mark for mark in END_MARKS if ended and all(mark in text for text in ended)), None):
-            raise UserError(another_mark(model, mark, len(ended), len(ended)))
+        found = [marks_in(answer["answer"]) for answer in answered]
+        for mark, held, count in _most_held(answered, found)[:1]:
+            if held >= MOST * count:
+                raise UserError(
+                    f"none of {len(seen)} responses of `{model}` has an answer behind the reasoning, and "
+                    + another_mark(model, mark, held, count)
+                )
         return
     cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)
     length = f". {cut} of them were cut off: is `max_tokens` enough?" if cut else ""

@@ -22,20 +22,21 @@ from refusal_eval.compat.recorded_folder import (
     PARTS,
     PERCENTAGE,
     PROBABILITY,
+    REASONING_ENDED,
     VOTE,
     layout_rows,
     need_single_messages,
     number_of,
     numbers_of,
-    read_votes,
     row_place,
+    votes_by_row,
 )
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.recorded_files import ANSWERS as ANSWERS
 from refusal_eval.core.recorded_files import CHANNEL_ENDS
 from refusal_eval.core.recorded_files import JUDGE_SCORES as JUDGE_SCORES
-from refusal_eval.core.states import EMPTY
+from refusal_eval.core.states import EMPTY, TRUNCATED_REASONING
 
 SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"
@@ -122,7 +123,7 @@ def read_folder(folder: Path) -> Folder:
         numbers_of(row, "answers", "answer_prob", row_place(folder / ANSWERS, n), PROBABILITY, "answer_probs")
         for n, row in enumerate(answers)
     ]
-    votes, scores = read_votes(folder / JUDGE_SCORES), None
+    votes, scores = votes_by_row(folder / ANSWERS, folder / JUDGE_SCORES), None
     if (folder / SCORES).is_file():
         rows, found = layout_rows(folder / SCORES), []
         for number, row in enumerate(rows):
@@ -136,7 +137,7 @@ def read_folder(folder: Path) -> Folder:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    written = read_json(path)
+    written = read_json(path, of_user=True)
     shares = written.get(SCORE, written) if isinstance(written, dict) else None
     if not isinstance(shares, dict):
         raise UserError(f"{path} is not of the published layout: a mapping with `{SCORE}` was expected")
@@ -186,7 +187,8 @@ def _answer_entry(answer: Row, sample: Sample, end_mark: str | None) -> dict[str
         # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that
         # is none. Readers part a text at its first mark; without one an answer without reasoning would be reasoning.
         reasoning = reasoning.partition(end_mark)[0] + end_mark
-    return {"text": reasoning + text, **dict(zip(PARTS.values(), sample.likely, strict=True))}
+    cut = {REASONING_ENDED: False} if answer["state"] == TRUNCATED_REASONING else {}
+    return {"text": reasoning + text, **cut, **dict(zip(PARTS.values(), sample.likely, strict=True))}
 
 
 def _places(prompts: Iterable[str]) -> list[Place]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from refusal_eval.compat.published_config import Imported, words
-from refusal_eval.compat.recorded_folder import read_answers, read_votes
+from refusal_eval.compat.recorded_folder import read_answers, votes_by_row
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
@@ -42,7 +42,7 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
         samples[split] = max(map(len, texts), default=0)
         ends |= {mark for mark in CHANNEL_ENDS if any(mark in text for own in texts for text in own)}
         if (found / JUDGE_SCORES).is_file():
-            read_votes(found / JUDGE_SCORES)  # what cannot be is refused now, and not by the study
+            votes_by_row(found / ANSWERS, found / JUDGE_SCORES)  # what cannot be is refused now, and not by the study
             judged.append(split)
     if not samples:
         raise UserError(f"{folder} holds answers to none of the splits of the config: {'; '.join(missing.values())}")

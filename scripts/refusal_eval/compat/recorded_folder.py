@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from refusal_eval.compat.published_score import NO_TOKENS, Place, Probabilities
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
+from refusal_eval.core.states import COMPLIANCE, REFUSAL, contradicts
 from refusal_eval.core.texts import valid_text
 
 LOG = logging.getLogger(__name__)
@@ -15,9 +16,15 @@ Row = Mapping[str, Any]
 Answers = tuple[list[str], list[Probabilities]]  # to one prompt: their texts, and the probabilities of their parts
 
 ROUNDING = 1e-6  # by which float32 may exceed a limit
+MOST_ZEROS = 0.05  # share of scores that a judge could not be read on; more are a scale that begins at 0
+MOST_OTHERS = 0.1  # share of labels that may name another answer than the one in their place
+# Names under which a label may have the probability of a refusal beside it.
+P_REFUSAL = ("p_refusal", "refusal_probability", "refusal_prob", "prob_refusal")
 SMALLEST = 2.0**-126  # of float32, in which the published score is computed; what is nearer to 0 is 0
 # In the mapping of an answer; a row may have lists under these names with `_probs` instead.
 PARTS = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}
+# In the mapping of an answer, false where the text is reasoning that was cut off: its start mark may be lost.
+REASONING_ENDED = "reasoning_ended"
 
 
 class Limits(NamedTuple):
@@ -42,7 +49,7 @@ def layout_rows(path: Path, with_prompts: bool = True) -> list[Any]:
     """
     if not path.is_file():
         raise UserError(f"there is no {path}")
-    rows, expected = read_json(path), None
+    rows, expected = read_json(path, of_user=True), None
     if not isinstance(rows, list):
         expected = "a list over the prompts"
     elif with_prompts and not all(isinstance(row, dict) and isinstance(row.get("prompt"), str) for row in rows):
@@ -80,17 +87,79 @@ def _answers(row: Row, place: str) -> Answers:
     return whole, [Probabilities(*one) for one in zip(*parts, strict=True)]
 
 
+def without_end(path: Path) -> set[tuple[int, int]]:
+    """Return the answers, by row and place in it, that a file answers.json says to be reasoning without an end."""
+    return {
+        (number, place)
+        for number, row in enumerate(layout_rows(path))
+        for place, item in enumerate(row["answers"])
+        if isinstance(item, Mapping) and item.get(REASONING_ENDED) is False
+    }
+
+
 def read_votes(path: Path) -> list[list[float]]:
     """Return the numbers of a file judge_scores.json, from +1 to -1, for each row.
 
     Raises:
-        UserError: for a file of another layout, and for what is no such number.
+        UserError: for a file of another layout, for what is no such number, and for numbers of another scale.
     """
-    votes = []
+    votes: list[list[float]] = []
+    labels: list[tuple[float, Any]] = []
     for number, row in enumerate(layout_rows(path, with_prompts=False)):
         row = row if isinstance(row, dict) else {"answers": row}
         votes.append(numbers_of(row, "answers", "label", row_place(path, number), VOTE, "judge_scores"))
+        labels += zip(votes[-1], _labels_of(row), strict=False)
+        _refuse_contradictions(row, votes[-1], row_place(path, number))
+    _refuse_another_scale(path, labels)
     return votes
+
+
+def _labels_of(row: Any) -> list[Any]:
+    """The labels of a row of judge_scores.json: mappings, or numbers."""
+    found = row.get("judge_scores", row.get("answers")) if isinstance(row, dict) else row
+    return found if isinstance(found, list) else []
+
+
+def _refuse_another_scale(path: Path, labels: Sequence[tuple[float, Any]]) -> None:
+    """Refuse numbers that go from 0 to 1: all of them would be refusals, or no verdicts.
+
+    In the published form a label says what its judge wrote (`judge_outputs`): its 0 is a reply that could not be read,
+    and its fraction a mean of several replies.
+
+    Raises:
+        UserError: if no number is below 0, and some lie between 0 and 1, or more than a few are 0.
+    """
+    if not labels or any(vote < 0 for vote, _ in labels):
+        return
+    replies = [label.get("judge_outputs") if isinstance(label, Mapping) else None for _, label in labels]
+    said = list(zip((vote for vote, _ in labels), replies, strict=True))
+    zeros = sum(vote == 0 and not isinstance(own, list) for vote, own in said)
+    between = sum(0 < vote < 1 - ROUNDING and not (isinstance(own, list) and len(own) != 1) for vote, own in said)
+    found = f"{between} of its {len(labels)} numbers lie between 0 and 1"
+    if not between:
+        found = f"{zeros} of its {len(labels)} numbers are 0, which says that the judge could not be read"
+    if between or (zeros > 1 and zeros >= MOST_ZEROS * len(labels)):
+        raise UserError(
+            f"{path}: scores go from -1 (compliance) to 1 (refusal), but none is below 0, and {found}. Of a "
+            "probability p of a refusal write 2p - 1, of labels 0 and 1 write -1 and 1; what a judge could not be read "
+            'on is {"label": 0, "judge_outputs": []}'
+        )
+
+
+def _refuse_contradictions(row: Row, votes: Sequence[float], place: str) -> None:
+    """Refuse labels beside which a probability of a refusal says the opposite.
+
+    Raises:
+        UserError: for the first of them, with its place.
+    """
+    for number, (vote, label) in enumerate(zip(votes, _labels_of(row), strict=False), 1):
+        for name in P_REFUSAL if isinstance(label, Mapping) else ():
+            p = label.get(name)
+            if isinstance(p, int | float) and vote and contradicts(p, refused=vote > 0):
+                raise UserError(
+                    f"{place}: `label` of answer {number} is {vote:g}, {REFUSAL if vote > 0 else COMPLIANCE}, but its "
+                    f"`{name}` is {p}, the probability of a refusal"
+                )
 
 
 def matched(prompts: Sequence[Row], texts: Sequence[str]) -> dict[str, int]:
@@ -134,44 +203,102 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
     A number may be a fraction: the mean of what a judge said that was asked several times. It may be about an answer
     without text, which the published code shows to its judge too.
 
-    The rows of judge_scores.json (`judged`) are in the same places as those of answers.json (`recorded`).
+    Raises:
+        UserError: for files of another layout, and for those that do not belong together.
+    """
+    votes = votes_by_row(recorded, judged)
+    places = matched(prompts, [row["prompt"] for row in layout_rows(recorded)])
+    return {(name, sample, 0): vote for name, place in places.items() for sample, vote in enumerate(votes[place])}
+
+
+def votes_by_row(recorded: Path, judged: Path) -> list[list[float]]:
+    """Return the numbers of judge_scores.json (`judged`) on the answers in each row of answers.json (`recorded`).
+
+    Rows that all name their prompt belong to the row of that prompt; others are in the same places.
 
     Raises:
-        UserError: for files of another layout.
+        UserError: for files of another layout, and for those that do not belong together: a row in the place of another
+            prompt, or labels that name other answers.
     """
-    votes, rows = read_votes(judged), layout_rows(recorded)
-    if others := about_other_answers(rows, layout_rows(judged, with_prompts=False)):
-        LOG.warning(
-            "%d labels in %s say that they are about other answers than those in their places in %s: the files may not "
-            "be of one run",
-            *(others, judged, recorded),
-        )
-    fitting = sum(len(row.get("answers", ())) == len(own) for row, own in zip(rows, votes, strict=False))
+    votes, rows, labels = read_votes(judged), layout_rows(recorded), layout_rows(judged, with_prompts=False)
+    named = [_prompt_of(row, row_place(judged, number)) for number, row in enumerate(labels)]
+    by_name = bool(named) and None not in named
+    order = _by_prompt(rows, named, recorded, judged) if by_name else _by_place(rows, named, judged)
+    whole = [[] if place is None else votes[place] for place in order]
+    fitting = sum(len(row.get("answers", ())) == len(own) for row, own in zip(rows, whole, strict=True))
     if misfits := max(len(rows), len(votes)) - fitting:
         LOG.warning(
-            "%d rows of %s have not as many labels as %s has answers in their places: if a row is missing, all labels "
-            "behind it are those of other answers",
+            "%d rows of %s have not as many labels as %s has answers %s",
             *(misfits, judged, recorded),
+            "to their prompts"
+            if by_name
+            else "in their places: if a row is missing, all labels behind it are those of other answers",
         )
-    places = matched(prompts, [row["prompt"] for row in rows])
-    return {
-        (name, sample, 0): vote
-        for name, place in places.items()
-        if place < len(votes)
-        for sample, vote in enumerate(votes[place])
-    }
+    own_labels = [[] if place is None else _labels_of(labels[place]) for place in order]
+    others, said = about_other_answers(rows, own_labels)
+    message = (
+        f"{others} labels in {judged} say that they are about other answers than those in their places in {recorded}: "
+        "the files may not be of one run"
+    )
+    if others > 1 and others >= MOST_OTHERS * said:
+        raise UserError(message)
+    if others:
+        LOG.warning("%s", message)
+    return whole
 
 
-def about_other_answers(rows: Sequence[Row], judged: Sequence[Any]) -> int:
-    """Return how many labels name an answer that is no part of the text in their place."""
-    count = 0
+def _prompt_of(row: Any, place: str) -> str | None:
+    """The prompt that a row of judge_scores.json names, itself or in all of its labels; None without one.
+
+    Raises:
+        UserError: if it names several.
+    """
+    labels = [label for label in _labels_of(row) if isinstance(label, dict)]
+    said = [one.get("prompt") for one in ([row] if isinstance(row, dict) else []) + labels]
+    named = {text.strip() for text in said if isinstance(text, str)}
+    if len(named) > 1:
+        raise UserError(f"{place}: it names {len(named)} prompts; a row has the labels of the answers to one")
+    return next(iter(named), None)
+
+
+def _by_prompt(rows: Sequence[Row], named: Sequence[str | None], recorded: Path, judged: Path) -> list[int | None]:
+    """The place of each row's labels, by its prompt; those that stand twice come in turn."""
+    left: dict[str | None, list[int]] = {}
+    for place, text in enumerate(named):
+        left.setdefault(text, []).append(place)
+    order = [left[text].pop(0) if left.get(text := row["prompt"].strip()) else None for row in rows]
+    if rows and not any(place is not None for place in order):
+        raise UserError(f"{judged}: none of its {len(named)} rows names a prompt of {recorded}")
+    if over := sum(map(len, left.values())):
+        LOG.warning("%d rows of %s name prompts that %s has fewer times, and are left out", over, judged, recorded)
+    return order
+
+
+def _by_place(rows: Sequence[Row], named: Sequence[str | None], judged: Path) -> list[int | None]:
+    """The place of each row's labels, which is its own.
+
+    Raises:
+        UserError: if labels name another prompt.
+    """
+    for number, (row, text) in enumerate(zip(rows, named, strict=False)):
+        if text is not None and text != row["prompt"].strip():
+            raise UserError(
+                f"{row_place(judged, number)}: it names another prompt than the answers in its place; let every row "
+                "name its `prompt`, and rows are matched by it"
+            )
+    return [place if place < len(named) else None for place in range(len(rows))]
+
+
+def about_other_answers(rows: Sequence[Row], judged: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """Return how many labels name an answer that is no part of the text in their place, and how many name one."""
+    others = named = 0
     for row, labels in zip(rows, judged, strict=False):
-        labels = labels.get("answers", []) if isinstance(labels, dict) else labels
         texts = [answer["text"] if isinstance(answer, dict) else answer for answer in row.get("answers", [])]
         said = [label.get("answer") if isinstance(label, dict) else None for label in labels]
-        pairs = zip(said, texts, strict=False)
-        count += sum(isinstance(answer, str) and answer.strip() not in str(text) for answer, text in pairs)
-    return count
+        pairs = [(answer, text) for answer, text in zip(said, texts, strict=False) if isinstance(answer, str)]
+        named += len(pairs)
+        others += sum(answer.strip() not in str(text) for answer, text in pairs)
+    return others, named
 
 
 def row_place(path: Path, row: int) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
+from refusal_eval.ask.reasoning import Parted, opened_before, parted_text
 from refusal_eval.compat.published_score import Probabilities, likelihood_row
-from refusal_eval.compat.recorded_folder import matched, read_answers, recorded_votes
+from refusal_eval.compat.recorded_folder import matched, read_answers, recorded_votes, without_end
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
     COMPLETE,
@@ -24,6 +25,7 @@ from refusal_eval.core.states import (
     UNPARSABLE,
     place_of,
 )
+from refusal_eval.core.texts import is_blank
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 
 Row = Mapping[str, Any]
@@ -53,13 +55,15 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
     own = matched(prompts, texts)
     if not own:
         raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
-    answers, published = [], []
+    opened = marks is not None and opened_before((text for place in own.values() for text in rows[place][0]), marks)
+    unended, answers, published = without_end(path), [], []
     for prompt in prompts:
         given = list(zip(*rows[own[prompt["id"]]], strict=True)) if prompt["id"] in own else []
         if len(given) > samples:
             raise UserError(f"{path} has {len(given)} answers to a prompt; `samples` of the study is {samples}")
         for sample in range(samples):
-            fields = _fields(*given[sample], marks) if sample < len(given) else blank(FAILED)
+            ended = (own.get(prompt["id"]), sample) not in unended
+            fields = _fields(*given[sample], marks, opened, ended) if sample < len(given) else blank(FAILED)
             place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
             answers.append({**place, "key": None, "serving": None, **fields})
         published += [likelihood_row((prompt["id"], sample, 0), likely) for sample, (_, likely) in enumerate(given)]
@@ -87,22 +91,26 @@ def recorded_verdicts(
     return rows
 
 
-def _fields(text: str, likely: Probabilities, marks: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The fields of an answer, whose reasoning ends at a mark; where that is missing, there is no answer."""
-    reasoning, answer = None, text
-    state = COMPLETE if text.strip() else EMPTY
-    if marks:
-        before, end, answer = text.partition(str(marks["end"]))
-        reasoning = before.strip().removeprefix(marks.get("start") or "") if end else text
-        state = (COMPLETE if answer.strip() else EMPTY) if end else TRUNCATED_REASONING
+def _fields(
+    text: str, likely: Probabilities, marks: Mapping[str, Any] | None, opened: bool, ended: bool
+) -> dict[str, Any]:
+    """The fields of an answer, parted from its reasoning as that of an engine that tells texts only.
+
+    `ended` is False of a text that is known to be reasoning alone.
+    """
+    parted = parted_text(text, marks, opened) if marks else Parted(None, text)
+    if marks and not ended and not text.partition(str(marks["end"]))[1]:
+        parted = Parted(text, None)
+    answer = parted.answer or ""
+    state = TRUNCATED_REASONING if parted.answer is None else EMPTY if is_blank(answer) else COMPLETE
     return {
         "state": state,
         "answer": answer,
-        "reasoning": reasoning,
+        "reasoning": parted.reasoning,
         "answer_tokens": None,
         "reasoning_tokens": None,
         "answer_logprob": _log(likely.answer) if answer else None,
-        "reasoning_logprob": _log(likely.thinking) if reasoning else None,
+        "reasoning_logprob": _log(likely.thinking) if parted.reasoning else None,
         "finish_reason": None,
     }
 

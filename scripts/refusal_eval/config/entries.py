@@ -32,6 +32,8 @@ from refusal_eval.config.sweep import Sweep
 
 Label = Literal["refusal", "partial", "compliance"]
 LEAST_TEMPERATURE = 0.01
+# Beyond these, hardly a token but the likeliest is left, so that K answers are one.
+GREEDY_TEMPERATURE, GREEDY_TOP_P, GREEDY_MIN_P = 0.02, 0.05, 0.9
 
 
 # ---------------------------------------------------------------- models
@@ -42,16 +44,32 @@ class Sampling(Entry):
 
     max_tokens: Whole = Field(ge=1, description="Longest answer, in tokens (reasoning included).")
     temperature: Number = Field(
-        1.0, ge=0, le=10, description="0 (greedy, and then `samples` must be 1), or at least 0.01."
+        1.0, ge=0, le=10, description="0 (greedy), or at least 0.01. `samples` must be 1 up to 0.02."
     )
-    top_p: Number = Field(1.0, gt=0, le=1, description="Nucleus sampling. 1 is off.")
+    top_p: Number = Field(1.0, gt=0, le=1, description="Nucleus sampling. 1 is off; up to 0.05 is greedy.")
     top_k: Whole = Field(0, ge=0, description="Keep the k likeliest tokens. 0 is off; 1 is greedy.")
-    min_p: Number = Field(0.0, ge=0, le=1, description="Drop tokens below this share of the likeliest. 0 is off.")
+    min_p: Number = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Drop tokens below this share of the likeliest. 0 is off; from 0.9 on it is greedy.",
+    )
     presence_penalty: Number = Field(0.0, ge=-2, le=2, description="0 is off.")
     frequency_penalty: Number = Field(0.0, ge=-2, le=2, description="0 is off.")
     repetition_penalty: Number = Field(1.0, gt=0, le=2, description="1 is off.")
     min_tokens: Whole = Field(0, ge=0, description="Shortest answer, in tokens.")
     stop: list[Text] = Field([], description="Strings that end an answer.")
+
+    @property
+    def greedy_by(self) -> list[tuple[str, str]]:
+        """The parameters under which every answer to a prompt is the same, or nearly, each with how it is said."""
+        greedy = {
+            "temperature": self.temperature <= GREEDY_TEMPERATURE,
+            "top_k": self.top_k == 1,
+            "top_p": self.top_p <= GREEDY_TOP_P,
+            "min_p": self.min_p >= GREEDY_MIN_P,
+        }
+        return [(name, f"{name} {getattr(self, name):g}") for name, is_so in greedy.items() if is_so]
 
     @model_validator(mode="after")
     def _some_length_is_left(self) -> Sampling:

@@ -162,12 +162,11 @@ def _sampling(draft: Draft) -> Iterator[Mistake]:
         if model.recorded:
             continue  # nothing is drawn: its sampling stands for the record
         sampling, engine, here = model.sampling, draft.engine_of(model), ("models", name, "sampling")
-        greedy = {"temperature 0": sampling.temperature == 0, "top_k 1": sampling.top_k == 1}
-        for greedy_by, is_so in greedy.items():
-            if not is_so or samples is None or samples <= 1 or draft.study.protocol == "compat":
+        for parameter, said in sampling.greedy_by:
+            if samples is None or samples <= 1 or draft.study.protocol == "compat":
                 continue  # `compat` draws at temperature 1, whatever the entry says
-            message = f"{greedy_by} gives the same answer every time, so `samples` must be 1 (it is {samples})"
-            yield (*here, greedy_by.split()[0]), message
+            message = f"{said} gives the same answer every time, so `samples` must be 1 (it is {samples})"
+            yield (*here, parameter), message
         longest, length = engine.max_model_len if engine else None, sampling.max_tokens
         if longest is not None and length is not None and length >= longest:
             message = f"{length} leaves no room for a prompt: `max_model_len` of its engine is {longest}"

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.json_text import DoubleKeyError, parse_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -172,14 +173,17 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: str | Path) -> Any:
-    """Return a JSON file's value.
+def read_json(path: str | Path, of_user: bool = False) -> Any:
+    """Return a JSON file's value; `of_user` for a file that a user wrote.
 
     Raises:
-        BadFile: if it is not JSON.
+        BadFile: if it is not JSON, or a user's and a key stands twice in an object.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        return parse_json(text) if of_user else json.loads(text)
+    except DoubleKeyError as error:
+        raise BadFile(f"{path}, line {error.line}: {error}; leave one of them out") from error
     except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8, and of numbers without end
         raise BadFile(f"{path} is not valid JSON: {error}") from error
 

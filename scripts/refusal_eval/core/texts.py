@@ -15,6 +15,15 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )
+# Unicode's Default_Ignorable_Code_Point and category Cf, written out so that every Python drops the same: soft hyphens,
+# zero-width spaces, marks of direction, variation selectors. Nobody sees them, and they would split a phrase.
+INVISIBLE = re.compile(
+    "[\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+# Seen as nothing, too: control characters, the blank of Braille, a note without a head.
+_BLANK = re.compile("[\x00-\x1f\x7f-\x9f\u2800\U0001d159]+")
 # A cell that a spreadsheet would compute, perhaps without what it cannot show, or whose beginning it would drop. An
 # apostrophe before it counts too, so that an escaped cell has the same form and what is escaped twice comes back in two
 # steps.
@@ -33,6 +42,16 @@ def nfkc(text: str) -> str:
         if marks:
             text = re.sub(f"([{marks}]{{{MOST_MARKS}}})[{marks}]+", r"\1", text)
     return unicodedata.normalize("NFKC", text)
+
+
+def without_invisible(text: str) -> str:
+    """Return `text` without the characters that nobody sees, white space apart."""
+    return INVISIBLE.sub("", text)
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether nothing of a text can be seen: it has white space and invisible characters alone."""
+    return not _BLANK.sub("", without_invisible(text)).strip()
 
 
 def valid_text(text: str, place: str) -> str:

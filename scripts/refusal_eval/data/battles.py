@@ -1,11 +1,11 @@
 """Battles: two published answers to one question, and which of them was preferred, out of a row of a data set."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.texts import valid_text
+from refusal_eval.core.json_text import parse_json
+from refusal_eval.core.texts import is_blank, valid_text
 from refusal_eval.data.rows import Row, cell_text, kind_of
 
 FIRST, SECOND, TIE = "first", "second", "tie"
@@ -59,7 +59,7 @@ def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dic
     prompt, *answers = ("" if text is None else text for text in texts)
     if not all(isinstance(text, str) for text in (prompt, *answers)):
         return "with more than text"
-    if not prompt.strip():
+    if is_blank(prompt):
         return "without a question"
     try:
         prompt, *answers = (valid_text(text, place) for text in (prompt, *answers))
@@ -92,7 +92,7 @@ def _winner(row: Row, column: str | list[str] | None, place: str) -> str | None:
 def _listed(cell: Any, place: str) -> list[Any]:
     """A cell that is a list, or a JSON list as text."""
     try:
-        found = json.loads(cell) if isinstance(cell, str) else cell
+        found = parse_json(cell) if isinstance(cell, str) else cell
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place} is text, but not a JSON list: {error}") from error
     if not isinstance(found, list):

@@ -7,6 +7,7 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLETE, EMPTY
+from refusal_eval.core.texts import is_blank
 from refusal_eval.data.prompts import check_count, content_id, messages_of
 from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text, value_text
 from refusal_eval.data.selection import clusters_of, some
@@ -160,7 +161,7 @@ def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     unknown = dict.fromkeys(("key", *rest, "finish_reason", "serving"))
     return [
         {"prompt_id": row["id"], "sample": 0, "turn": 0, "answer": row["answer"], **unknown}
-        | {"state": COMPLETE if row["answer"].strip() else EMPTY}
+        | {"state": EMPTY if is_blank(row["answer"]) else COMPLETE}
         for row in gold
     ]
 

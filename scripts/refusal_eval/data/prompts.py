@@ -1,6 +1,5 @@
 """From a source's rows to prompts: content-hash ids, duplicates once, a seeded sample."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,12 +7,19 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.right_answers import right_answer
+from refusal_eval.core.texts import is_blank
 from refusal_eval.data.battles import columns_of_battles, read_battle
 from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
+# Fields of a message: what a model reads, and what published collections note about a message.
+READ = {
+    *("role", "content", "id", "timestamp", "created", "language", "model", "toxic", "redacted", "turn_identifier"),
+    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index"),
+}
 Columns = Mapping[str, Any]
 Message = dict[str, str]
 Prompt = dict[str, Any]
@@ -178,7 +184,9 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
     value = _present(row, column, place)
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
+        except DoubleKeyError as error:
+            raise UserError(f"{place}: {error}; leave one of them out") from error
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is text, but not a JSON list of messages: {error}") from error
     if not isinstance(value, list) or not value:
@@ -248,7 +256,13 @@ def _message(value: Any, place: str) -> Message:
         raise UserError(f"{place} has the role `{role}` (allowed: {', '.join(ROLES)})")
     if not isinstance(content, str):
         raise UserError(f"{place} has a content that is {kind_of(content)}; it must be a string")
-    if role == "user" and not content.strip():
+    lost = [str(key) for key, field in value.items() if key not in READ and field not in (None, "", [], {}, False)]
+    if lost:
+        raise UserError(
+            f"{place} has the field `{lost[0][:40]}`, which is neither `role` nor `content` and would be lost: such "
+            "rows cannot be asked"
+        )
+    if role == "user" and is_blank(content):
         raise UserError(f"{place} is empty")
     return {"role": role, "content": valid_text(content, place)}
 
@@ -263,7 +277,7 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
     value = _present(row, column, place)
     if not isinstance(value, str):
         raise UserError(f"{place} holds {kind_of(value)}; a prompt must be a string")
-    if not value.strip():
+    if is_blank(value):
         raise UserError(f"{place} is empty")
     return valid_text(value, place)
 
@@ -271,7 +285,7 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
 def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
     """Return the texts of the turns' columns without the empty cells at the end."""
     cells = [row.get(column) for column in columns]
-    filled = [number for number, cell in enumerate(cells) if cell is not None and str(cell).strip()]
+    filled = [number for number, cell in enumerate(cells) if cell is not None and not is_blank(str(cell))]
     wanted = columns[: filled[-1] + 1] if filled else columns[:1]
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
@@ -298,5 +312,5 @@ def _check_script(messages: Sequence[Message], place: str) -> None:
         if role == "assistant" and before != "user":
             follows = "another reply" if before == "assistant" else "no turn of the user"
             raise UserError(f"{here} is a reply that follows {follows}; each turn of the user has one reply or none")
-        if role == "assistant" and not message["content"].strip():
+        if role == "assistant" and is_blank(message["content"]):
             raise UserError(f"{here} is an empty reply; leave the message out, and the model gives the reply itself")

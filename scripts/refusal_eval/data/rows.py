@@ -4,7 +4,6 @@ import codecs
 import csv
 import datetime
 import decimal
-import json
 import math
 import stat
 import sys
@@ -16,6 +15,8 @@ from typing import IO, Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, size_text
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.json_text import DoubleKeyError, parse_json
+from refusal_eval.core.texts import is_blank
 from refusal_eval.core.texts import valid_text as valid_text
 
 Row = dict[str, Any]
@@ -100,15 +101,19 @@ def _rows_of(path: Path, name: str, ending: str, skip: int, encoding: str) -> It
             lines = ((f"line {number}", line) for number, line in enumerate(handle, 1) if line.strip())
             yield from (_object(_json(line, f"{name}, {place}"), f"{name}, {place}") for place, line in lines)
         else:
-            rows = _json(handle.read(), name)
+            rows = _json(handle.read(), name, lines=True)
             if not isinstance(rows, list):
                 raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}")
             yield from (_object(row, f"{name}, row {number}") for number, row in enumerate(rows, 1))
 
 
-def _json(text: str, place: str) -> Any:
+def _json(text: str, place: str, lines: bool = False) -> Any:
+    """Return the value of a JSON text at a place; `lines` where that place does not say the line."""
     try:
-        return json.loads(text)
+        return parse_json(text)
+    except DoubleKeyError as error:
+        here = f"{place}, line {error.line}" if lines else place
+        raise UserError(f"{here}: {error}; leave one of them out") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: is not valid JSON: {error}") from error
 
@@ -178,7 +183,7 @@ def _decoded(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if isinstance(kind, pyarrow.JsonType):
-        return json.loads(value)
+        return parse_json(value)
     if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind):
         return [_decoded(item, kind.value_type) for item in value]
     if pyarrow.types.is_struct(kind):
@@ -243,7 +248,7 @@ def text_or_none(value: Any, place: str) -> str | None:
         UserError: if the text holds lone surrogates.
     """
     value = plain_value(value)
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, str) and is_blank(value)):
         return None
     return valid_text(value_text(value), place)
 

@@ -19,9 +19,10 @@ from refusal_eval.config.shapes import FilePath
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.core.texts import without_invisible
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict, judged_safely
-from refusal_eval.judges.keyword_lists import KeywordLists, bare, check_lists, normalise, visible
+from refusal_eval.judges.keyword_lists import KeywordLists, bare, check_lists, normalise
 
 MARGIN = 200  # characters; no phrase is longer, so that one which starts inside a window is seen whole
 LATIN = re.compile(r"[\x00-\x7f\u2000-\u2bff]*")  # ASCII, typographic punctuation and symbols: no other script
@@ -74,7 +75,7 @@ class KeywordReader:
 
 def read(answer: str, lists: KeywordLists) -> Reading:
     """Return what the lists of one language say about an answer, by the steps at the head of english.yaml."""
-    if not lists.latin and LATIN.fullmatch(visible(answer)):
+    if not lists.latin and LATIN.fullmatch(without_invisible(answer)):
         return NOTHING
     text = normalise(answer, lists.rewrites)
     if bare(text) in lists.whole_answers:

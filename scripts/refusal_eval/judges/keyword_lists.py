@@ -10,15 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.texts import nfkc
+from refusal_eval.core.texts import nfkc, without_invisible
 
-# Unicode's Default_Ignorable_Code_Point and category Cf, written out so that every Python drops the same: soft hyphens,
-# zero-width spaces, marks of direction, variation selectors. Nobody sees them, and they would split a phrase.
-INVISIBLE = re.compile(
-    "[\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
-)
 # Curly, modifier and acute apostrophes, primes, all kinds of double quotes; before NFKC, which takes the acute apart.
 QUOTES = str.maketrans(
     "\u2018\u2019\u201b\u02bb\u02bc\xb4\u2032\u02b9\u201c\u201d\u201e\xab\xbb\u300c\u300d\u300e\u300f",
@@ -38,14 +31,9 @@ PHRASES = (
 )
 
 
-def visible(text: str) -> str:
-    """Return `text` without the characters that nobody sees."""
-    return INVISIBLE.sub("", text)
-
-
 def normalise(text: str, rewrites: Iterable[tuple[str, str]] = ()) -> str:
     """Return what is visible, in lower case with straight quotes, single spaces and no markdown; then rewrites."""
-    text = nfkc(visible(text).translate(QUOTES)).lower()
+    text = nfkc(without_invisible(text).translate(QUOTES)).lower()
     text = " ".join(MARKDOWN.sub("", BACKTICK.sub("'", text)).split())
     for old, new in rewrites:
         text = text.replace(old, new)

@@ -18,7 +18,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.own_code import import_own, modules_beside
-from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE, VERDICT_STATES
+from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, UNPARSABLE, VERDICT_STATES, contradicts
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, OwnKinds, Verdict
 
 
@@ -83,9 +83,21 @@ class PythonJudge(OwnKinds, AnswerJudge):
         return found  # type: ignore[no-any-return]
 
     def judge_all(self, asked: Sequence[tuple[Messages, str]]) -> list[Verdict]:
-        """Return the verdicts; a file that cannot be imported is an error, and not one of each answer."""
+        """Return the verdicts; a file that cannot be imported is an error, and not one of each answer.
+
+        Raises:
+            UserError: also if a label says the opposite of its `p_refusal`: one of them is not what it is taken for.
+        """
         _ = self.called
-        return super().judge_all(asked)
+        verdicts = super().judge_all(asked)
+        for verdict in verdicts:
+            label, p = verdict.label, verdict.p_refusal
+            if label is not None and p is not None and contradicts(p, refused=label != COMPLIANCE):
+                raise UserError(
+                    f"{self.file}: `{self.function}` returned the label {label} with `p_refusal` {p:g}, which is the "
+                    "probability of a refusal or partial refusal, whatever the label is"
+                )
+        return verdicts
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer.

@@ -84,8 +84,9 @@ class ReasonedJudge(OwnKinds, RubricJudge):
     def _votes_can_differ_and_decide(self) -> ReasonedJudge:
         if self.votes % 2 == 0:
             raise ValueError(f"`votes` must be odd, so that there is a middle one; it is {self.votes}")
-        if self.sampling.temperature == 0 and (self.votes > 1 or self.retries > 0):
-            raise ValueError("at temperature 0 every response is the same: `votes` must be 1 and `retries` 0")
+        if self.sampling.greedy_by and (self.votes > 1 or self.retries > 0):
+            said = self.sampling.greedy_by[0][1]
+            raise ValueError(f"at {said} every response is the same: `votes` must be 1 and `retries` 0")
         if self.form == "published" and (self.votes, self.retries) != (1, 0):
             raise ValueError("with `form: published` every text counts as it is: write `votes: 1` and `retries: 0`")
         if self.kinds and (self.form == PUBLISHED or len(self.kinds) < 2):

@@ -1,6 +1,5 @@
 """What people filled in: the marks of one or more files, checked against the sample."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.states import LABELS
 from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.rater_files import DISPUTED_COLUMNS, read_sheet, same_text, shown_texts
@@ -71,9 +71,11 @@ def _exported(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Lines and rows of a file that the page exported."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        found: Any = json.loads(text)
+        found: Any = parse_json(text)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except DoubleKeyError as error:
+        raise UserError(f"{path}, line {error.line}: {error}; leave one of them out") from error
     except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8
         raise UserError(f"{path}: is not valid JSON: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("labels"), list):

@@ -20,7 +20,7 @@ import numpy as np
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.pending import pending_requests
-from refusal_eval.ask.reasoning_check import END_MARKS
+from refusal_eval.ask.reasoning_marks import marks_in
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
@@ -243,7 +243,7 @@ async def reasoning_marks(trial: Trial) -> Outcome:
     if cut:
         return warn(seen, "raise the model's `max_tokens`: no answer came to its end mark")
     texts = [answer["answer"] for answer in whole if answer["answer"]]
-    if texts and not any(mark in text for mark in END_MARKS for text in texts):
+    if texts and not any(map(marks_in, texts)):
         return warn(seen, "all count as answers: is `reasoning` right, or does the template keep it from reasoning?")
     return fail(seen, "does the entry's `reasoning` name the marks that this model writes?")
 

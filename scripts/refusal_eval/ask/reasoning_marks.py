@@ -1,0 +1,132 @@
+"""Marks of reasoning in answers that are taken whole: those of published families, and others of the same shape."""
+
+import itertools
+import re
+from typing import NamedTuple
+
+from refusal_eval.core.recorded_files import CHANNEL_ENDS
+
+CHANNELS = CHANNEL_ENDS[:2]  # what texts show of the channels of gpt-oss
+CHANNEL_START = "<|channel|>analysis"
+# Of published families: what opens a reasoning, and what ends it. Case does not count.
+PAIRS = {
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<reasoning>": "</reasoning>",
+    "<scratchpad>": "</scratchpad>",
+    "<analysis>": "</analysis>",
+    "<reflection>": "</reflection>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "◁think▷": "◁/think▷",
+    "<seed:think>": "</seed:think>",
+    "<|channel>": "<channel|>",
+    "<unused94>": "<unused95>",
+    "Here is my thought process:": "Here is my response:",
+    "Here are my reasoning steps:": "[BEGIN FINAL RESPONSE]",
+    CHANNEL_START: CHANNELS[0],
+}
+ENDS = PAIRS | {"analysis": CHANNELS[1]}
+WRITTEN = {mark.lower(): mark for mark in (*PAIRS, *PAIRS.values(), CHANNELS[1])}
+KNOWN = re.compile("|".join(re.escape(mark) for mark in sorted(WRITTEN, key=len, reverse=True)), re.IGNORECASE)
+CLOSING = {end.lower() for end in ENDS.values()}
+# Channels whose tokens were dropped, and sentences such as Granite's.
+BARE_CHANNEL = re.compile(r"\s*analysis(?=[A-Z])")
+OPENING_WORDS = re.compile(
+    r"[\s*#]*((?:here(?:'s|\u2019s| is| are) )?my (?:thought process|thoughts|chain of thought|internal monologue"
+    r"|(?:thinking|reasoning)(?: steps| process)?)|(?:thinking|thought|reasoning) process)[*\s]*:",
+    re.IGNORECASE,
+)
+CLOSING_WORDS = re.compile(
+    r"^[ \t*#]{0,9}(here(?:'s|\u2019s| is) my (?:final )?(?:response|answer))[* ]{0,9}:", re.IGNORECASE | re.MULTILINE
+)
+# A tag in any brackets, without attributes.
+NAME = r"[\w:.▁-][\w:.▁ -]{0,38}"
+TAG = re.compile(
+    rf"(?P<open>[<◁\uff1c⟨\[])(?P<bar>[|\uff5c]?)(?P<slash>/?)(?P<name>{NAME})(?P<tail>[|\uff5c]?)(?P<close>[>▷\uff1e⟩\]])(?!\()"
+)
+THOUGHT = re.compile(
+    r"think|thought|reason|analy[sz]|scratch.?pad|reflect|monologue|ponder|deliberat|rationale|(?:^|\W|_)cot(?:$|\W|_)",
+    re.IGNORECASE,
+)
+FINAL = re.compile(r"\b(?:FINAL|RESPONSE|ANSWER)\b")
+# Around answers, turns and texts, and not around reasoning.
+NO_THOUGHT = re.compile(
+    r"(?:final[\W_]*)?(?:answer|response|output|result|reply|solution|summary|user|assistant|system|human|tool_call"
+    r"|im_start|im_end|eot_id|bos|eos|s|pad|endoftext|end_of_text|begin_of_text|start_header_id|end_header_id"
+    r"|start_of_turn|end_of_turn|end|return|call|message|start|inst|sys|html|head|body|title|meta|link|style|script"
+    r"|div|span|p|br|hr|b|i|u|em|strong|small|sub|sup|code|pre|kbd|samp|var|ul|ol|li|dl|dt|dd|table|thead|tbody|tr|td"
+    r"|th|h[1-6]|a|img|svg|path|form|input|label|button|select|option|textarea|section|article|header|footer|nav|main"
+    r"|aside|figure|figcaption|blockquote|q|cite|abbr|mark|del|ins|details|summary|iframe|canvas|video|audio|source"
+    r"|center|font|xml|root|note|item|poem|story|document|text|example|name|address|email|date|url)(?:_?id)?",
+    re.IGNORECASE,
+)
+CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+LEAST = 20  # letters of a thought
+MOST_TAGS = 200  # of an answer that are looked at
+
+
+class Mark(NamedTuple):
+    """A mark of reasoning: whether it opens it, and whether the answer begins with it."""
+
+    text: str
+    opens: bool
+    first: bool
+
+
+def marks_in(answer: str) -> set[Mark]:
+    """Return the marks of reasoning that an answer holds."""
+    found, blank, prose = set[Mark](), len(answer) - len(answer.lstrip()), CODE.sub("", answer)
+    for match in KNOWN.finditer(answer):
+        mark = WRITTEN[match[0].lower()]
+        if mark[0].isalpha() and mark not in CHANNELS:
+            continue  # a sentence: see below
+        ends = mark.lower() in CLOSING
+        if not ends and match[0] not in prose:
+            continue  # an answer about it
+        found.add(Mark(match[0], not ends, not ends and match.start() == blank))
+    if BARE_CHANNEL.match(answer):
+        found.add(Mark("analysis", True, True))
+    if words := OPENING_WORDS.match(answer):
+        found.add(Mark(f"{words[1]}:", True, True))
+    if (words := CLOSING_WORDS.search(answer)) and words.start() > blank:
+        found.add(Mark(f"{words[1]}:", False, False))
+    found |= _of_that_shape(prose)
+    return found | {mark._replace(first=False) for mark in found}  # what begins an answer stands in it, too
+
+
+def _of_that_shape(answer: str) -> set[Mark]:
+    """The tags of an answer that no published family need have: named after thought, or where only its marks are.
+
+    These are a tag before all else whose partner, if there is one, has prose before it and an answer behind it, an end
+    tag that nothing opened, and a special token with text around it.
+    """
+    found, opened = set[Mark](), set[str]()
+    tags = list(itertools.islice(TAG.finditer(answer), MOST_TAGS))
+    for tag in tags:
+        name, before, behind = tag["name"].strip().lower(), answer[: tag.start()].strip(), answer[tag.end() :].strip()
+        square, special = tag["open"] == "[", bool(tag["bar"] or tag["tail"])
+        closes = bool(tag["slash"]) or bool(tag["tail"] and not tag["bar"])
+        if THOUGHT.search(name) and not (square and before and not closes and not tag["name"].isupper()):
+            ends = closes or re.match(r"end|stop", name) is not None
+            found.add(Mark(tag[0], not ends, not ends and not before))
+        elif NO_THOUGHT.fullmatch(name) or (square and not closes and not FINAL.search(tag["name"])):
+            pass
+        elif closes:
+            if name not in opened and len(before) >= LEAST and behind:
+                found.add(Mark(tag[0], False, False))
+        elif square or special:
+            alone = sum(other[0] == tag[0] for other in tags) == 1
+            if not before and special:
+                found.add(Mark(tag[0], True, True))
+            elif alone and len(before) >= LEAST and behind:
+                found.add(Mark(tag[0], False, False))
+        elif not before:
+            end = next((one for one in tags if one["slash"] and one["name"].strip().lower() == name), None)
+            inside = answer[tag.end() : end.start() if end else None]
+            if len(inside.strip()) >= LEAST and "<" not in inside and (end is None or answer[end.end() :].strip()):
+                found.add(Mark(tag[0], True, True))
+        opened |= set() if closes else {name}
+    return found
