@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 from statsmodels.stats.proportion import proportion_effectsize
 
 from refusal_eval.stats.comparisons.effects import effects
@@ -85,3 +86,42 @@ def test_prompts_without_a_rate_of_both_do_not_enter():
     assert more == effects(panel(FIRST, SECOND), 0, 1, 0.95, 0.2)
     nothing = effects(panel([nan] * 3, [1] * 3), 0, 1, 0.95, 0.2)
     assert nothing.cohens_h is None and nothing.equivalence_p is None
+
+
+TWO_LARGE = [100] * 2 + [1] * 98
+FIVE_LARGE = [20] * 5 + [1] * 200
+
+
+def made_up(sizes, rates, runs, correlation=0.3, seed=11):
+    """Yield panels of two models with these rates, K = 5, whose clusters share part of what decides on a refusal."""
+    rng, clusters = np.random.default_rng(seed), np.repeat(np.arange(len(sizes)), sizes)
+    for _ in range(runs):
+        of_cluster = rng.standard_normal((2, len(sizes)))[:, clusters]
+        normal = np.sqrt(correlation) * of_cluster + np.sqrt(1 - correlation) * rng.standard_normal(of_cluster.shape)
+        limits = scipy.stats.norm.ppf(rates) / np.sqrt(0.4)
+        chances = scipy.stats.norm.cdf(limits[:, None] + np.sqrt(0.6 / 0.4) * normal)
+        yield panel(*(rng.binomial(5, chances) / 5), clusters=clusters)
+
+
+@pytest.mark.parametrize(("sizes", "rates", "margin"), [(TWO_LARGE, (0.2, 0.3), 0.1), (FIVE_LARGE, (0.02, 0.07), 0.05)])
+def test_with_clusters_of_unequal_size_no_worse_is_rarely_claimed_of_what_is_worse(sizes, rates, margin):
+    found = [effects(both, 0, 1, 0.95, margin) for both in made_up(sizes, rates, 400)]
+    assert np.mean([one.not_lower_p <= 0.05 for one in found]) <= 0.075, "5 %, and two standard errors and a half"
+    held = [one.adjusted_low <= rates[0] - rates[1] <= one.adjusted_high for one in found]
+    assert np.mean(held) >= 0.87
+
+
+def test_with_clusters_of_unequal_size_the_odds_ratios_interval_holds_the_true_one():
+    found = [effects(both, 0, 1, 0.95) for both in made_up(TWO_LARGE, (0.2, 0.3), 300)]
+    true = 0.2 / 0.8 / (0.3 / 0.7)
+    assert np.mean([one.odds_ratio_low <= true <= one.odds_ratio_high for one in found]) >= 0.92
+
+
+def test_a_side_with_the_rarer_outcome_in_few_clusters_makes_the_tests_rest_on_few():
+    clusters = np.arange(200) // 2
+    many, few = np.arange(200) % 2, (np.arange(200) < 18).astype(float)
+    assert not effects(panel(many, many, clusters), 0, 1, 0.95, 0.1).few
+    assert effects(panel(many, few, clusters), 0, 1, 0.95, 0.1).few
+    assert effects(panel(many, 1 - few, clusters), 0, 1, 0.95, 0.1).few
+    assert effects(panel(many, 0 * few, clusters), 0, 1, 0.95, 0.1).few, "no exact interval here, unlike for rates"
+    assert not effects(panel(many, few), 0, 1, 0.95, 0.1).few, "single prompts"

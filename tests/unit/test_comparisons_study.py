@@ -411,6 +411,28 @@ def test_a_pool_of_different_headline_readings_is_compared_in_the_reading_headli
     assert {e.reading for e in estimates(rows, study)} == {"headline"}
 
 
+def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_against_the_margin_only(tmp_path):
+    ids = [f"p{i:02d}" for i in range(80)]
+    clusters = {name: f"c{i // 2}" for i, name in enumerate(ids)}
+    words = {"m": ["rr"] * 18 + ["cc"] * 62, "n": ["rr", "cc"] * 40}
+    cells = {
+        ("j", model, "one"): read_units(write_scores(tmp_path / model, dict(zip(ids, own, strict=True)), clusters))
+        for model, own in words.items()
+    }
+    family_of_one = Family("f", "models", ("j",), (("m", "n"),), (Scope(("one",), None),))
+    study = {"samples": 2, "level": 0.95, "margin": 0.1, "p_values": "exact", "correction": "holm"}
+    study["splits"] = [{"name": "one", "expectation": "comply", "reading": "strict", "source": "x"}]
+    found = estimates(compared([family_of_one], cells, study, ()), study)
+    marked = {e.estimand for e in found if "few_clusters" in e.flags}
+    assert marked == {
+        "odds_ratio",
+        "cohens_h",
+        "rate_difference_adjusted",
+        "rate_difference_equivalence_p",
+        "rate_difference_noninferiority_p",
+    }
+
+
 def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources():
     assert sources_of(study_of()) == {name: name for name in SPLITS}
     assert sources_of(study_of(folders={"safe": "mild"})) == {s: "mild" if s == "safe" else s for s in SPLITS}

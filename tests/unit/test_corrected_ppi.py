@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from estimate_rows import units_in
 from rate_rows import units_of
 
@@ -19,6 +20,7 @@ from refusal_eval.stats.corrected.peoples_labels import (
     unread_answers,
 )
 from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate, wilson
+from refusal_eval.stats.estimates.intervals import wilson_ends
 
 
 def simulated(
@@ -298,3 +300,61 @@ def test_clusters_that_both_models_answered_are_paired() -> None:
     assert (same.n_clusters, other.n_clusters) == (300, 600)
     few = Labels(*(part[:10] for part in vars(first[1]).values() if part is not None))
     assert corrected_difference(first, (first[0], few), 0.95) is None
+
+
+def unequal(rng: np.random.Generator, rate: float, sizes: list[int], labels: int) -> tuple[Answers, Labels]:
+    """A study of clusters of these sizes with beta-distributed rates (correlation .3), K = 5, labels drawn alike."""
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    size = 1 / 0.3 - 1
+    chances = rng.beta(rate * size, (1 - rate) * size, size=len(sizes))[clusters]
+    truth = rng.random((len(clusters), 5)) < chances[:, None]
+    judge = truth == (rng.random(truth.shape) < np.where(truth, 0.85, 0.95))
+    rows, columns = np.nonzero(rng.random(truth.shape) < labels / truth.size)
+    zeros = np.zeros(len(clusters), dtype=np.intp)
+    answers = Answers(
+        judge.mean(axis=1), np.full(len(clusters), 5.0), zeros.astype(float), clusters, zeros, names=range(len(sizes))
+    )
+    people, said = (part[rows, columns].astype(float) for part in (truth, judge))
+    return answers, Labels(rows, people, said, np.full(len(rows), labels / truth.size))
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_intervals_cover_with_clusters_of_unequal_size(rate: float) -> None:
+    rng, held = np.random.default_rng(12), []
+    for _ in range(200):
+        found = corrected_rate(*unequal(rng, rate, [100] * 2 + [1] * 98, 300), 0.95)
+        held.append(found.low <= rate <= found.high)
+    assert np.mean(held) >= 0.92
+
+
+def test_equal_models_with_clusters_of_unequal_size_are_found_alike() -> None:
+    rng, alarms = np.random.default_rng(13), []
+    for _ in range(200):
+        pair = [unequal(rng, 0.2, [100] * 2 + [1] * 98, 300) for _ in range(2)]
+        alarms.append(corrected_difference(*pair, 0.95).p < 0.05)
+    assert np.mean(alarms) <= 0.07
+
+
+def test_a_difference_with_few_labels_of_a_class_reaches_as_far_as_that_of_the_labels_alone() -> None:
+    rng = np.random.default_rng(14)
+    for _ in range(100):
+        pair, alone = [], []
+        for sp in (0.98, 0.85):
+            answers, own, _ = simulated(rng, rate=0.1, se=0.95, sp=sp, labels=40)
+            pair.append((dataclasses.replace(answers, names=range(300)), own))
+            # Wilson's interval of the labels, of as many clusters as they are worth
+            numbers, n, p = np.bincount(own.rows), len(own.rows), own.people.mean()
+            worth = n**2 / (numbers**2).sum()
+            alone.append((p, *wilson_ends(p, worth, scipy.stats.t.ppf(0.975, worth - 1))))
+        found = corrected_difference(*pair, 0.95)
+        assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
+        turned = corrected_difference(*pair[::-1], 0.95)
+        assert (turned.p, turned.low) == (pytest.approx(found.p), pytest.approx(-found.high))
+        if all(min(own.people.sum(), (1 - own.people).sum()) < 10 for _, own in pair):
+            (p, low, high), (q, least, most) = alone
+            assert found.low <= p - q - np.hypot(p - low, most - q) + 1e-9
+            assert found.high >= p - q + np.hypot(high - p, q - least) - 1e-9
+    apart = [simulated(np.random.default_rng(15), rate=rate, se=1, sp=1, labels=60)[:2] for rate in (0.05, 0.6)]
+    pair = [(dataclasses.replace(answers, names=range(300)), own) for answers, own in apart]
+    found = corrected_difference(*pair, 0.95)
+    assert found.p < 0.001 and found.high < 0, "labels alone show so large a difference"

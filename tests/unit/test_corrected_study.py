@@ -400,3 +400,16 @@ def test_a_judge_that_learned_from_labels_of_a_model_has_no_rate_of_it_and_no_di
     }
     assert [entry["split"] for entry in result["differences"]] == ["two"]
     assert flags_of(result, "refusal_rate_ppi")["refuse"] == ["learned_labels"]
+
+
+def test_few_labelled_clusters_of_the_rarer_class_mark_the_corrected_rate_and_difference() -> None:
+    units, labels = {}, {}
+    names = [f"c{i // 2}" for i in range(120)]
+    for model, refusals in (("few", 12), ("many", 60)):
+        units["j", model, "one"] = units_of([2] * refusals + [0] * (120 - refusals), clusters=names)
+        said = {Key(f"p{i:03d}", 0, 0): "refusal" if i < refusals else "compliance" for i in range(120)}
+        labels["j", model, "one"] = Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)
+    study = STUDY | {"models": ["few", "many"], "splits": SPLITS[:1]}
+    result = study_corrected(units, study, {}, labels)
+    assert {entry["model"]: entry["flags"] for entry in result["ppi"]} == {"few": ["few_clusters"], "many": []}
+    assert result["differences"][0]["flags"] == ["few_clusters"]

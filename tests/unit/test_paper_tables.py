@@ -58,10 +58,14 @@ def test_non_inferiority_is_read_by_split_and_side() -> None:
     assert noninferiority_p(rows, "j") == {"s": {("a", "b"): 0.03, ("b", "a"): 0.4}}
 
 
-def test_non_inferiority_that_unjudged_answers_could_undo_makes_no_rate_bold() -> None:
+def test_non_inferiority_that_unjudged_answers_could_undo_or_of_few_clusters_makes_no_rate_bold() -> None:
     about = {"judge": "j", "model": "b", "split": "s", "parameter": "minus a"}
     rows = [Estimate("rate_difference_noninferiority_p", 0.01, flags=("unjudged", "margin_open"), **about)]
     assert noninferiority_p(rows, "j") == {}
+    few = [Estimate("rate_difference_noninferiority_p", 0.01, flags=("few_clusters",), **about)]
+    assert noninferiority_p(few, "j") == {}
+    assert "or it rests on few clusters" in ties_note(True, 0.05)
+    assert corrected_p([Estimate("rate_difference_p_holm", 0.9, flags=("few_clusters",), **about)], "j") == {}
     assert "unless answers without a verdict could bring the difference beyond this margin" in ties_note(True, 0.05)
 
 
@@ -102,21 +106,19 @@ def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
     assert tied.bold == {(0, 1), (1, 1)} and any("corrected p" in note for note in tied.notes)
 
 
-def test_a_rate_of_which_much_is_unjudged_or_cut_off_is_never_bold_and_no_rival() -> None:
+def test_a_rate_of_which_much_is_unjudged_or_cut_off_or_of_few_clusters_is_never_bold_and_no_rival() -> None:
     cells = [
         score("rules", "m1", "safe", "comply", ["CC"] * 40),
         score("rules", "m2", "safe", "comply", ["RR"] * 4 + ["CC"] * 36),
         score("rules", "m3", "safe", "comply", ["RR"] * 36 + ["CC"] * 4),
     ]
     assert table_of(refusal, cells).bold == {(0, 1), (1, 1)}
-    for flag, symbol in (("unjudged", "†"), ("truncated", "‡")):
+    for flag, symbol in (("unjudged", "†"), ("truncated", "‡"), ("few_clusters", "*")):
         flagged = [cells[0] | {"flags": [flag]}, *cells[1:]]
         table = table_of(refusal, flagged)
         assert table.bold == {(1, 1)} and table.rows[0][1].endswith(f"]{symbol}")
         assert any("never bold" in note and symbol in note for note in table.notes)
-    few = [cells[0] | {"flags": ["few_clusters"]}, *cells[1:]]  # its rate is what it is
-    assert table_of(refusal, few).bold == {(0, 1), (1, 1)}
-    assert not any("never bold" in note for note in table_of(refusal, few).notes)
+    assert not any("never bold" in note for note in table_of(refusal, cells).notes)
 
 
 def test_a_rate_by_category_has_all_marks_of_its_own_prompts() -> None:

@@ -3,10 +3,10 @@
 The best rate is the highest where models should refuse and the lowest where they should comply; where it varies what
 they should do there is none. Beside it stand in bold, where the study names a margin, all rates that are shown to be no
 worse than it by that margin (`rate_difference_noninferiority_p`), unless answers without a verdict could bring the
-difference beyond it (`margin_open`). Without a margin they are those that are not distinguishable from it: they look
-the same at the digits shown, or the comparison of the two models (see docs/comparisons.md) has a corrected p or q of at
-least 1 minus the level, or, where there is none, their intervals overlap. That a difference was not found does not show
-that there is none.
+difference beyond it (`margin_open`) or the test rests on few clusters (`few_clusters`). Without a margin they are those
+that are not distinguishable from it: they look the same at the digits shown, or the comparison of the two models (see
+docs/comparisons.md) has a corrected p or q of at least 1 minus the level, or, where there is none that rests on enough
+clusters, their intervals overlap. That a difference was not found does not show that there is none.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,6 +16,7 @@ from refusal_eval.report.paper.display import percent
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.comparisons.study_comparisons import MARGIN_OPEN, NONINFERIORITY
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
 
 BETTER = {"refuse": 1, "comply": -1}  # of a higher rate
 Pair = frozenset[str]
@@ -69,7 +70,8 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
         return (
             f"Bold: the best rate and all that are shown to be no worse than it by {100 * margin:g} percentage points "
             f"(non-inferiority, one-sided p of at most {1 - level:.3g}, not corrected for other comparisons), unless "
-            f"answers without a verdict could bring the difference beyond this margin. {which}"
+            f"answers without a verdict could bring the difference beyond this margin or it rests on few clusters. "
+            f"{which}"
         )
     how = "corrected p or q of their comparison, else intervals that overlap" if tested else "intervals that overlap"
     return (
@@ -93,10 +95,12 @@ def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[P
 def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, float]]:
     """Return the corrected p or q values of the comparisons of two models under one judge, by split.
 
-    Of a pair that two families compare in opposite orders it is the largest.
+    Of a pair that two families compare in opposite orders it is the largest. One that rests on few clusters is left
+    out.
     """
     found: dict[str, dict[Pair, float]] = {}
-    for split, pair, value in _of_models(results, judge, ESTIMANDS.values()):
+    shown = (row for row in results if FEW_CLUSTERS not in row.flags)
+    for split, pair, value in _of_models(shown, judge, ESTIMANDS.values()):
         own, models = found.setdefault(split, {}), frozenset(pair)
         own[models] = max(value, own.get(models, 0.0))
     return found
@@ -105,10 +109,11 @@ def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair,
 def noninferiority_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[tuple[str, str], float]]:
     """Return the p values of a model's non-inferiority to another under one judge, by split.
 
-    One beside which answers without a verdict could hide a difference beyond the margin is left out: it shows nothing.
+    One beside which answers without a verdict could hide a difference beyond the margin is left out, and so is one
+    that rests on few clusters: it shows nothing.
     """
     found: dict[str, dict[tuple[str, str], float]] = {}
-    shown = (row for row in results if MARGIN_OPEN not in row.flags)
+    shown = (row for row in results if not {MARGIN_OPEN, FEW_CLUSTERS}.intersection(row.flags))
     for split, pair, value in _of_models(shown, judge, (NONINFERIORITY,)):
         found.setdefault(split, {})[pair] = value
     return found

@@ -78,6 +78,7 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
     body = []
     for row in rows:
         side, held = (show.judge, show.model) if row["kind"] == JUDGES else (show.model, show.judge)
+        few = set(row["effect_flags"]) - set(row["flags"])  # the marks of the difference hold for its effect sizes, too
         names = [*([families[row["family"]].label] if several else []), *([held(row["held"])] if with_held else [])]
         body.append(
             [
@@ -89,14 +90,14 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
                 marked(percent(row["rate_second"]), row["flags_second"]),
                 _difference(row),
                 *(p_text(row[name]) + _open(row) for name in ("p", corrected.column)),
-                _odds(row),
+                marked(_odds(row), few),
                 number(row["cohens_h"]),
                 f"{row['n_differ']} of {row['n_clusters']}",
             ]
         )
         if margin is not None:
-            body[-1].append(points_interval(row["adjusted_low"], row["adjusted_high"]) or NO_DATA)
-            body[-1] += [p_text(row[name]) + _beyond(row, margin) for name in MARGIN_COLUMNS[-3:]]
+            body[-1].append(marked(points_interval(row["adjusted_low"], row["adjusted_high"]) or NO_DATA, few))
+            body[-1] += [marked(p_text(row[name]), few) + _beyond(row, margin) for name in MARGIN_COLUMNS[-3:]]
         if some_missing:
             bounds = points_interval(row["bound_low"], row["bound_high"]) or NO_DATA
             body[-1] += [of_all(row["n"], row["n_all"]), bounds]
@@ -162,7 +163,7 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         sizes=sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows}),
         pools=_pools(rows, families),
         few={split: n for split, n in sizes.items() if n < FEW_PROMPTS},
-        marks=flags_notes(row["flags"] for row in rows),
+        marks=flags_notes(row["effect_flags"] for row in rows),
         open=any(SIGN_OPEN in row["flags"] for row in rows),
         judges=judges,
         cards=data.cards,

@@ -44,12 +44,14 @@ from refusal_eval.report.paper.table_notes import (
 )
 from refusal_eval.report.results.cells import has_turns, state_shares
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
-from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, MIXED_SERVING
+from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, FEW_CLUSTERS, MIXED_SERVING
 
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
 _BANDS = ("refusing", "mixed", "complying")
 _CUT = (TRUNCATED, TRUNCATED_REASONING)
+# A rate with one of these marks is no best one, and no rival.
+NEVER_BOLD = DOUBTFUL | {FEW_CLUSTERS}
 
 
 def refusal(data: TableData) -> Made:
@@ -76,7 +78,7 @@ def refusal(data: TableData) -> Made:
         _best(cells, s, p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of
     ]
     bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
-    doubtful = any(DOUBTFUL.intersection(score["flags"]) for score in used)
+    doubtful = any(NEVER_BOLD.intersection(score["flags"]) for score in used)
     notes = filled_notes(
         "refusal/refusal",
         show,
@@ -85,7 +87,7 @@ def refusal(data: TableData) -> Made:
         cards=data.cards,
         lacking=len(cells) < len(rows_of) * len(columns_of),
         ties=ties_note(bool(p_values), margin, used[0]["interval"]["level"]) if bold else "",
-        doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL] if doubtful else [],
+        doubtful=[MARKS[flag][0] for flag in CELL_FLAGS if flag in NEVER_BOLD] if doubtful else [],
     )
     caption = f"Refusal rate in percent with its {level_text(used)} interval, by model and split."
     table = Table(f"refusal-{judge}", caption, header, rows, notes, per_block=4, bold=frozenset(bold))
@@ -296,12 +298,12 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 def _best(
     cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float], no_worse: Shown | None
 ) -> set[str]:
-    """Models whose rate of a split stands in bold (see `best`); none whose rate may be another, or is one prompt's."""
+    """Models whose rate of a split stands in bold (see `best`); none whose rate or interval is in doubt."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
         model: Rate(*(headline(score)[end] for end in _ENDS))
         for model, score in own.items()
-        if not DOUBTFUL.intersection(score["flags"]) and score["n_clusters"] > 1
+        if not NEVER_BOLD.intersection(score["flags"])
     }
     first = next(iter(own.values()))
     return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)

@@ -13,7 +13,7 @@ from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differen
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
-from refusal_eval.stats.estimates.flags import ROUNDING, derived_flags, few_flags
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
@@ -39,7 +39,8 @@ def compared(
     name of its `Correction`, and McNemar's test of one decision per prompt (`decision`: what it is, `only_first`,
     `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled, or both sides have
     a decision on none. The flags are those of the comparison's own cells, also for what is corrected, in which the
-    p values of the whole family have a part.
+    p values of the whole family have a part. `effect_flags`, of odds ratio, h and tests against the margin, are those
+    and `few_clusters` where few clusters of a side show the rarer outcome.
 
     Args:
         cells: each cell that they need.
@@ -173,6 +174,7 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
 
 def _effect_estimates(row: Mapping[str, Any], about: dict[str, Any], study: Study) -> Iterator[Estimate]:
     level, margin, method = study["level"], study["margin"], "delta method on the log scale over clusters"
+    about = about | {"flags": tuple(row["effect_flags"])}
     odds = Number(row["odds_ratio"], row["odds_ratio_low"], row["odds_ratio_high"], method)
     yield estimated("odds_ratio", odds, level, **about)
     yield Estimate("cohens_h", row["cohens_h"], **about)
@@ -221,6 +223,8 @@ def _rows(
         row |= {"counted": counted, "reading": reading} | paired_flags(flags[one], flags[other], result)
         effect = effects(panel, one, other, study["level"], study["margin"])
         row |= dataclasses.asdict(result) | dataclasses.asdict(effect)
+        row["effect_flags"] = [*row["flags"], *([FEW_CLUSTERS] if row.pop("few") else [])]
+        row["effect_flags"] = list(dict.fromkeys(row["effect_flags"]))
         row |= _sides_p(family, scope, expectations, effect)
         rows.append(row | _decisions(panel, one, other, scope, study["samples"], mid))
     return rows

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import HEADLINE_READING
@@ -12,7 +13,7 @@ from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
-from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags, few_flags
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, MIN_RARER, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
@@ -57,7 +58,8 @@ def study_corrected(
                 have to stand for the others; no value and by split the number of labelled answers that the judge has
                 `learned` from; no value and by split the number of answers that are `undrawn`: that came or changed
                 after the sample was drawn. `checked` is whether that could be checked; `flags` has
-                those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
+                those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels, or,
+                where prompts share clusters, labels of the rarer class
     differences by judge, scope and two models with a corrected rate (ppi), first minus second in alphabetical order:
                 `ppi.CorrectedDifference`, and `p_holm`,
                 corrected for all under the judge; `flags` has those of both rates
@@ -241,7 +243,7 @@ def _ppi(
         usable = not (unlabelled or undrawn or learned)
         rate = ppi.corrected_rate(*answers, study["level"]) if usable else None
         flags = derived_flags(units.flags for units, _ in parts.values())
-        few = () if rate is None else few_flags(_fewest_labelled(*answers))
+        few = () if rate is None else few_labelled(*answers)
         if rate is not None:
             kept[model] = answers
         yield {
@@ -272,13 +274,20 @@ def _differences(
         yield {**names, **about, **vars(found), "flags": list(derived_flags([flags[model], flags[other]], own))}
 
 
-def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
-    """Effective number of clusters with labels, in the split with the fewest; one that was blocked throughout needs
-    none.
+def few_labelled(answers: ppi.Answers, labels: ppi.Labels) -> tuple[str, ...]:
+    """Return `few_clusters` if in a split few clusters have labels, or, where prompts share clusters, labels of the
+    rarer class; a split that was blocked throughout needs none.
     """
     read = set(answers.splits[answers.counting > answers.blocked].tolist())
-    rows = [labels.rows[answers.splits[labels.rows] == split] for split in read]
-    return min(effective_of(answers.clusters[own]) for own in rows)
+    flags: set[str] = set()
+    for split in read:
+        own = answers.clusters[answers.splits == split]
+        here = answers.splits[labels.rows] == split
+        clusters, people = answers.clusters[labels.rows[here]], labels.people[here]
+        shared = len(np.unique(own)) < len(own)
+        rarer = min(len(np.unique(clusters[people == side])) for side in (0, 1)) if shared else MIN_RARER
+        flags |= {*few_flags(effective_of(clusters), max(1, rarer))}
+    return tuple(flags)
 
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:

@@ -220,6 +220,7 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
             splits=answers["split"].to_numpy(np.intp),
             read=answers["read"].to_numpy(float),
             names=sorted(set(answers["cluster"])),
+            places=list(answers.index),
         ),
         Labels(rows.astype(np.intp), people, judge, probability, read.astype(np.intp)),
     )

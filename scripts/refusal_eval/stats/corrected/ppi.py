@@ -13,13 +13,13 @@ of the judge in both parts.
 
 import dataclasses
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.intervals import Codes, Floats, wilson_ends
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, error_variance, wilson_ends
 
 MIN_LABELS = 20  # texts that people read
 FEW_OF_A_CLASS = 10  # texts of the rarer class; below it the interval holds that of the labels alone, too
@@ -31,7 +31,7 @@ METHOD = (
 
 DIFFERENCE_METHOD = (
     "difference of two PPI++ rates; t interval with the cluster-robust variance of the paired difference, both "
-    "samples of labels included"
+    "samples of labels included; with fewer than 10 labels of a class, at least that of the labels alone"
 )
 TEST = "t test of the difference of two PPI++ rates, cluster-robust, both samples of labels included"
 
@@ -48,6 +48,7 @@ class Answers:
     # the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers
     read: Floats | None = None
     names: Sequence[Hashable] | None = None  # of the clusters, by number; only a difference needs them
+    places: Sequence[Hashable] | None = None  # name of each row within its split; None where it is its number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,12 +108,34 @@ class _Estimated:
 
     value: float
     weight: float  # lambda
-    parts: Floats  # what each cluster adds to the error of the estimate
+    rows: Floats  # what each row adds to the error of the estimate, with its labels
     one: float  # share of one typical text in the rate
     people: float  # weighted mean of the labels
     omega: Floats  # weight of each text
     open_share: float  # of what is not blocked
     label_clusters: int
+    effective: float  # effective number of the clusters with labels, by their number of labels
+
+    @property
+    def unseen(self) -> float:
+        """Return the variance of half an error of the judge more in each direction."""
+        return 2 * (self.one / 2) ** 2
+
+    @property
+    def free(self) -> float:
+        """Return the most degrees of freedom that the labels give."""
+        return max(1.0, self.effective - 1)
+
+    def alone(self, level: float) -> tuple[float, float]:
+        """Return Wilson's interval of the rate from people's labels alone, of as many texts as these are worth."""
+        size = min(1 / math.fsum(self.omega**2), self.effective)
+        t = float(scipy.special.stdtrit(self.free, (1 + level) / 2))
+        low, high = (self.of_all(end) for end in wilson_ends(self.people, size, t))
+        return low, high
+
+    def of_all(self, rate: float) -> float:
+        """Return the rate of all answers, the blocked ones too, where those that people can read have this one."""
+        return 1 - self.open_share + self.open_share * rate
 
 
 def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected | None:
@@ -121,29 +144,28 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     Equal answers that people read once are one label, with the weight of them all.
 
     The variance is that of independent clusters, each with all it adds to either part (its answers and its labels), so
-    it holds for prompts as a sample of prompts. Prompts are stratified by split. To it comes that of half an error of
-    the judge more in each direction: a few labels without any error do not show that it makes none. The degrees of
-    freedom lie between the number of labelled clusters and the number that carry the variance (their geometric mean).
+    it holds for prompts as a sample of prompts; it is that of plain rates (`intervals.error_variance`), stratified by
+    split. To it comes that of half an error of the judge more in each direction: a few labels without any error do not
+    show that it makes none. The degrees of freedom lie between the effective number of labelled clusters and the number
+    that carry the variance (their geometric mean).
     All three were chosen by simulation (benchmarks/corrected_rates.py): without the half errors a rate of .02 is
     covered in 70 to 85 % with 100 labels, with whole ones rates of .1 to .9 in 98 %.
 
     Where people labelled fewer than ten answers as one class, the judge's reading of all answers can look better or
-    worse by luck than it is: the interval then reaches at least as far as that of the labels alone (`_of_labels`). In
-    simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the lowest coverage from .78
-    to .95.
+    worse by luck than it is: the interval then reaches at least as far as that of the labels alone
+    (`_Estimated.alone`). In simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the
+    lowest coverage from .78 to .95.
     """
     found = _estimated(answers, labels)
     if found is None:
         return None
-    variance, df = _variance(found.parts, [found])
+    variance, df = _variance(found.rows, answers.clusters, answers.splits, [found])
     low, high = wilson(found.value, variance, df, level, min(0.5, found.one))
-    if min(labels.count(labels.people == side) for side in (0, 1)) < FEW_OF_A_CLASS:
-        alone = _of_labels(found.people, found.omega, found.label_clusters, level)
-        gone = 1 - found.open_share
-        low = min(low, gone + found.open_share * alone[0])
-        high = max(high, gone + found.open_share * alone[1])
+    if few_of_a_class(labels):
+        alone = found.alone(level)
+        low, high = min(low, alone[0]), max(high, alone[1])
     inside = min(1.0, max(0.0, found.value))
-    sizes = (labels.count(), found.label_clusters, len(found.parts))
+    sizes = (labels.count(), found.label_clusters, len(np.unique(answers.clusters)))
     return Corrected(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
 
 
@@ -154,28 +176,66 @@ def corrected_difference(
 
     Clusters that both answered are paired by name: what a cluster adds to both rates cancels, so the judge's errors
     matter only as far as the labels leave them open. Variance and degrees of freedom are those of `corrected_rate`, of
-    the paired difference, with the half errors of both. Simulated at equal true rates and unequal errors of the judge
-    in benchmarks/corrected_rates.py.
+    the paired difference, with the half errors of both. Where people labelled fewer than ten answers of either model as
+    one class, the interval reaches at least as far as that of the labels alone, and p is the larger of both. Simulated
+    at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
     """
-    sides = [(answers, _estimated(answers, labels)) for answers, labels in (first, second)]
-    if sides[0][1] is None or sides[1][1] is None:
+    estimates = [_estimated(answers, labels) for answers, labels in (first, second)]
+    one, other = estimates
+    if one is None or other is None:
         return None
-    parts: dict[Hashable, float] = {}
-    for sign, (answers, found) in zip((1, -1), sides, strict=True):
-        assert answers.names is not None and found is not None
-        for name, part in zip(answers.names, found.parts, strict=True):
-            parts[name] = parts.get(name, 0.0) + sign * float(part)
-    estimates = [found for _, found in sides if found is not None]
-    variance, df = _variance(np.array(list(parts.values())), estimates)
-    value, error = estimates[0].value - estimates[1].value, math.sqrt(variance)
+    rows: dict[Hashable, float] = {}
+    for sign, (answers, _), found in zip((1, -1), (first, second), (one, other), strict=True):
+        for key, part in zip(_keys(answers), found.rows, strict=True):
+            rows[key] = rows.get(key, 0.0) + sign * float(part)
+    splits, clusters = (np.unique([str(key[i]) for key in rows], return_inverse=True)[1] for i in (0, 1))
+    variance, df = _variance(np.array(list(rows.values())), clusters, splits, (one, other))
+    value, error = one.value - other.value, math.sqrt(variance)
     p = 2 * float(scipy.special.stdtr(df, -abs(value) / error))
     reach = error * float(scipy.special.stdtrit(df, (1 + level) / 2))
-    value, low, high = (min(1.0, max(-1.0, end)) for end in (value, value - reach, value + reach))
-    return CorrectedDifference(value, low, high, p, len(parts), df)
+    low, high = value - reach, value + reach
+    if few_of_a_class(first[1]) or few_of_a_class(second[1]):
+        alone = _difference_alone(one, other, level)
+        low, high, p = min(low, alone[0]), max(high, alone[1]), max(p, _p_alone(one, other, value))
+    value, low, high = (min(1.0, max(-1.0, end)) for end in (value, low, high))
+    return CorrectedDifference(value, low, high, p, len(np.unique(clusters)), df)
+
+
+def few_of_a_class(labels: Labels) -> bool:
+    """Tell whether people labelled so few texts as one class that the labels alone limit what is known."""
+    return min(labels.count(labels.people == side) for side in (0, 1)) < FEW_OF_A_CLASS
+
+
+def _keys(answers: Answers) -> Iterator[tuple[Hashable, ...]]:
+    """Yield split, cluster and place of each row, by which those of two models are paired."""
+    assert answers.names is not None
+    places = range(len(answers.rates)) if answers.places is None else answers.places
+    for split, cluster, place in zip(answers.splits.tolist(), answers.clusters.tolist(), places, strict=True):
+        yield split, answers.names[cluster], place
+
+
+def _difference_alone(one: _Estimated, other: _Estimated, level: float) -> tuple[float, float]:
+    """Interval of the difference from people's labels alone, recovered from those of both rates (Newcombe 1998)."""
+    sides = [(found.of_all(found.people), *found.alone(level)) for found in (one, other)]
+    (p, low, high), (q, least, most) = sides
+    return p - q - math.hypot(p - low, most - q), p - q + math.hypot(high - p, q - least)
+
+
+def _p_alone(one: _Estimated, other: _Estimated, value: float) -> float:
+    """Return 1 - level of the interval that reaches from `value` over those of the labels alone and ends at 0."""
+    apart = one.of_all(one.people) - other.of_all(other.people)
+    if value * apart <= 0:
+        return 1.0
+    if value < 0:
+        one, other = other, one
+    least, most = 0.0, 1.0
+    for _ in range(60):
+        p = (least + most) / 2
+        least, most = (p, most) if _difference_alone(one, other, 1 - p)[0] <= 0 else (least, p)
+    return most
 
 
 def _estimated(answers: Answers, labels: Labels) -> _Estimated | None:
-    groups = int(answers.clusters.max()) + 1
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
     if labels.count() < MIN_LABELS or label_clusters < 2:
         return None
@@ -185,43 +245,37 @@ def _estimated(answers: Answers, labels: Labels) -> _Estimated | None:
     omega = omega / math.fsum(omega)
     people, judge = math.fsum(omega * labels.people), math.fsum(omega * labels.judge)
     open_share = math.fsum(share * (1 - blocked))  # what is not blocked, and so the labels are about
-    # Each cluster's part of the estimate, less its expectation: `fixed` + lambda * `moving`.
-    fixed, moving = np.zeros(groups), np.zeros(groups)
+    # Each row's part of the estimate, less its expectation: `fixed` + lambda * `moving`.
+    fixed, moving = np.zeros(len(share)), np.zeros(len(share))
     for part, of_rows, of_labels in (
         (fixed, blocked + (1 - blocked) * people, labels.people - people),
         (moving, answers.rates - blocked - (1 - blocked) * judge, -(labels.judge - judge)),
     ):
         means = np.bincount(answers.splits, weights=of_rows) / np.bincount(answers.splits)
         centred = of_rows - means[answers.splits]
-        np.add.at(part, answers.clusters, share * centred)
-        np.add.at(part, answers.clusters[labels.rows], open_share * omega * of_labels)
-    below = math.fsum(moving**2)
-    weight = min(1.0, max(0.0, -math.fsum(fixed * moving) / below)) if below > 0 else 0.0
+        part += share * centred
+        np.add.at(part, labels.rows, open_share * omega * of_labels)
+    still, moved = (np.bincount(answers.clusters, weights=part) for part in (fixed, moving))
+    below = math.fsum(moved**2)
+    weight = min(1.0, max(0.0, -math.fsum(still * moved) / below)) if below > 0 else 0.0
     judged = math.fsum(share * (answers.rates - blocked))
     value = math.fsum(share * blocked) + weight * judged + open_share * (people - weight * judge)
-    parts = fixed + weight * moving
+    rows = fixed + weight * moving
     of_texts = labels.of_texts(omega)
     one = open_share * math.fsum(of_texts**2)  # the share of one typical text in the weighted mean
-    return _Estimated(value, weight, parts, one, people, of_texts, open_share, label_clusters)
+    effective = effective_number(np.bincount(answers.clusters[labels.rows]))
+    return _Estimated(value, weight, rows, one, people, of_texts, open_share, label_clusters, effective)
 
 
-def _variance(parts: Floats, estimates: Sequence[_Estimated]) -> tuple[float, float]:
-    """Return the variance of what clusters add up to, with half an error more per estimate, and its degrees of
-    freedom.
-    """
-    squares, groups = parts**2, len(parts)
-    unseen = [2 * (found.one / 2) ** 2 for found in estimates]
-    variance = groups / (groups - 1) * math.fsum(squares) + math.fsum(unseen)
-    fewest = min(found.label_clusters for found in estimates) - 1
-    own = [u**2 / (found.label_clusters - 1) for u, found in zip(unseen, estimates, strict=True)]
-    carried = variance**2 / math.fsum([*squares**2, *own])
-    return variance, math.sqrt(min(carried, fewest) * fewest)
-
-
-def _of_labels(people: float, omega: Floats, clusters: int, level: float) -> tuple[float, float]:
-    """Wilson's interval of people's labels alone, of as many texts as their weights (Kish) and clusters are worth."""
-    size = min(1 / math.fsum(omega**2), float(clusters))
-    return wilson_ends(people, size, float(scipy.special.stdtrit(clusters - 1, (1 + level) / 2)))
+def _variance(rows: Floats, clusters: Codes, splits: Codes, estimates: Sequence[_Estimated]) -> tuple[float, float]:
+    """Return the variance of what rows add up to, with half an error more per estimate, and its degrees of freedom."""
+    variance, parts = error_variance(rows, clusters, splits)
+    unseen = [found.unseen for found in estimates]
+    variance += math.fsum(unseen)
+    most = min(found.free for found in estimates)
+    own = [u**2 / found.free for u, found in zip(unseen, estimates, strict=True)]
+    carried = variance**2 / math.fsum([*parts**4, *own])
+    return variance, math.sqrt(min(carried, most) * most)
 
 
 def unlabelled(answers: Answers, labels: Labels) -> list[int]:

@@ -276,6 +276,38 @@ def _variance(clusters: _Clusters) -> tuple[float, Floats]:
     return first + max(0.0, second - first) / 10, moved
 
 
+def error_variance(rows: Floats, clusters: Codes, splits: Codes) -> tuple[float, Floats]:
+    """Return the variance of an estimate from what each row adds to its error, and what each cluster does.
+
+    Of one split it is V of `_variance`, for which rows are what they add to the mean. Of several splits a cluster adds
+    up what it adds in each, u / (1 - h) times sqrt((G - 1) / G) of the split, and the tenths of V_2 are those of the
+    splits. Where a split has one cluster, h is taken for 0.
+
+    Args:
+        rows: of each row, so that those of a split add up to 0, or nearly.
+        clusters: number of each row's cluster, from 0 on; a cluster may lie in several splits.
+        splits: number of each row's split, from 0 on.
+    """
+    parts, above = np.zeros(int(clusters.max()) + 1), []
+    for split in np.unique(splits):
+        own, (numbers, codes) = rows[splits == split], np.unique(clusters[splits == split], return_inverse=True)
+        sizes, sums = np.bincount(codes).astype(float), np.bincount(codes, weights=own)
+        groups, n = len(sizes), len(own)
+        if groups == 1:
+            parts[numbers] += sums
+            continue
+        within = n**2 * math.fsum((own - (sums / sizes)[codes]) ** 2)
+        variance, moved = _variance(_Clusters(sums, sizes, within))
+        parts[numbers] += math.sqrt((groups - 1) / groups) * moved
+        above.append(variance - (groups - 1) / groups * math.fsum(moved**2))
+    return math.fsum([*(parts**2), *above]), parts
+
+
+def effective_in_splits(clusters: Codes, splits: Codes) -> float:
+    """Return `effective_number` of clusters by the share that each has in a mean of splits with the same weight."""
+    return effective_number(np.bincount(clusters, weights=1 / np.bincount(splits)[splits]))
+
+
 def _correlations(errors: Floats, sizes: Floats) -> Floats:
     """Correlation of the rates of splits, splits x splits, that clusters with prompts in several of them bring about.
 
@@ -320,7 +352,16 @@ def _degrees_of_freedom(sums: Floats, p: float, n_eff: float, most: float) -> fl
     prompts with one answer have no excess, and keep `most`. It lifted 100 clusters of 20 prompts (rate .02,
     intra-cluster correlation .4) from .89 to .94.
     """
-    excess = 1 / _behind(sums) - 1 / len(sums) - (1 - 4 * p * (1 - p)) / (n_eff * p * (1 - p))
+    return degrees_of_freedom(sums, most, (1 - 4 * p * (1 - p)) / (n_eff * p * (1 - p)))
+
+
+def degrees_of_freedom(sums: Floats, most: float, allowed: float = 0.0) -> float:
+    """Return the degrees of freedom of t with a variance that is the sum of the squares of `sums`, `most` at most.
+
+    With m the effective number of clusters behind the variance, as in `_held_back`, they are 1 / (1 / m - 1 / G -
+    `allowed`), with `allowed` for the kurtosis that the interval reckons with already.
+    """
+    excess = 1 / _behind(sums) - 1 / len(sums) - allowed
     return most if excess * most <= 1 else max(1.0, 1 / excess)
 
 
