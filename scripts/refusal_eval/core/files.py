@@ -161,6 +161,18 @@ def no_room(error: OSError) -> str:
     return f"{error.strerror}; free space and run again"
 
 
+def read_users_text(path: str | Path) -> str:
+    """Return the text of a file that a user names, without the byte-order mark that some editors write.
+
+    Raises:
+        BadFile: if it is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file in one step."""
     with written_whole(path) as handle:
@@ -179,7 +191,7 @@ def read_json(path: str | Path) -> Any:
         BadFile: if it is not JSON.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8, and of numbers without end
         raise BadFile(f"{path} is not valid JSON: {error}") from error
 
@@ -223,7 +235,7 @@ def read_jsonl(path: str | Path) -> Iterator[Any]:
         for number, line in enumerate(handle, 1):
             if line.strip():
                 try:
-                    yield json.loads(line.decode())
+                    yield json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                 except (ValueError, RecursionError) as error:
                     raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error
 
