@@ -411,7 +411,7 @@ def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
     assert "SECRET" not in text and "FOLDER" not in text and "SOCKET" not in text
     made.failed = 1
     text = block("m", made, lines_of(made))
-    assert "FAILED: 16 ok, 1 failed" in text and "-> look at the engine's log" in text
+    assert "FAILED: 17 ok, 1 failed" in text and "-> look at the engine's log" in text
 
 
 def test_paths_are_hidden_wherever_they_stand_and_a_cpu_is_named_with_its_cores():
