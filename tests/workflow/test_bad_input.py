@@ -122,7 +122,7 @@ TEMPLATES = Path(__file__).parents[1] / "odd_inputs" / "05-templates"
 
 def test_a_template_that_renders_what_is_not_meant_is_stopped_before_anything_is_asked(fresh: Project) -> None:
     models = {}
-    for name in ("nogen.jinja", "cut.jinja", "chat_template.json", "bom.jinja", "think.jinja"):
+    for name in ("nogen.jinja", "cut.jinja", "bom.jinja", "think.jinja"):
         shutil.copy(TEMPLATES / name, fresh.folder / name)
         models[name.partition(".")[0].replace("_", "-")] = {"like": "plain", "template": name}
     models["think"]["template_options"] = {"enable_thinking": "false"}
@@ -134,7 +134,6 @@ def test_a_template_that_renders_what_is_not_meant_is_stopped_before_anything_is
     reported = refused(fresh, "--until", "requests")
     assert "the template nogen.jinja writes '<|im_end|> <|im_start|>assistant' before a reply in a dialogue" in reported
     assert "the template cut.jinja cuts the middle and the end of a message of role `user`" in reported
-    assert "the template chat_template.json is JSON, no Jinja template" in reported
     assert not (fresh.results / "receipts").exists()
     made = {name: fresh.results / "requests" / name / "one.jsonl" for name in models}
     assert [name for name, path in made.items() if path.exists()] == ["bom", "think", "continues"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,8 +18,9 @@ from pydantic import BaseModel, BeforeValidator, Field
 from refusal_eval.ask.template_probe import chosen_shapes, header_note, message_notes, option_notes
 from refusal_eval.config.shapes import GIVEN_BY_US
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json_as, read_users_text
+from refusal_eval.core.files import read_json_as
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.template_file import read_template
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -286,26 +286,6 @@ class Renderer:
         if [row["role"] for row in rows if row["role"] != "system"] != ["user"]:
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
         return "".join(row["content"] for row in rows)
-
-
-def read_template(path: str | Path) -> str:
-    """Return the text of a Jinja file.
-
-    Raises:
-        UserError: if it is JSON, which would be sent as it is, or no text.
-    """
-    text = read_users_text(path)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(value, dict | list | str):
-        return text
-    key = " of its key `chat_template`" if isinstance(value, dict) and "chat_template" in value else ""
-    raise UserError(
-        f"the template {path} is JSON, no Jinja template: all of it would be sent to the model. Write the template's "
-        f"text{key} into a file of its own, such as chat_template.jinja, with line breaks for `\\n`"
-    )
 
 
 def _in_order(texts: Sequence[str], rendered: str) -> bool:

@@ -94,14 +94,14 @@ def header_note(render: Render, shape: Sequence[str], template: str, prefill: st
     `[INST]`-like templates write none, and are right. What stands before a reply in a dialogue shows which is meant.
 
     Raises:
-        UserError: if a dialogue has a header with a role there, and a prompt ends without one.
+        UserError: if a dialogue has a header with a role there, and a prompt ends as it would without a reply.
     """
     rows = [{"role": role, "content": _probe_text(number)} for number, role in enumerate(shape)]
     if shape[-1] != "user":
         return None
     try:
         asked, whole = render(rows) + prefill, render([*rows, {"role": "assistant", "content": _REPLY}])
-        same = asked == render(rows, generation=False) + prefill
+        same = asked.split() == (render(rows, generation=False) + prefill).split()
     except UserError:
         return None
     end = rows[-1]["content"][-12:]
@@ -115,12 +115,12 @@ def header_note(render: Render, shape: Sequence[str], template: str, prefill: st
     if not missing or _ROLE.search(ends):
         return None
     what = f"writes {begins[-60:]!r} before a reply in a dialogue, but a prompt ends with {ends[-60:]!r}"
-    if _ROLE.search(missing):
+    if _ROLE.search(missing) and same:
         raise UserError(
             f"{template} {what}: the model would not know that it is to answer. Let the template write that header "
             "`if add_generation_prompt`"
         )
-    unknown = same and _REASONING.sub("", missing).strip()
+    unknown = _ROLE.search(missing) or (same and _REASONING.sub("", missing).strip())
     return f"the template {what}; does it lack the generation prompt?" if unknown else None
 
 
