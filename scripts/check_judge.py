@@ -60,7 +60,10 @@ def main(
     if checked:
         LOG.info("%s", checked)
     if isinstance(judge, TemplatedJudge):
-        renderer.check_all_rendered(judge.messages([{"role": "user", "content": "prompt"}], "answer"))
+        messages = judge.messages([{"role": "user", "content": "prompt"}], "answer")
+        renderer.check_all_rendered(messages)
+        for note in renderer.probe([messages]):
+            LOG.warning("%s", note)
     length = judge.least_tokens(renderer)
     room, written = asked["rendering"]["max_model_len"], judge.request_sampling(checked)["max_tokens"]
     if length + written > room:

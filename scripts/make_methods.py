@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.references import read_bibtex
-from refusal_eval.core.files import read_json, write_text
+from refusal_eval.core.files import read_json, read_users_text, write_text
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.methods.methods_section import as_latex, as_markdown, cited_keys, paragraphs
 from refusal_eval.report.methods.study_sources import bibliography, study_entries
@@ -23,7 +23,7 @@ def main(files: Any, folder: Path) -> None:
     text = paragraphs(manifest, cards, results, read_json(files.duplicates))
     known = study_entries(manifest["study"])
     for path in files.references:
-        known |= read_bibtex(Path(path).read_text(encoding="utf-8"))
+        known |= read_bibtex(read_users_text(path))
     keys = cited_keys(text)
     for name, content in (
         ("methods.md", as_markdown(text)),

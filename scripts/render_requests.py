@@ -69,6 +69,15 @@ def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, 
             )
 
 
+def probed(rows: Sequence[Mapping[str, Any]]) -> list[Messages]:
+    """Return the conversations whose rendering is probed: of a dialogue that of its last turn."""
+    found = []
+    for row in rows:
+        turns = asked_turns(row)
+        found.append(conversation(row, turns[-1], dict.fromkeys(turns, "reply")))
+    return found
+
+
 def main(
     prompts_path: str,
     engine: Mapping[str, Any],
@@ -93,16 +102,21 @@ def main(
     rows = list(read_jsonl(prompts_path))
     if intervention is not None and not request.get("allow_overlap"):
         refuse_fitted(rows, intervention, request.get("evaluated", True))
+    compat, notes = request.get("protocol") == "compat", dict[str, int]()
+    if isinstance(renderer, Renderer):
+        notes |= dict.fromkeys(renderer.probe(probed(rows)), len(rows))
     for row in rows:
         turn = asked_turns(row)[0]
         try:
             messages = conversation(row, turn, {})
-            if request.get("protocol") == "compat" and isinstance(renderer, Renderer):
+            if compat and isinstance(renderer, Renderer):
                 renderer.check_all_rendered(messages)
                 longest = request["max_model_len"] - sampling["max_tokens"]
                 prompt: Prompt = published_token_ids(renderer, messages, longest)
             else:
                 prompt = renderer.prompt(messages)
+                if isinstance(renderer, Renderer) and (note := renderer.mark_note(messages)):
+                    notes[note] = notes.get(note, 0) + 1
         except UserError as error:
             source = row["source"]
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
@@ -123,7 +137,10 @@ def main(
         determinism=request["determinism"],
         changes=changes,
     )
-    counts = write_requests(output, asks, settings, request["max_model_len"], later_turns(request))
+    for note, count in notes.items():
+        LOG.warning("%s (%d of %d prompts)", note, count, len(rows))
+    how = later_turns(request)
+    counts = write_requests(output, asks, settings, request["max_model_len"], how, notes=list(notes))
     LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)
     if counts["too_long"]:
         LOG.warning(

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stored
 from refusal_eval.ask.store_index import key_numbers
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
@@ -30,8 +31,8 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     """Write the manifest: the whole study, the hashes of the files behind its numbers, and what served the responses.
 
     Args:
-        inputs: the files of `engines`, `adapters` and `interventions`, and of the study's `answers`, `verdicts`, other
-            `data` and `tables`; the user's own files behind them, the `sources`.
+        inputs: the files of `engines`, `adapters`, `interventions` and `requests`, and of the study's `answers`,
+            `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
 
@@ -59,10 +60,22 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     cards = [Path(path) for path in inputs.data if Path(path).match("directions/*.json")]
     if few := {card["direction"]: card["few"] for card in map(read_json, cards) if card.get("few")}:
         manifest["few_prompts"] = few
+    if notes := rendering_notes(inputs.requests):
+        manifest["rendering_notes"] = notes
     if lock := config.get("lock"):
         manifest["lock_sha256"] = sha256_of_file(lock)
     write_json(output, manifest)
     LOG.info("%d files, %d engines", len(files), len(engines))
+
+
+def rendering_notes(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return what may be wrong with how a model's prompts are rendered, by model; only of those that have a note."""
+    notes: dict[str, list[str]] = {}
+    for path in paths:
+        for note in read_requests(path).notes:
+            own = notes.setdefault(Path(path).parent.name, [])
+            own += [] if note in own else [note]
+    return notes
 
 
 def answers_serving(stores: Sequence[StoreReader], paths: Collection[str]) -> dict[str, Any]:

@@ -144,6 +144,10 @@ def test_a_template_that_an_adapter_brings_along_is_mentioned(
     (adapter / "chat_template.jinja").write_text("x")
     described(adapter, tmp_path)
     assert "brings chat_template.jinja along, which is not used; name it as the model's `template`" in caplog.text
+    (adapter / "chat_template.jinja").rename(adapter / "chat_template.json")
+    described(adapter, tmp_path)
+    assert "brings chat_template.json along" in caplog.text
+    assert "write the text of its `chat_template` into a .jinja file and name that as the `template`" in caplog.text
 
 
 def test_a_tokenizer_that_an_adapter_brings_along_is_mentioned(

@@ -127,7 +127,11 @@ def trial(
         for place, one in enumerate(samples)
     ]
     header = {"sampling": SAMPLING | {"stop_token_ids": list(stops)}, "identity": {"weights": {"repo": "org/m"}}}
-    files = [SimpleNamespace(header=header, settings=RequestSettings(sampling=header["sampling"]))]
+    files = [
+        SimpleNamespace(
+            header=header, settings=RequestSettings(sampling=header["sampling"]), notes=wrong.pop("notes", [])
+        )
+    ]
     how = ("python", "cuda", determinism, 64, 0.0, "store")
     plan = LoadPlan(engine_of(ENTRY | dict(engine)), "engine", "m", "m", *how, adapters=adapters)
     made = Trial(CheckedModel(entry, files, [Path("prompts")], plan, Path("log")))
@@ -175,6 +179,7 @@ OTHER = [9, 9]
     [
         ("answers", "fail", {"samples": [EMPTY, EMPTY, CUT, EMPTY]}),
         ("answers", "warn", {"samples": [EMPTY, CUT, CUT]}),
+        ("rendering", "warn", {"notes": ["an option changes nothing"]}),
         ("template ids", "fail", {"tokens": [1, 1, 2]}),
         ("template ids", "fail", {"tokens": [1, 2]}),
         ("reasoning marks", "fail", {"entry": REASONS, "samples": [sample(answer="hm[/THINK]No."), *SAMPLES[1:]]}),
@@ -402,11 +407,11 @@ def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
         assert part in text
     assert "24 tokens in 2.0 s: 12 tokens/s" in text and "start         40 s" in text
     assert text.splitlines()[0] == "```text" and text.splitlines()[-1] == "```"
-    assert "passed: 17 ok" in text
+    assert "passed: 18 ok" in text
     assert "SECRET" not in text and "FOLDER" not in text and "SOCKET" not in text
     made.failed = 1
     text = block("m", made, lines_of(made))
-    assert "FAILED: 16 ok, 1 failed" in text and "-> look at the engine's log" in text
+    assert "FAILED: 17 ok, 1 failed" in text and "-> look at the engine's log" in text
 
 
 def test_paths_are_hidden_wherever_they_stand_and_a_cpu_is_named_with_its_cores():

@@ -339,6 +339,21 @@ def test_templates_and_programs_must_be_there(project):
     ]
 
 
+def test_a_template_of_json_or_of_another_encoding_is_a_mistake(project):
+    project.write("own.yaml", "models: {m: {like: plain, template: chat_template.json}}\n")
+    study = STUDY | {"catalogue": ["own.yaml"], "models": ["m"]}
+    for text, encoding, says in (
+        ('{"chat_template": "x"}', "utf-8", "is JSON, no Jinja template: all of it would be sent to the model"),
+        ('"{{ messages }}"', "utf-8-sig", "is JSON, no Jinja template"),
+        ("{{ messages }}", "utf-16", "is not UTF-8"),
+    ):
+        (project.folder / "chat_template.json").write_text(text, encoding=encoding)
+        (found,) = project.mistakes(study)
+        assert found.startswith("own.yaml:1: models.m.template: chat_template.json " + says)
+    (project.folder / "chat_template.json").write_text("{{ messages }}", encoding="utf-8-sig")
+    assert project.mistakes(study) == []
+
+
 def test_python_judges_need_their_function(project):
     judge = {"kind": "python", "file": "../../own.py", "function": "jugde"}
     with_entry(project, "judges", "own", judge, STUDY | {"judges": ["own"]})

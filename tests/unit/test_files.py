@@ -12,6 +12,7 @@ from refusal_eval.core.files import (
     as_planned,
     read_json,
     read_jsonl,
+    read_users_text,
     sha256_of_file,
     write_json,
     write_jsonl,
@@ -105,3 +106,12 @@ def test_a_file_that_is_edited_after_a_run_was_planned_is_not_read_as_what_was_p
     with pytest.raises(UserError, match=r"own\.md has changed since this run was planned; run again"):
         compute()
     assert computed == ["meanwhile"] * (when == "meanwhile"), "nothing is computed in vain"
+
+
+def test_a_byte_order_mark_is_no_part_of_what_is_read(tmp_path):
+    path = tmp_path / "file"
+    path.write_text('{"a": 1}\n{"a": 2}\n', encoding="utf-8-sig")
+    assert [row["a"] for row in read_jsonl(path)] == [1, 2]
+    path.write_text('{"a": 1}', encoding="utf-8-sig")
+    assert read_json(path) == {"a": 1}
+    assert read_users_text(path) == '{"a": 1}'

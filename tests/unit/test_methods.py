@@ -18,6 +18,7 @@ from project import ROOT
 from store_files import response
 from table_rows import cards, data_of, units
 
+from refusal_eval.ask.requests import RequestSettings, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.config.direction_entry import Separation
 from refusal_eval.config.entries import Sampling
@@ -381,7 +382,7 @@ class Served:
     def manifest(self, data: Sequence[Path] = ()) -> Any:
         engine, results = self.folder / "engine.json", self.folder / "results"
         inputs = SimpleNamespace(engines=[engine], adapters=[], interventions=[], tables=[], sources=[engine])
-        inputs.data = list(data)
+        inputs.requests, inputs.data = sorted((self.folder / "requests").glob("*/*")), list(data)
         inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
         made = self.folder / "manifest.json"
         write_manifest.main(inputs, {"store_dir": str(self.folder / "store")}, str(results), str(made))
@@ -517,6 +518,19 @@ def test_an_adapter_of_the_hub_is_cited(demo: dict[str, Any]) -> None:
     assert "huggingface.co/who/adapter_x" in entry and f"Adapter repository, commit {'a' * 40}" in entry
     manifest["study"]["model_entries"]["smollm2-plain"]["lora"] = {"kind": "folder", "path": "adapters/mine"}
     assert "a LoRA adapter (a local one)" in text_of(manifest)
+
+
+def test_what_may_be_wrong_with_rendered_prompts_is_in_manifest_and_methods(
+    demo: dict[str, Any], served: Served
+) -> None:
+    assert "rendering_notes" not in served.manifest() and "was noticed" not in text_of(demo)
+    for split, notes in (("a", ["an <option> changes nothing"]), ("b", ["an <option> changes nothing"]), ("c", [])):
+        path = served.folder / "requests" / "smollm2-plain" / f"{split}.jsonl"
+        write_requests(path, [], RequestSettings(), None, notes=notes)
+    noted = served.manifest()["rendering_notes"]
+    assert noted == {"smollm2-plain": ["an <option> changes nothing"]}
+    text = " ".join(text_of(demo | {"rendering_notes": noted}).split())
+    assert "were rendered, this was noticed: an" in text and "changes nothing." in text
 
 
 def test_sampling_names_what_is_on() -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import yaml
 from project import Project, make_project
+from tokenizer_folders import byte_tokenizer
+
+from refusal_eval.ask.requests import read_requests
 
 
 @pytest.fixture
@@ -112,3 +115,32 @@ def test_a_lost_store_is_noticed(fresh: Project) -> None:
         shutil.rmtree(fresh.results / folder, ignore_errors=True)
     # All answers of the batch, as all of it is executed again: the two models share the engine's load.
     assert fresh.planned("--until", "answers")["answers"] == 4
+
+
+TEMPLATES = Path(__file__).parents[1] / "odd_inputs" / "05-templates"
+
+
+def test_a_template_that_renders_what_is_not_meant_is_stopped_before_anything_is_asked(fresh: Project) -> None:
+    models = {}
+    for name in ("nogen.jinja", "cut.jinja", "bom.jinja", "think.jinja"):
+        shutil.copy(TEMPLATES / name, fresh.folder / name)
+        models[name.partition(".")[0].replace("_", "-")] = {"like": "plain", "template": name}
+    models["think"]["template_options"] = {"enable_thinking": "false"}
+    models["continues"] = {"like": "plain", "template": "none"}
+    (fresh.folder / "odd.yaml").write_text(yaml.safe_dump({"models": models}))
+    byte_tokenizer(fresh.folder / "model", adds_bos=True)
+    (fresh.folder / "one.jsonl").write_text('{"prompt": "<bos>How do I kill a Python process?"}\n')
+    fresh.study(models=[*models], splits=["one"], comparisons=[], catalogue=["catalogue.yaml", "odd.yaml"])
+    reported = refused(fresh, "--until", "requests")
+    assert "the template nogen.jinja writes '<|im_end|> <|im_start|>assistant' before a reply in a dialogue" in reported
+    assert "the template cut.jinja cuts the middle and the end of a message of role `user`" in reported
+    assert not (fresh.results / "receipts").exists()
+    made = {name: fresh.results / "requests" / name / "one.jsonl" for name in models}
+    assert [name for name, path in made.items() if path.exists()] == ["bom", "think", "continues"]
+    assert read_requests(made["bom"]).notes == []
+    assert next(read_requests(made["bom"]).requests()).token_ids[0] != ord("\ufeff")
+    (note,) = read_requests(made["think"]).notes
+    assert note.startswith('`template_options`: `enable_thinking: "false"` changes nothing')
+    assert note in reported
+    (note,) = read_requests(made["continues"]).notes
+    assert note.startswith("prompts begin with `<bos>` twice: the tokenizer adds it, and the prompts hold it")

@@ -67,6 +67,7 @@ rule manifest:
             model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
         ),
         interventions=[paths.intervention(model) for model in sorted(study.steered_models)],
+        requests=collect(f"{RESULTS}/requests/{{model}}/{{split}}.jsonl", model=study.asked_models, split=SPLITS),
         answers=[
             *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
             *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.direction_cells if not cell.judge),

@@ -7,19 +7,24 @@ import dataclasses
 import datetime
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from unittest import mock
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from refusal_eval.ask.template_probe import chosen_shapes, header_note, message_notes, option_notes
 from refusal_eval.config.shapes import GIVEN_BY_US
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.template_file import read_template
 
 Messages = Sequence[Mapping[str, str]]
+
+MOST_CONSTANTS = 60  # of a template that an option's value is compared with
 
 
 @dataclasses.dataclass(eq=False)
@@ -50,7 +55,7 @@ class Renderer:
         except (OSError, ValueError) as error:
             raise UserError(f"{self.folder}: the tokenizer cannot be loaded: {error}") from error
         own = self.template not in ("default", "none")
-        self._own_template = Path(self.template).read_text(encoding="utf-8") if own else None
+        self._own_template = read_template(self.template) if own else None
         self._head, self._tail = self._frame() if self.frame else ([], [])
         self._control = _control_pieces(self.tokenizer) if self.untrusted else None
         self._day = datetime.date.fromisoformat(str(self.date))
@@ -59,6 +64,7 @@ class Renderer:
                 f"{self.folder} has no chat template. Give the model its own (`template: file.jinja`), "
                 "or `template: none` if it is a base model that continues text."
             )
+        self._constants: Sequence[Any] = ()  # texts and numbers in the template that an option may be compared with
         if self.template_options and self.template != "none":
             self._check_options(self.template_options)
 
@@ -100,7 +106,7 @@ class Renderer:
         return self.token_ids(messages)
 
     def check_all_rendered(self, messages: Messages) -> None:
-        """Raise `UserError` if the template leaves out a message, as some do with system messages.
+        """Raise `UserError` if the template leaves out a message, as some do with system messages, or cuts one.
 
         Not of the assistant's: there it may well leave out the reasoning.
         """
@@ -114,13 +120,68 @@ class Renderer:
             return
         # A template may change what it renders, or look for a word in it; what it leaves out can be any other text.
         for number, row in given:
-            others = (f"{row['content']} and {row['content']}", "x")
-            if all(self._with(rows, number, other) == rendered for other in others):
-                raise UserError(
-                    f"{self._template_words} leaves out the message of role `{row['role']}` that begins "
-                    f"{row['content'][:40]!r}, so that the model would not see it. Give the model a template that "
-                    "renders it (`template: file.jinja`), or remove it from the `system_prompt` or the split"
-                )
+            same = partial(self._same_with, rows, number, rendered)
+            what = f"the message of role `{row['role']}` that begins {row['content'][:40]!r}"
+            right = (
+                "so that the model would not see it. Give the model a template that renders it (`template: "
+                "file.jinja`), or remove it from the `system_prompt` or the split"
+            )
+            if same(f"{row['content']} and {row['content']}", "x"):
+                raise UserError(f"{self._template_words} leaves out {what}, {right}")
+            start, end = (len(row["content"]) - len(row["content"].lstrip()), len(row["content"].rstrip()))
+            for part, place in (("beginning", start), ("end", end - 1), ("middle", (start + end) // 2)):
+                before, letter, after = row["content"][:place], row["content"][place], row["content"][place + 1 :]
+                others = (before + other + after for other in "xq7" if other != letter)
+                if not letter.isspace() and same(*others):
+                    raise UserError(f"{self._template_words} cuts the {part} of {what}, {right}")
+
+    def probe(self, conversations: Collection[Messages]) -> list[str]:
+        """Return what may be wrong with how the template renders such conversations, and its options.
+
+        Raises:
+            UserError: if it certainly cuts, changes or leaves out messages, or lacks the header of the reply.
+        """
+        if self.template == "none":
+            return []
+        roles = {tuple(row["role"] for row in with_system_prompt(one, self.system_prompt)) for one in conversations}
+        shapes, words, notes = chosen_shapes(roles), self._template_words, list[str]()
+        for shape in shapes:
+            notes += message_notes(self._rendered, shape, words)
+            # What a classifier reads has no reply.
+            header = None if self.frame else header_note(self._rendered, shape, words, self.prefill or "")
+            notes += [header] if header else []
+        if self.template_options:
+            notes += option_notes(self._rendered, self.template_options, shapes, self._constants)
+        return list(dict.fromkeys(notes))
+
+    def mark_note(self, messages: Messages) -> str | None:
+        """Return which of the tokenizer's own marks stands twice, or where none belongs, in a prompt; None if none."""
+        ids, bos, eos = self.token_ids(messages), self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        if bos is not None and ids[:2] == [bos, bos]:
+            why = ": the tokenizer adds it, and the prompts hold it" if self.template == "none" else ""
+            twice = f"prompts begin with `{self.tokenizer.bos_token}` twice{why}"
+            return f"{twice}; leave it out of the prompts or the template"
+        if self.template != "none" or self.frame:
+            return None
+        bare = list(self.tokenizer(self._apart(self._plain_text(messages)), add_special_tokens=False)["input_ids"])
+        if bare and ids[0] != bare[0] and {ids[0], bare[0]} <= set(self.tokenizer.added_tokens_decoder):
+            added, begun = self.tokenizer.convert_ids_to_tokens([ids[0], bare[0]])
+            return (
+                f"prompts begin with `{begun}`, and the tokenizer puts `{added}` before it: if they were rendered "
+                "elsewhere, give the messages alone and let the chat template render them"
+            )
+        if bare and not self.prefill and eos is not None and ids[-1] == eos != bare[-1]:
+            return (
+                f"the tokenizer ends every prompt with `{self.tokenizer.eos_token}`, after which nothing is to be said"
+            )
+        return None
+
+    def _rendered(self, rows: Messages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
+        return str(self._filled(rows, options, generation, tokenize=False))
+
+    def _same_with(self, rows: Messages, number: int, rendered: str, *others: str) -> bool:
+        """Return whether the prompt is the same text with each of these contents of one message."""
+        return all(self._with(rows, number, other) == rendered for other in others)
 
     def _with(self, rows: Messages, number: int, content: str) -> str:
         """Return messages as text, with another content of one of them."""
@@ -179,7 +240,7 @@ class Renderer:
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         """Raise `UserError` for an option that the template does not look at: it would have no effect."""
-        from jinja2 import meta
+        from jinja2 import meta, nodes
         from jinja2.exceptions import TemplateError
         from transformers.utils import chat_template_utils
 
@@ -189,6 +250,9 @@ class Renderer:
             read = chat_template_utils._compile_jinja_template(source).environment.parse(source)
         except (TemplateError, ValueError) as error:
             raise UserError(f"{self._template_words} cannot be used: {error}") from error
+        constants = (node.value for node in read.find_all(nodes.Const))
+        short = (one for one in constants if isinstance(one, int | float) or (isinstance(one, str) and len(one) <= 20))
+        self._constants = list(dict.fromkeys(short))[:MOST_CONSTANTS]
         known = meta.find_undeclared_variables(read) - set(GIVEN_BY_US)
         for name in options:
             if name not in known:
@@ -199,17 +263,20 @@ class Renderer:
         own = [{**message, "content": self._apart(message["content"])} for message in messages]
         return self._filled(with_system_prompt(own, self.system_prompt), **how)
 
-    def _filled(self, rows: Messages, **how: Any) -> Any:
+    def _filled(
+        self, rows: Messages, options: Mapping[str, Any] | None = None, generation: bool = True, **how: Any
+    ) -> Any:
         from jinja2.exceptions import TemplateError
 
+        options = (self.template_options or {}) if options is None else options
         try:
             with _clock_at(self._day):
                 return self.tokenizer.apply_chat_template(
                     rows,
                     chat_template=self._own_template,
-                    add_generation_prompt=True,
+                    add_generation_prompt=generation,
                     **how,
-                    **(self.template_options or {}),
+                    **options,
                 )
         except TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error

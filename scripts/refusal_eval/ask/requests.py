@@ -141,6 +141,11 @@ class RequestFile:
         return self.header.get("dialogue")
 
     @property
+    def notes(self) -> list[str]:
+        """What may be wrong with how its prompts are rendered; it is in no key."""
+        return list(self.header.get("notes", ()))
+
+    @property
     def retries(self) -> Mapping[str, Any] | None:
         """How a judge's votes that cannot be read are asked again; None where they are not."""
         return self.header.get("retries")
@@ -178,6 +183,7 @@ def write_requests(
     max_model_len: int | None,
     dialogue: Mapping[str, Any] | None = None,
     retries: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
 ) -> dict[str, int]:
     """Write a request file; return the number of requests and of those that do not fit.
 
@@ -191,6 +197,7 @@ def write_requests(
         max_model_len: the most tokens of a prompt and its answer together; None where only the engine knows.
         dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
         retries: how votes that cannot be read are asked again (see `refusal_eval.judges.follow_ups`); None without.
+        notes: what may be wrong with how the prompts are rendered.
     """
     asks, prefix = list(asks), list[Any]()
     if len(asks) > 1 and not any(is_messages(ask.prompt) for ask in asks):
@@ -202,6 +209,8 @@ def write_requests(
         header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
     if retries is not None:
         header["retries"] = dict(retries)
+    if notes:
+        header["notes"] = list(notes)
     counts = {"requests": 0, TOO_LONG: 0}
 
     def rows() -> Iterator[dict[str, Any]]:

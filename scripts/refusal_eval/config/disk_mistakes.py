@@ -13,8 +13,10 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.yaml_source import Source, Written, look_up
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest_name
+from refusal_eval.core.template_file import read_template
 
 LARGEST_STUDY = 2**20  # bytes
 PATTERNS = "{}*"  # what Snakemake does not take as part of a name
@@ -103,6 +105,11 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
         name = os.path.basename(path)
         close = nearest_name(name, mark.words, 0.7) or nearest_name(name, beside, 0.7)
         yield missing + (f"; did you mean `{close}`?" if close else "")
+    elif mark.template:
+        try:
+            read_template(path)
+        except UserError as error:
+            yield str(error)
 
 
 def _wrong_with_folder(path: str, what: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ _ENTRY = re.compile(r"^@\w+\{([^,\s]+),.*?^\}$", re.MULTILINE | re.DOTALL)
 def read_references(root: str | Path) -> dict[str, str]:
     """Return the BibTeX entries that come with refusal-eval, by key."""
     path = Path(root) / FILE
-    return read_bibtex(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_bibtex(path.read_text(encoding="utf-8-sig")) if path.is_file() else {}
 
 
 def read_bibtex(text: str) -> dict[str, str]:

@@ -67,6 +67,7 @@ class OnDisk:
 
     what: Literal["file", "model folder", "adapter folder", "answers folder", "program", "output"]
     words: tuple[str, ...] = ()
+    template: bool = False  # whether the file is a chat template
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -95,7 +96,7 @@ AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers 
 AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("adapter folder")]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
-Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"))]
+Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"), template=True)]
 
 
 def _known_encoding(name: str) -> str:

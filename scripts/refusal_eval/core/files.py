@@ -162,6 +162,18 @@ def no_room(error: OSError) -> str:
     return f"{error.strerror}; free space and run again"
 
 
+def read_users_text(path: str | Path) -> str:
+    """Return the text of a file that a user names, without the byte-order mark that some editors write.
+
+    Raises:
+        BadFile: if it is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file in one step."""
     with written_whole(path) as handle:
@@ -180,7 +192,7 @@ def read_json(path: str | Path, of_user: bool = False) -> Any:
         BadFile: if it is not JSON, or a user's and a key stands twice in an object.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
         return parse_json(text) if of_user else json.loads(text)
     except DoubleKeyError as error:
         raise BadFile(f"{path}, line {error.line}: {error}; leave one of them out") from error
@@ -227,7 +239,7 @@ def read_jsonl(path: str | Path) -> Iterator[Any]:
         for number, line in enumerate(handle, 1):
             if line.strip():
                 try:
-                    yield json.loads(line.decode())
+                    yield json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                 except (ValueError, RecursionError) as error:
                     raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error
 

@@ -11,7 +11,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json
+from refusal_eval.core.files import canonical_json, read_users_text
 
 # What a check of a rubric may take, of which a usual one takes milliseconds.
 CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
@@ -32,8 +32,9 @@ class Rubric:
         self._path = path
         # A rubric may be somebody else's, and a dry run renders it.
         environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+        text = read_users_text(path)
         try:
-            self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
+            self._template = environment.from_string(text)
         except Exception as error:  # a template may fail in any way
             raise self._explained(error) from error
         probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")

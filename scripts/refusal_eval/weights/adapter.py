@@ -253,7 +253,10 @@ def check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
     if CONFIG not in names:
         raise UserError(f"{what}: there is no {CONFIG}; it is not an adapter in PEFT's format")
     if own := [name for name in names if name in TEMPLATES]:
-        log.warning("%s brings %s along, which is not used; name it as the model's `template` if need be", what, own[0])
+        how = "name it as the model's `template` if need be"
+        if own[0].endswith(".json"):
+            how = "if need be, write the text of its `chat_template` into a .jinja file and name that as the `template`"
+        log.warning("%s brings %s along, which is not used; %s", what, own[0], how)
     if ADDED_TOKENS in names:
         log.warning("%s has %s: tokens that its engine's tokenizer lacks are text to the model", what, ADDED_TOKENS)
 

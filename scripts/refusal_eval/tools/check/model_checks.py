@@ -307,6 +307,14 @@ async def template_ids(trial: Trial) -> Outcome:
     return fail(f"{seen}; {len(ours)} and {len(servers)} ids, {where}", ISSUE)
 
 
+async def rendering(trial: Trial) -> Outcome:
+    """The template renders whole messages and the header of the reply, and its options have an effect."""
+    notes = list(dict.fromkeys(note for file in trial.model.files for note in file.notes))
+    if notes:
+        return warn("; ".join(notes), "is that meant? The study runs all the same, and its methods section says it")
+    return ok("messages are whole, and every template option has an effect")
+
+
 async def scored_again(trial: Trial) -> Outcome:
     """Scored as part of a prompt, answers have the same log-probabilities."""
     return await compared(trial, trial.engine)
@@ -572,7 +580,16 @@ async def tensor_parallel(trial: Trial) -> Outcome:
 
 
 WHILE_IT_RUNS: Sequence[Check] = (
-    *(answers, template_ids, reasoning_marks, log_probabilities, scored_again, same_seed_twice, seeds_under_load),
+    *(
+        answers,
+        rendering,
+        template_ids,
+        reasoning_marks,
+        log_probabilities,
+        scored_again,
+        same_seed_twice,
+        seeds_under_load,
+    ),
     *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, adapter, prefix_cache, throughput),
     *(compiled_path, leased_gpus, offline_start, network),
 )
