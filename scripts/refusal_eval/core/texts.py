@@ -19,6 +19,8 @@ _UNSEEN = re.compile(
 # apostrophe before it counts too, so that an escaped cell has the same form and what is escaped twice comes back in two
 # steps.
 _FORMULA = re.compile("'*(?:[\x00-\x20\x7f-\xa0\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+# A line that git, hg or svn leaves where two versions of a file differ.
+MERGE_MARK = re.compile(r"(?:(?:<{7}|>{7}|\|{7})(?: [^\r\n]*)?|={7})\r?\n?")
 _DENSE = re.compile(f"[\u0300-\U0010ffff]{{{MOST_MARKS + 1},}}")  # before U+0300 no character combines
 
 
