@@ -140,7 +140,7 @@ def test_a_csv_may_hold_other_separators_in_its_cells(tmp_path, content):
     ],
 )
 def test_marks_of_a_merge_are_no_prompts(tmp_path, name, content, line):
-    with pytest.raises(UserError, match=rf"{name}, line {line}: .* is a mark of a merge that was not finished"):
+    with pytest.raises(UserError, match=rf"{name}, line {line}: .* is a mark of an unfinished merge"):
         read_rows(written(tmp_path, name, content))
 
 

@@ -183,9 +183,7 @@ def _other_separator(lines: Sequence[str]) -> str | None:
 
 
 def _unmerged(place: str, line: str) -> UserError:
-    return UserError(
-        f"{place}: `{line.strip()[:40]}` is a mark of a merge that was not finished; settle it in the file"
-    )
+    return UserError(f"{place}: `{line.strip()[:40]}` is a mark of an unfinished merge; settle it in the file")
 
 
 def _parquet_rows(path: Path, name: str) -> Iterator[Row]:

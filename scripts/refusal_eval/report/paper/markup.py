@@ -76,10 +76,11 @@ def csv_text(frame: pd.DataFrame) -> str:
     """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals; lists, such as
     of flags, as words.
 
-    Texts that a spreadsheet would compute have an apostrophe before them.
+    Texts that a spreadsheet would compute have an apostrophe before them, and control characters, which a
+    terminal would obey, are codes.
     """
     rows = zip(*(frame[column].tolist() for column in frame.columns), strict=True)
-    return csv_line(frame.columns) + "".join(csv_line(map(_csv_value, row)) for row in rows)
+    return csv_line(map(_csv_value, frame.columns)) + "".join(csv_line(map(_csv_value, row)) for row in rows)
 
 
 def markdown(table: Table) -> str:
@@ -130,4 +131,4 @@ def _csv_value(value: object) -> object:
         return f"{round(value, CSV_DIGITS) + 0.0:.{CSV_DIGITS}f}".rstrip("0").rstrip(".")
     if isinstance(value, (list, tuple)):
         value = " ".join(value)
-    return escaped_cell(value) if isinstance(value, str) else value
+    return escaped_cell(visible(value)) if isinstance(value, str) else value
