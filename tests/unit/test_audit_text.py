@@ -10,7 +10,24 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import escaped_cell, plain_cell, visible
 from refusal_eval.tools.audit.rater_files import LONGEST_CELL, conversation_text, read_sheet, same_text, shown_texts
 
-STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", " =", "\n\t-", "\uff1d", "'=", "''+", "' @")
+STARTS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    " =",
+    "\n\t-",
+    "\uff1d",
+    "\u200b=",
+    "\u2060\xad+",
+    "\ufe66",
+    "'=",
+    "''+",
+    "' @",
+)
 
 
 @pytest.mark.parametrize("start", STARTS)

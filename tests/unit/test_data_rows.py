@@ -3,6 +3,7 @@
 import datetime
 import os
 import uuid
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -11,6 +12,8 @@ import pytest
 from refusal_eval.core.errors import UserError
 from refusal_eval.data import rows as rows_module
 from refusal_eval.data.rows import cell_text, need_columns, read_rows, text_or_none, valid_text
+
+ODD = Path(__file__).parents[1] / "odd_inputs"
 
 
 def written(tmp_path, name, text):
@@ -111,6 +114,50 @@ def test_json_in_parquet_is_decoded_wherever_it_stands(tmp_path):
 def test_bad_files_are_reported(tmp_path, name, content, message):
     with pytest.raises(UserError, match=message):
         read_rows(written(tmp_path, name, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ((ODD / "12-separators" / "semicolon.csv").read_text(), "separated by `;`"),
+        ((ODD / "12-separators" / "tab.csv").read_text(), "separated by a tab"),
+        ((ODD / "12-separators" / "sep.csv").read_text(), "line 1: `sep=;` is a note to Excel"),
+        ("sep=,\r\nprompt,cat\r\nHow?,a\r\n", "line 1: `sep=,` is a note to Excel"),
+        ("prompt|cat\nHow, and why?|a\n", r"separated by `\|`"),
+        ("\n\nprompt;cat\nHow;a\n", "separated by `;`"),
+        ("id;prompt, whole;cat\n1;How?;a\n", "separated by `;`"),
+        ('prompt;cat\n"How do I;\nkill it?";a\n', "separated by `;`"),
+        ("\ufeffprompt\uff1bcat\nHow\uff1ba\n", "separated by `\uff1b`"),
+    ],
+)
+def test_a_csv_with_another_separator_is_refused_by_its_name(tmp_path, content, said):
+    with pytest.raises(UserError, match=said):
+        read_rows(written(tmp_path, "a.csv", content))
+
+
+@pytest.mark.parametrize("content", ["p;q\nplain\n", '"p;q"\n"a;b"\n', "p\nHow; or why | what?\n", "p,q;r\n1,2;3\n"])
+def test_a_csv_may_hold_other_separators_in_its_cells(tmp_path, content):
+    assert len(read_rows(written(tmp_path, "a.csv", content))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("a.csv", "prompt\nHow?\n<<<<<<< HEAD\nWhy?\n=======\nWho?\n>>>>>>> other\n", 3),
+        ("a.csv", "<<<<<<< HEAD\nprompt\n=======\nquestion\n>>>>>>> other\nHow?\n", 1),
+        ("a.csv", "prompt,q\nHow?,1\n=======\nWho?,2\n", 3),
+        ("a.jsonl", '{"p": "How?"}\n<<<<<<< HEAD\n{"p": "Why?"}\n=======\n{"p": "Who?"}\n>>>>>>> other\n', 2),
+        ("a.json", '[{"p": "How?"},\n<<<<<<< HEAD\n{"p": "Why?"}\n=======\n{"p": "Who?"}\n>>>>>>> other\n]', 2),
+    ],
+)
+def test_marks_of_a_merge_are_no_prompts(tmp_path, name, content, line):
+    with pytest.raises(UserError, match=rf"{name}, line {line}: .* is a mark of an unfinished merge"):
+        read_rows(written(tmp_path, name, content))
+
+
+def test_a_prompt_may_speak_of_marks_of_a_merge(tmp_path):
+    text = "What does this mean?\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other"
+    assert read_rows(written(tmp_path, "a.csv", f'p\n"{text}"\n')) == [{"p": text}]
 
 
 def test_missing_files_are_reported_by_their_given_name(tmp_path):

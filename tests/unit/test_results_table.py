@@ -252,6 +252,14 @@ def test_a_category_that_looks_like_a_formula_is_text_in_the_csv_and_as_it_is_in
     assert pq.read_table(io.BytesIO(results_parquet(rows))).to_pylist()[0]["category"] == "=1+1"
 
 
+def test_control_characters_of_a_category_are_codes_in_the_csv_and_as_they_are_in_parquet() -> None:
+    rates = collected(of_study())[:1]
+    estimate = dataclasses.replace(rates[0].estimate, category="a\x1b[2J\x07b")
+    rows = table_rows([rates[0]._replace(estimate=estimate)])
+    assert ",a[U+001B][2J[U+0007]b," in results_csv(rows) and "\x1b" not in results_csv(rows)
+    assert pq.read_table(io.BytesIO(results_parquet(rows))).to_pylist()[0]["category"] == "a\x1b[2J\x07b"
+
+
 def test_numbers_that_the_data_cannot_give_are_empty() -> None:
     nothing = units("rules", "m", "s", "varies", ["FF"])
     rows = table_rows(collected([Result(e, "x") for e in cell_estimates(nothing)]))

@@ -377,12 +377,19 @@ def test_what_cannot_be_seen_is_in_no_table() -> None:
 
 
 def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
-    texts = ['=HYPERLINK("x")', "+1 and more", "-text", "@SUM(A1)", "\tx", "\rx", "\x00=1", "'=x", "plain", "a=b"]
+    texts = ['=HYPERLINK("x")', "+1 and more", "-text", "@SUM(A1)", "\tx", "\nx", "\u200b=1", "'=x", "plain", "a=b"]
     lines = list(
         csv.reader(io.StringIO(csv_text(pd.DataFrame({"text": texts, "n": [-23.7] * len(texts)})), newline=""))
     )
     assert [row[0] for row in lines[1:]] == [*("'" + text for text in texts[:-2]), "plain", "a=b"]
     assert {row[1] for row in lines[1:]} == {"-23.7"}
+
+
+def test_no_text_of_a_csv_is_obeyed_by_a_terminal() -> None:
+    link = "\x1b]8;;http://x.test\x1b\\\\click\x1b]8;;\x07"
+    text = csv_text(pd.DataFrame({"text": [link, "a\x00b\x9b2J", "x\rHIDDEN", "\x00=1"], "\x1b[2Jcolumn": 1}))
+    assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
+    assert "[U+001B]]8;;http://x.test" in text and "a[U+0000]b[U+009B]2J" in text and "[U+0000]=1" in text
 
 
 def test_latex_rows_and_notes() -> None:

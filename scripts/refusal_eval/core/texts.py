@@ -27,7 +27,13 @@ _BLANK = re.compile("[\x00-\x1f\x7f-\x9f\u2800\U0001d159]+")
 # A cell that a spreadsheet would compute, perhaps without what it cannot show, or whose beginning it would drop. An
 # apostrophe before it counts too, so that an escaped cell has the same form and what is escaped twice comes back in two
 # steps.
-_FORMULA = re.compile("'*(?:[\x00-\x20\x7f-\xa0\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+_UNSHOWN = (
+    "\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
+    "\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_FORMULA = re.compile(f"'*(?:[{_UNSHOWN}]*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b]|[\t\r\n])")
+# A line that git, hg or svn leaves where two versions of a file differ.
+MERGE_MARK = re.compile(r"(?:(?:<{7}|>{7}|\|{7})(?: [^\r\n]*)?|={7})\r?\n?")
 _DENSE = re.compile(f"[\u0300-\U0010ffff]{{{MOST_MARKS + 1},}}")  # before U+0300 no character combines
 
 

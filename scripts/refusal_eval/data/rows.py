@@ -4,7 +4,9 @@ import codecs
 import csv
 import datetime
 import decimal
+import itertools
 import math
+import re
 import stat
 import sys
 import uuid
@@ -16,7 +18,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, size_text
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.json_text import DoubleKeyError, parse_json
-from refusal_eval.core.texts import is_blank
+from refusal_eval.core.texts import MERGE_MARK, is_blank
 from refusal_eval.core.texts import valid_text as valid_text
 
 Row = dict[str, Any]
@@ -24,6 +26,9 @@ ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
 # All rows are held at once, in about ten times the room of their text; a small packed file may stand for any number.
 MOST_ROWS = 2_000_000
 MOST_BYTES = 4_000_000_000
+# What some programs write between the columns of a CSV instead of commas.
+SEPARATORS = {";": "`;`", "\t": "a tab", "|": "`|`", "\uff1b": "`\uff1b`", "\uff0c": "`\uff0c`"}
+SEPARATOR_LINE = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)  # a first line that Excel writes and hides
 
 
 def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, encoding: str | None = None) -> list[Row]:
@@ -115,6 +120,9 @@ def _json(text: str, place: str, lines: bool = False) -> Any:
         here = f"{place}, line {error.line}" if lines else place
         raise UserError(f"{here}: {error}; leave one of them out") from error
     except (ValueError, RecursionError) as error:
+        for number, line in enumerate(text.split("\n"), 1):
+            if MERGE_MARK.fullmatch(line):
+                raise _unmerged(place if ", line " in place else f"{place}, line {number}", line) from error
         raise UserError(f"{place}: is not valid JSON: {error}") from error
 
 
@@ -128,19 +136,58 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses texts over 128 KiB
     for _ in range(skip):
         handle.readline()
-    reader = csv.reader(handle, strict=True)
+    first = list(itertools.islice(handle, 20))
+    if SEPARATOR_LINE.fullmatch("".join(first[:1])):
+        raise UserError(
+            f"{name}, line {skip + 1}: `{first[0].strip()}` is a note to Excel, not the header; delete that line, "
+            "and separate the columns by commas"
+        )
+    if separator := _other_separator(first):
+        raise UserError(
+            f"{name}, line {skip + 1}: its columns are separated by {SEPARATORS[separator]}, not by commas; save it "
+            "with commas, or as JSONL"
+        )
+    reader = csv.reader(itertools.chain(first, handle), strict=True)
     try:
         header = next(reader, [])
+        if header and MERGE_MARK.fullmatch(header[0]):
+            raise _unmerged(f"{name}, line {skip + 1}", header[0])
         doubled = sorted({column for column in header if column and header.count(column) > 1})
         if doubled:
             raise UserError(f"{name}: two columns are called `{doubled[0]}`")
         for number, cells in enumerate(filter(None, reader), 1):
+            if MERGE_MARK.fullmatch(cells[0]):
+                raise _unmerged(f"{name}, line {skip + reader.line_num}", cells[0])
             if len(cells) != len(header):
                 place = f"{name}, line {skip + reader.line_num} (row {number})"
                 raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
+
+
+def _other_separator(lines: Sequence[str]) -> str | None:
+    """Return what separates the columns of the first lines, header and a row, where it is no comma.
+
+    A quoted cell may hold any of them, and a header of one column too, if the row below does not.
+    """
+
+    def widths(separator: str) -> list[int]:
+        return [len(cells) for cells in itertools.islice(filter(None, csv.reader(lines, delimiter=separator)), 2)]
+
+    try:
+        commas = widths(",")
+        for separator in SEPARATORS:
+            found = widths(separator)
+            if len(found) == 2 and found[1] >= found[0] > max(1, commas[0]):
+                return separator
+    except csv.Error:  # reading the whole file says where
+        pass
+    return None
+
+
+def _unmerged(place: str, line: str) -> UserError:
+    return UserError(f"{place}: `{line.strip()[:40]}` is a mark of an unfinished merge; settle it in the file")
 
 
 def _parquet_rows(path: Path, name: str) -> Iterator[Row]:

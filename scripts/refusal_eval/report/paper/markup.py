@@ -79,14 +79,15 @@ def csv_text(frame: pd.DataFrame) -> str:
     of flags, as words.
 
     In columns of p-values (and q) a number below 0.001 has six significant digits: none is written as 0 that is not.
-    Texts that a spreadsheet would compute have an apostrophe before them.
+    Texts that a spreadsheet would compute have an apostrophe before them, and control characters, which a
+    terminal would obey, are codes.
     """
     columns = [
         [_p_value(value) if _P_COLUMN.fullmatch(str(name)) else value for value in frame[name].tolist()]
         for name in frame.columns
     ]
     rows = zip(*columns, strict=True)
-    return csv_line(frame.columns) + "".join(csv_line(map(_csv_value, row)) for row in rows)
+    return csv_line(map(_csv_value, frame.columns)) + "".join(csv_line(map(_csv_value, row)) for row in rows)
 
 
 def markdown(table: Table) -> str:
@@ -142,4 +143,4 @@ def _csv_value(value: object) -> object:
         return f"{round(value, CSV_DIGITS) + 0.0:.{CSV_DIGITS}f}".rstrip("0").rstrip(".")
     if isinstance(value, (list, tuple)):
         value = " ".join(value)
-    return escaped_cell(value) if isinstance(value, str) else value
+    return escaped_cell(visible(value)) if isinstance(value, str) else value

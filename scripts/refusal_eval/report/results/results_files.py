@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell
+from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.report.results.dictionary import COLUMNS, KEY, Column
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
@@ -57,10 +57,14 @@ def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def results_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table as CSV: a header, an empty field for None, texts that no spreadsheet takes for formulas."""
+    """Return the table as CSV: a header, an empty field for None, texts that neither spreadsheet nor terminal obeys."""
     header = csv_line(column.name for column in COLUMNS)
-    as_written = [(column.name, escaped_cell if column.kind == "text" else str) for column in COLUMNS]
+    as_written = [(column.name, _cell_shown if column.kind == "text" else str) for column in COLUMNS]
     return header + "".join(csv_line(write(text_of(row[name])) for name, write in as_written) for row in rows)
+
+
+def _cell_shown(text: str) -> str:
+    return escaped_cell(visible(text))
 
 
 def results_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
