@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from refusal_eval.core.files import (
     read_json,
     read_jsonl,
     read_users_text,
+    remove_left_over,
     sha256_of_file,
     write_json,
     write_jsonl,
@@ -115,3 +117,25 @@ def test_a_byte_order_mark_is_no_part_of_what_is_read(tmp_path):
     path.write_text('{"a": 1}', encoding="utf-8-sig")
     assert read_json(path) == {"a": 1}
     assert read_users_text(path) == '{"a": 1}'
+
+
+def test_what_killed_writers_left_half_written_is_removed_after_a_day(tmp_path):
+    now = time.time()
+    old = [".a.csv.3juuu5ji.tmp", f".direction.{'0a' * 16}.tmp", ".batch-1.safetensors.tmp", ".a\nb.png.0i1srr66.tmp"]
+    kept = ["a.csv", ".a.csv.tmp", "a.csv.3juuu5ji.tmp", ".hidden.tmp", "job.jsonl", ".a.csv.3juuu5ji.tmpx"]
+    deep = tmp_path / "deep" / "deeper"
+    deep.mkdir(parents=True)
+    for name in (*old, *kept):
+        (deep / name).write_text("half")
+        os.utime(deep / name, (now - 90_000,) * 2)
+    (deep / ".new.csv.0i1srr66.tmp").write_text("at work")
+    (deep / ".link.csv.0i1srr66.tmp").symlink_to(deep / "a.csv")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / old[0]).write_text("of another")
+    os.utime(outside / old[0], (now - 90_000,) * 2)
+    (deep / "link").symlink_to(outside)
+    assert remove_left_over([tmp_path / "deep", tmp_path / "not there"], now) == len(old)
+    left = {".new.csv.0i1srr66.tmp", ".link.csv.0i1srr66.tmp", "link"}
+    assert {path.name for path in deep.iterdir()} == {*kept, *left}
+    assert (outside / old[0]).is_file()

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import sys
 from types import SimpleNamespace
 
@@ -84,3 +85,18 @@ def test_states_are_reported_in_their_own_order_and_only_those_that_occur():
     rows = [{"state": state} for state in ("empty", "complete", "complete")]
     assert state_counts(rows, ANSWER_STATES) == "2 complete, 1 empty"
     assert state_counts([], ANSWER_STATES) == "none"
+
+
+@pytest.mark.parametrize(
+    ("number", "todo"),
+    [
+        *[(number, "make it readable and writable") for number in (errno.EROFS, errno.EACCES, errno.EPERM)],
+        *[(number, "a file is where a folder should be: move it away") for number in (errno.ENOTDIR, errno.EEXIST)],
+        (errno.EISDIR, "a folder is where a file should be: move it away"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line_that_says_what_to_do(log, number, todo):
+    thrown(OSError(number, os.strerror(number), "tables/.a.csv.ab3_xy9z.tmp"))
+    line = log.read_text().splitlines()[0]
+    assert line.endswith(f"ERROR tables: {os.strerror(number)}; {todo} and run again")
+    assert "Traceback" not in log.read_text()

@@ -1,5 +1,6 @@
 """Closed doors: what the server is given, where it may be reached, and names that cannot leave their folder."""
 
+import errno
 import logging
 import os
 import socket
@@ -7,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY
@@ -120,6 +122,53 @@ def test_prompts_and_answers_of_a_study_are_for_its_user_only(tmp_path, monkeypa
         assert stat.S_IMODE(made[-1].stat().st_mode) == 0o750, "what its owner opened stays open"
     finally:
         os.umask(before)
+
+
+def test_a_run_removes_what_an_earlier_one_was_killed_over(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"results_dir": "results", "store_dir": "store", "cache_dir": "cache", "study": "mine"}
+    config["private_folders"] = True
+    places = ["results/mine/figures/.c.png.3juuu5ji.tmp", "store/engine/.job.index.npz.0i1srr66.tmp"]
+    places += ["cache/rows/.own.jsonl.0i1srr66.tmp", "results/other/.c.png.3juuu5ji.tmp"]
+    for place in places:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        open(place, "w").close()
+        os.utime(place, (time.time() - 90_000,) * 2)
+    record_study(config, "mine.yaml")
+    assert [os.path.exists(place) for place in places] == [False, False, False, True]
+
+
+FOLDERS = {
+    "results_dir": "results",
+    "store_dir": "store",
+    "cache_dir": "cache",
+    "study": "mine",
+    "private_folders": True,
+}
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("call", ["mkdir", "replace"])
+def test_a_folder_that_takes_no_files_is_told_in_a_sentence(tmp_path, monkeypatch, number, call):
+    def refuse(path, *_, **__):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(UserError, match=rf"{os.strerror(number)}; make it .* run again. It is one of `results_dir`"):
+        record_study(FOLDERS, "mine.yaml")
+
+
+@pytest.mark.parametrize("place", ["cache", "results", "results/mine", "results/mine/study.json/"])
+def test_a_file_where_a_folder_should_be_is_told_in_a_sentence(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    if place.endswith("/"):
+        os.makedirs(place)
+    else:
+        os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+        open(place, "w").close()
+    with pytest.raises(UserError, match=r"should be: move it away and run again. It is one of `results_dir`"):
+        record_study(FOLDERS, "mine.yaml")
 
 
 # ---------------------------------------------------------------- where its sockets lie

@@ -50,6 +50,15 @@ def test_another_study_of_the_same_name_from_elsewhere(fresh: Project, tmp_path:
     assert run.returncode != 0 and "belong to" in run.stdout + run.stderr
 
 
+def test_results_where_nothing_can_be_written_are_told_in_a_sentence(fresh: Project) -> None:
+    """Not even root makes folders in /sys."""
+    study = yaml.safe_load((fresh.folder / "study.yaml").read_text())
+    (fresh.folder / "study.yaml").write_text(yaml.safe_dump(study | {"results_dir": "/sys/refusal-eval"}))
+    reported = refused(fresh, "--until", "prompts")
+    assert re.search(r"/sys/refusal-eval: .*; make it readable and writable and run again\. It is one of", reported)
+    assert "study_folder.py" not in reported
+
+
 BAD_ROWS = {
     "torn": ('{"prompt": "fine"}\n{"prompt": \n', "torn.jsonl, line 2"),
     "renamed": ('{"question": "fine"}\n', "renamed.jsonl: has no column `prompt`"),

@@ -7,6 +7,7 @@ from snakemake.logging import logger
 from refusal_eval.core.code_version import changed_code, code_version
 from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
+from refusal_eval.core.errors import UserError
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.snakemake_records import about_lost_records
 from refusal_eval.study.study import Study

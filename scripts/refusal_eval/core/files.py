@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,14 @@ class BadFile(UserError):
     """A file that cannot be used; the message names the file and the line."""
 
 
+# Temporary files as `written_whole` names them, and those of directions and activations.
+LEFT_OVER = re.compile(r"\..+\.([a-z0-9_]{8}|[0-9a-f]{32}|safetensors)\.tmp", re.DOTALL)
+LEFT_OVER_SECONDS = 86400.0  # no writer takes so long for a file
+NOT_WRITTEN = {
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make it readable and writable"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file is where a folder should be: move it away"),
+    errno.EISDIR: "a folder is where a file should be: move it away",
+}
 # What leads out of a folder, here or on another system, or is no name at all: `/x`, `a/../../x`, `C:x`, `a\b`, NUL.
 OUTER_NAME = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*[\\\x00-\x1f\x7f\ud800-\udfff]", re.DOTALL)
 
@@ -152,6 +161,23 @@ def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         raise
 
 
+def remove_left_over(folders: Iterable[str | Path], now: float) -> int:
+    """Remove what killed writers left half written below these folders for more than a day; return the number of files.
+
+    Links are not followed, and what cannot be removed stays.
+    """
+    count = 0
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for path in (os.path.join(place, name) for name in names if LEFT_OVER.fullmatch(name)):
+                with contextlib.suppress(OSError):
+                    found = os.lstat(path)
+                    if stat.S_ISREG(found.st_mode) and now - found.st_mtime > LEFT_OVER_SECONDS:
+                        os.unlink(path)
+                        count += 1
+    return count
+
+
 def disk_is_full(error: OSError) -> bool:
     """Tell whether there was no room for what was to be written."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -172,6 +198,16 @@ def read_users_text(path: str | Path) -> str:
         return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFile(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+
+
+def not_written(error: OSError) -> str | None:
+    """Return what is said where a file or folder cannot be written or read at all; None for any other fault."""
+    place = str(error.filename2 or error.filename or "")
+    if not place or error.errno not in NOT_WRITTEN:
+        return None
+    if LEFT_OVER.fullmatch(os.path.basename(place)):  # it is the folder that takes no file
+        place = os.path.dirname(place)
+    return f"{shown_path(place)}: {error.strerror}; {NOT_WRITTEN[error.errno]} and run again"
 
 
 def write_text(path: str | Path, text: str) -> None:

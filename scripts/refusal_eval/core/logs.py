@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import disk_is_full, no_room
+from refusal_eval.core.files import disk_is_full, no_room, not_written
 from refusal_eval.core.plugins import load_plugins
 from refusal_eval.core.texts import visible
 
@@ -52,6 +52,8 @@ def start_log(snakemake: Any) -> logging.Logger:
             LOG.error("%s", error)
         elif isinstance(error, OSError) and disk_is_full(error):
             LOG.error("%s%s", f"{error.filename}: " if error.filename else "", no_room(error))
+        elif isinstance(error, OSError) and (said := not_written(error)):
+            LOG.error("%s", said)
         else:
             LOG.error("uncaught error", exc_info=(kind, error, trace))
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import yaml
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of, write_json
+from refusal_eval.core.files import not_written, read_json, remove_left_over, sha256_of, write_json
 from refusal_eval.study.snakemake_records import RECORD, write_record
 
 NOTES = "studies"  # folder of the store: which results were made with it, wherever they lie
@@ -66,8 +67,22 @@ def recorded_file(record: Path) -> Path:
 def record_study(config: Mapping[str, Any], study_file: str) -> None:
     """Create the folders of results, store and fetched rows; note the study file and the validated config.
 
-    The store notes where the results lie: what they ask for is never pruned, wherever that is.
+    The store notes where the results lie: what they ask for is never pruned, wherever that is. What killed runs left
+    half written is removed.
+
+    Raises:
+        UserError: if a folder cannot be made, or the notes cannot be written.
     """
+    try:
+        _record_study(config, study_file)
+    except UserError:
+        raise
+    except OSError as error:
+        hint = "It is one of `results_dir`, `store_dir` and `cache_dir` of the study, or lies in one"
+        raise UserError(f"{not_written(error) or error}. {hint}") from error
+
+
+def _record_study(config: Mapping[str, Any], study_file: str) -> None:
     mode = 0o700 if config["private_folders"] else 0o777
     study, rows = Path(config["results_dir"], config["study"]), Path(config["cache_dir"], "rows")
     for folder in (config["results_dir"], config["store_dir"], study, rows):
@@ -82,6 +97,10 @@ def record_study(config: Mapping[str, Any], study_file: str) -> None:
         write_json(Path(config["store_dir"], NOTES, f"{sha256_of(folder)[:16]}.json"), record | {"folder": folder})
     with open(study / "config.yaml", "w", encoding="utf-8") as handle:
         yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
+    fetched = (Path(config["cache_dir"], name) for name in ("rows", "weights", "adapters"))
+    # The clock of the results' file system, for that of this host may be ahead.
+    now = min(time.time(), (study / RECORD).stat().st_mtime)
+    remove_left_over((study, Path(config["store_dir"]), *fetched), now)
 
 
 class StudyNote(NamedTuple):
