@@ -26,8 +26,8 @@ def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
         for message in _wrong_with_model(draft, direction.model):
             yield (*here, "model"), message
         yield from _same_sides(here, direction)
-        if message := _too_few(draft, name):
-            yield (*here, "negative"), message
+        if too_few := _too_few(draft, name):
+            yield (*here, "negative"), too_few
     seen = set[str]()
     for place, entry in enumerate(draft.study.separation):
         if not entry:
