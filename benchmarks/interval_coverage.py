@@ -186,9 +186,14 @@ def covered_all(measure: Any, cases: Sequence[Case], studies: int) -> dict[Case,
         return dict(zip(cases, pool.map(measure, cases, [studies] * len(cases)), strict=True))
 
 
+def runs_text(studies: int) -> str:
+    """Return how many studies a cell has, and the standard error of a coverage that is right and of a low one."""
+    right, low = (100 * math.sqrt(covered * (1 - covered) / studies) for covered in (0.95, 0.87))
+    return f"{studies} studies a cell, standard error {right:.1f} points at a coverage of 95 %, {low:.1f} at 87 %. "
+
+
 def table(cases: Sequence[Case], covered: dict[Case, float], studies: int) -> str:
     """Return a Markdown table: a row for each kind and K, a column for each rate; bold where the limits are missed."""
-    error = math.sqrt(0.95 * 0.05 / studies)
     lines = [
         "| prompts | per cluster | correlation | clusters | K | "
         + " | ".join(f"rate {rate:g}" for rate in RATES)
@@ -202,7 +207,7 @@ def table(cases: Sequence[Case], covered: dict[Case, float], studies: int) -> st
         lines.append(f"| {n} | {cluster} | {rho:g} | {groups} | {k} | {shown} |")
     enough = [value for case, value in covered.items() if case.clusters >= ENOUGH]
     kept = sum(LOWEST <= value <= HIGHEST for value in enough)
-    reported = f"{studies} studies a cell, standard error {100 * error:.1f} points. "
+    reported = runs_text(studies)
     reported += (
         f"{kept} of {len(enough)} cells with at least {ENOUGH} clusters are within {LOWEST:.0%} to {HIGHEST:.0%}."
     )
@@ -297,7 +302,7 @@ def unequal_table(studies: int) -> str:
             lines.append(f"| {name} | {effective:.1f} | {rho:g} | {' | '.join(shown)} |")
     enough = [held for case, (held, _, _) in found.items() if effective_number(DESIGNS[case.name]) >= 30]
     kept = sum(value >= LOWEST for value in enough)
-    reported = f"{studies} studies a cell, standard error {100 * math.sqrt(0.95 * 0.05 / studies):.1f} points. "
+    reported = runs_text(studies)
     reported += (
         f"{kept} of {len(enough)} cells with G* of 30 or more are at least {LOWEST:.0%}, {max(enough):.1%} at most."
     )

@@ -551,3 +551,33 @@ def test_a_floor_is_not_met_on_gold_that_nobody_labelled(project):
     study = STUDY | {"judges": ["words"], "primary_judge": "words", "gold": ["people"]}
     (reported,) = project.mistakes(study)
     assert "judges.words.floor: a floor needs gold that people labelled" in reported
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "column"),
+    [
+        ({"columns": {"prompt": "qestion"}}, "splits.mine.columns.prompt", "qestion"),
+        ({"columns": {"prompt": "question", "category": "topik"}}, "splits.mine.columns.category", "topik"),
+        ({"columns": {"prompt": "question"}, "where": {"topik": "a"}}, "splits.mine.where.topik", "topik"),
+    ],
+)
+@pytest.mark.parametrize("file", ["mine.csv", "mine.jsonl"])
+def test_a_wrong_column_of_a_local_file_is_known_before_anything_runs(project, file, entry, path, column):
+    rows = {
+        "mine.csv": "question,topic\nWhy?,a\n",
+        "mine.jsonl": '{"question": "Why?"}\n{"question": "?", "topic": "a"}\n',
+    }
+    project.write(file, rows[file])
+    split = {"expectation": "comply", "source": {"kind": "file", "path": file}, **entry}
+    project.write("own.yaml", yaml.safe_dump({"datasets": {"own": {"splits": {"mine": split}}}}))
+    found = project.mistakes(STUDY | {"splits": ["mine"], "catalogue": [BASE, "own.yaml"]})
+    assert any(f"{path}: {file} has no column `{column}`; did you mean" in reported for reported in found), found
+    assert len(found) == 1
+
+
+def test_wrong_columns_of_local_gold_are_known_before_anything_runs(project):
+    project.write("gold.csv", "prompt,answer,lable\nWhy?,No.,yes\n")
+    gold = {"source": {"kind": "file", "path": "gold.csv"}, "labels": {"yes": "refusal"}, "raters": 1}
+    project.write("own.yaml", yaml.safe_dump({"gold": {"mine": gold}}))
+    (reported,) = project.mistakes(STUDY | {"gold": ["mine"], "catalogue": [BASE, "own.yaml"]})
+    assert "gold.mine.columns.label: gold.csv has no column `label`; did you mean `lable`?" in reported

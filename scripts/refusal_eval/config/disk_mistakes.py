@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, VARIABLE
+from refusal_eval.config.datasets import Split
 from refusal_eval.config.draft import Draft
+from refusal_eval.config.entries import Gold
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.yaml_source import Source, Written, look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
-from refusal_eval.core.hints import nearest_name
+from refusal_eval.core.hints import nearest, nearest_name
 from refusal_eval.core.template_file import read_template
 
 LARGEST_STUDY = 2**20  # bytes
@@ -40,6 +42,37 @@ def row_mistakes(draft: Draft) -> Iterator[Mistake]:
         for name, entry in entries.items():
             for path, message in entry.source.mistakes(bundled) if entry.source is not None else ():
                 yield (section, name, "source", *path), message
+
+
+def column_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield columns that an entry names and its local file lacks."""
+    bundled = os.path.join(draft.root, "config", "prompts")
+    for section, entries in (("splits", draft.entries("splits")), ("gold", draft.gold)):
+        for name, entry in entries.items():
+            known = entry.source.columns_here(bundled) if entry is not None and entry.source is not None else None
+            for path, column in _columns_named(entry) if known is not None else ():
+                if column not in known:
+                    what = f"{entry.source.name} has no column `{column}`{nearest(column, known)}"
+                    yield (section, name, *path), what
+
+
+def _columns_named(entry: Split | Gold) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each column that the rows of an entry must have, with its key."""
+    groups: dict[KeyPath, dict[str, Any]] = {("columns",): entry.columns.model_dump() if entry.columns else {}}
+    unused = set()
+    if isinstance(entry, Gold):
+        unused |= {"prompt"} if entry.columns.messages else set()
+        unused |= {"answer", "label", "answering_model"} if entry.answers else set()
+        groups |= {("answers", model): own.model_dump() for model, own in entry.answers.items()}
+    else:
+        groups[("where",)] = {column: column for column in entry.where or ()}
+        battles = entry.battles.model_dump() if entry.battles else {}
+        groups[("battles",)] = {key: battles.get(key) for key in ("answers", "models", "winner", "llm_winner")}
+    for path, group in groups.items():
+        for key, value in group.items():
+            if key not in unused or path != ("columns",):
+                for column in value if isinstance(value, list) else [value] if value is not None else []:
+                    yield (*path, key), column
 
 
 def folder_mistakes(draft: Draft) -> Iterator[Mistake]:

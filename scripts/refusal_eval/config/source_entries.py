@@ -247,6 +247,14 @@ class RowSource(Source):
         """
         raise NotImplementedError
 
+    def columns_here(self, bundled: str) -> set[str] | None:
+        """Return the columns of its rows; None where they are not here yet, or take long to read.
+
+        Args:
+            bundled: folder of the files that ship with refusal-eval.
+        """
+        return None
+
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write its rows to `target`, whole or not at all (see `data.row_fetching`)."""
         raise NotImplementedError

@@ -11,7 +11,13 @@ from typing import Any
 
 from refusal_eval.config.comparison_entries import family_mistakes
 from refusal_eval.config.direction_mistakes import direction_mistakes
-from refusal_eval.config.disk_mistakes import folder_mistakes, path_mistakes, row_mistakes, same_name_mistakes
+from refusal_eval.config.disk_mistakes import (
+    column_mistakes,
+    folder_mistakes,
+    path_mistakes,
+    row_mistakes,
+    same_name_mistakes,
+)
 from refusal_eval.config.draft import LISTS, SHOWN, Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
@@ -337,6 +343,7 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     pin_mistakes,
     path_mistakes,
     row_mistakes,
+    column_mistakes,
     folder_mistakes,
     same_name_mistakes,
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -27,12 +28,23 @@ from refusal_eval.config.shapes import (
     Whole,
 )
 from refusal_eval.config.source_entries import ROWS, AtPath, InWheel, OnHub, RowSource
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.hints import nearest
+from refusal_eval.data.rows import read_rows
 from refusal_eval.study.row_sources import addresses_of
 
 SKIP_LINES = "Lines before a CSV's header that are not data."
+QUICKLY_READ = 4_000_000  # bytes; larger files are read by their job alone
 ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
+
+
+def _columns_of(path: str, skip_lines: int, encoding: str | None) -> set[str] | None:
+    """Return the columns of all rows of a small file; None for any other. What is wrong with rows is for their job."""
+    with contextlib.suppress(OSError, ValueError, UserError):
+        if os.path.getsize(path) <= QUICKLY_READ:
+            return {column for row in read_rows(path, skip_lines, encoding=encoding) for column in row} or None
+    return None
 
 
 class HubRows(OnHub, RowSource):
@@ -176,6 +188,10 @@ class FileRows(AtPath, RowSource):
         """Return the path."""
         return self.path
 
+    def columns_here(self, bundled: str) -> set[str] | None:
+        """Return the columns of a file of at most 4 MB that can be read."""
+        return _columns_of(self.path, self.skip_lines, self.encoding)
+
 
 class BundledRows(RowSource):
     """Rows of a file that ships with refusal-eval."""
@@ -216,6 +232,10 @@ class BundledRows(RowSource):
     def local_path(self, bundled: str) -> str:
         """Return the file among those that are shipped."""
         return f"{bundled}/{self.file}"
+
+    def columns_here(self, bundled: str) -> set[str] | None:
+        """Return the columns of a file of at most 4 MB that can be read."""
+        return _columns_of(self.local_path(bundled), self.skip_lines, self.encoding)
 
 
 class WheelRows(InWheel, RowSource):
