@@ -29,6 +29,7 @@ CHECKS_BETWEEN_HEALTH = 5
 CHECKS_BETWEEN_COUNTERS = 10
 CHECKS_BETWEEN_REFRESHES = 30  # at most; see `checks_until_refresh`
 RECENT_SECONDS = 300.0  # a store file that was written to so lately may have a run that goes on
+SAME_MOMENT_SECONDS = 0.05
 LOOKS_SHARE = 0.05  # of the time, at most, goes into looks at the store
 COUNTERS_SECONDS = 5.0
 HEALTH_SECONDS = 6.0  # more than the engine itself takes to call a server silent
@@ -322,8 +323,11 @@ class OtherRuns:
             if path.name >= self._own.name or index.closed or not index.size or writer_is_gone(path):
                 continue  # a run that begins to ask has said by what it is served
             with contextlib.suppress(OSError):
-                alike = not len(index.entries) or len(matches(numbers, index.entries)[0])
-                if alike and path.stat().st_mtime >= self._began - RECENT_SECONDS:
+                written = path.stat().st_mtime
+                alike = bool(len(matches(numbers, index.entries)[0]))
+                if not len(index.entries):  # of a run that begins in this moment the first look tells more
+                    alike = self._began - written >= SAME_MOMENT_SECONDS
+                if alike and written >= self._began - RECENT_SECONDS:
                     self._guessed[path] = index.size
 
     def earlier(self, store: StoreReader) -> int:
