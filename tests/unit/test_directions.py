@@ -7,8 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save
 
-from refusal_eval.activations.direction_files import kept_or_fitted, read_direction, write_direction
+from refusal_eval.activations.direction_files import TENSORS, kept_or_fitted, read_direction, write_direction
 from refusal_eval.activations.directions import (
     Group,
     Method,
@@ -23,6 +24,7 @@ from refusal_eval.activations.sides import content_sha256, is_on, left_out, refu
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, write_jsonl
+from refusal_eval.engines.intervention_file import read_compiled
 
 LAYERS = [3, 7, 9]
 WIDTH = 5
@@ -408,3 +410,21 @@ def test_a_side_whose_prompts_have_no_weight_is_refused():
     with pytest.raises(UserError, match="none has a weight"):
         fit(weightless, group(8, seed=2, name="n"), LAYERS, Method("wmd"), 0.25, 0)
     assert fit(weightless, group(8, seed=2, name="n"), LAYERS, Method("md"), 0.25, 0).ranking
+
+
+@pytest.mark.parametrize("said", [{"width": 3}, {"width": 3, "layers": 1}, [], {"card": {}}])
+def test_a_direction_whose_metadata_is_damaged_is_to_be_deleted(tmp_path, said):
+    path = tmp_path / "directions" / "x.safetensors"
+    path.parent.mkdir()
+    path.write_bytes(save({name: np.ones((1, 3), np.float32) for name in TENSORS}, {"refusal_eval": json.dumps(said)}))
+    with pytest.raises(BadFile, match=r"is not a direction: .*; delete it and run again"):
+        kept_or_fitted(tmp_path, "x", lambda: None)
+
+
+@pytest.mark.parametrize("lacks", ["gate", "layers", "mode", "version"])
+def test_a_compiled_intervention_whose_metadata_is_damaged_is_to_be_deleted(tmp_path, lacks):
+    spec = {key: 1 for key in ("gate", "layers", "mode", "version") if key != lacks}
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(save({"a": np.ones(3, np.float32)}, {"refusal_eval": json.dumps(spec)}))
+    with pytest.raises(UserError, match=r"is not a compiled intervention .*; delete it and run again"):
+        read_compiled(path)

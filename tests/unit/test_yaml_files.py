@@ -15,6 +15,7 @@ from refusal_eval.core.yaml_files import MOST_DEPTH, read_yaml
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.tools.store.store_studies import study_files
 
+CONFLICT = "study: b\n<<<<<<< HEAD\nmodels: [a]\n=======\nmodels: [b]\n>>>>>>> other\n"
 STEPS = list(itertools.pairwise("abcdefghi"))
 LEVELS = "".join(f"{one}: &{one} [{', '.join([f'*{below}'] * 9)}]\n" for below, one in STEPS)
 MERGED = "".join(f"{one}: &{one} {{<<: [{', '.join([f'*{below}'] * 9)}]}}\n" for below, one in STEPS)
@@ -29,6 +30,16 @@ ADVERSARIES = {
     "a switch that is none": ("a: !!bool x\n", "this does not fit its type tag:yaml.org,2002:bool"),
     "a day that is none": ("a: !!timestamp x\n", "this does not fit its type tag:yaml.org,2002:timestamp"),
     "a number of 5,000 digits": ("a: " + "9" * 5000 + "\n", "Exceeds the limit"),
+    "a number of 3,000 parts to base 60": ("a: 1" + ":1" * 3000 + "\n", "Exceeds the limit"),
+    "an octal number of 5,000 digits": ("a: 0" + "7" * 5000 + "\n", "Exceeds the limit"),
+    "a hexadecimal number of 5,000 digits": ("a: 0x" + "f" * 5000 + "\n", "Exceeds the limit"),
+    "250,000 values": ("a: [" + "1," * 250_000 + "]\n", "the file holds more than 200000 values"),
+    "marks of a merge": (
+        "a: [x,\n<<<<<<< HEAD\ny,\n=======\nz]\n>>>>>>> other\n",
+        "`<<<<<<< HEAD` is a mark of an unf",
+    ),
+    "a no-break space": ("a: 1\nb:\xa0[x]\n", "could not find expected ':'; line"),
+    "a full-width colon": ("a: 1\nb\uff1a2\n", "could not find expected ':'; line"),
     "a Python object": ("a: !!python/object/apply:os.system [true]\n", "could not determine a constructor"),
     "a day that no month has": ("a: 2026-13-45\n", "month must be in 1..12"),
 }
@@ -98,3 +109,21 @@ def test_a_keyword_list_is_refused_in_words(tmp_path: Path, name: str) -> None:
     (tmp_path / "words.yaml").write_text(ADVERSARIES[name][0], encoding="utf-8")
     with pytest.raises(UserError, match=r"keyword list .*words\.yaml"):
         KeywordReader.from_files([tmp_path / "words.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("study: x\nmodels:\xa0[m]\n", "line 2 has U+00A0, which looks like a space and is none"),
+        ("study: x\nmodels\uff1a [m]\n", "line 2 has U+FF1A, which looks like a colon and is none"),
+        ("study\uff1ax\n", "line 1 has U+FF1A, which looks like a colon and is none"),
+        (CONFLICT, "study.yaml:2: is not valid YAML: `<<<<<<< HEAD` is a mark of an unfinished merge"),
+    ],
+)
+def test_a_study_with_what_people_do_not_see_or_forgot_is_refused_by_its_name(
+    project: Project, text: str, said: str
+) -> None:
+    project.write("study.yaml", text)
+    with pytest.raises(ConfigError) as caught:
+        study_values("study.yaml")
+    assert said in str(caught.value)

@@ -55,8 +55,12 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
             said: dict[str, Any] = json.loads(file.metadata()[METADATA])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise BadFile(f"{path} is not a direction: {error}; delete it and run again") from error
+    if not isinstance(said, dict):
+        raise BadFile(f"{path} is not a direction: its metadata is no object; delete it and run again")
     shape = tensors["direction"].shape
     if "width" in said:  # files of the store say neither width nor layers here
+        if not isinstance(said.get("layers"), list):
+            raise BadFile(f"{path} is not a direction: its metadata lacks `layers`; delete it and run again")
         shape = (len(said["layers"]), said["width"])
     for name, tensor in tensors.items():
         if len(shape) != 2 or tensor.shape != shape:
@@ -88,4 +92,6 @@ def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], Fitt
         finally:
             own.unlink(missing_ok=True)
     tensors, said = read_direction(path)
+    if missing := {"ranking", "card"} - set(said):
+        raise BadFile(f"{path} is not a direction: its metadata lacks `{min(missing)}`; delete it and run again")
     return Fitted(**tensors, ranking=said["ranking"], card=said["card"])

@@ -13,7 +13,7 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.problems import Problem, dotted
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.files import shown_path
-from refusal_eval.core.yaml_files import yaml_node, yaml_value
+from refusal_eval.core.yaml_files import odd_letter, yaml_node, yaml_value
 
 # What a user probably did where YAML only says what it found.
 HINTS = {
@@ -43,7 +43,8 @@ class Source:
                 self._walk(node, ())  # first, for constructing resolves `<<` in the nodes
                 self.data = yaml_value(node)
                 if not isinstance(self.data, dict):
-                    wrong = node.start_mark.line + 1, "must be a mapping of keys to values"
+                    looks = odd_letter(node.value) if isinstance(node, yaml.ScalarNode) else ""
+                    wrong = node.start_mark.line + 1, "must be a mapping of keys to values" + looks
         except OSError as error:
             wrong = 0, f"cannot be read: {error.strerror or error}"
         except UnicodeDecodeError as error:
@@ -93,7 +94,7 @@ def _of_other_base(number: yaml.ScalarNode) -> bool:
     if number.tag.rpartition(":")[2] not in ("int", "float"):
         return False
     text = number.value.replace("_", "")
-    return ":" in text or (OCTAL.fullmatch(text) is not None and int(text, 10) != yaml_value(number))
+    return ":" in text or (OCTAL.fullmatch(text) is not None and yaml_value(number) != int(text, 10))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ stand for as many values as one likes, nest without end, and name types that the
 """
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,13 @@ from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from yaml.resolver import Resolver
 
-MOST_BYTES = 64 * 2**20
+from refusal_eval.core.texts import MERGE_MARK
+
+MOST_BYTES = 16 * 2**20
+MOST_VALUES = 200_000  # a second or two of reading
+MOST_BITS = 14_000  # of a whole number: Python writes no number of over 4,300 digits
 MOST_DEPTH = 100
+ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
 MOST_REPEATED = 100_000  # values that stand in a file through aliases
 
 
@@ -41,7 +47,30 @@ def yaml_node(path: str | Path) -> yaml.Node | None:
             raise OSError(0, "it is no regular file")
         if state.st_size > MOST_BYTES:
             raise OSError(0, f"it is larger than {MOST_BYTES // 2**20} MB")
-        return _Loader(handle.read()).get_single_node()
+        text = handle.read()
+    _refuse_merge_marks(text)
+    try:
+        return _Loader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        error.problem = f"{error.problem}{odd_letter(text)}"
+        raise
+
+
+def odd_letter(text: str) -> str:
+    """Return, as the end of a sentence, where a text has a letter that only looks like YAML's; else nothing."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if (found := ODD.search(line)) and not line.lstrip().startswith("#"):
+            looks = "colon" if found[0] == "\uff1a" else "space"
+            letter = f"U+{ord(found[0]):04X}"
+            return f"; line {number} has {letter}, which looks like a {looks} and is none: write a plain {looks}"
+    return ""
+
+
+def _refuse_merge_marks(text: str) -> None:
+    for number, line in enumerate(text.split("\n")):
+        if line[:1] in "<=>|" and MERGE_MARK.fullmatch(line):
+            mark = yaml.Mark("", 0, number, 0, None, None)
+            raise ComposerError(problem=f"`{line.strip()[:40]}` is a mark of an unfinished merge", problem_mark=mark)
 
 
 def refuse_unbounded(text: str) -> None:
@@ -83,6 +112,8 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             return super().compose_node(parent, index)
         before = self._values
         self._depth, self._written, self._values = self._depth + 1, self._written + 1, self._values + 1
+        if self._written > MOST_VALUES:
+            raise ComposerError(None, None, f"the file holds more than {MOST_VALUES} values", event.start_mark)
         if self._depth > MOST_DEPTH:
             raise ComposerError(None, None, f"values nest deeper than {MOST_DEPTH}", event.start_mark)
         node = super().compose_node(parent, index)
@@ -93,7 +124,10 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
+            if type(value) is int and value.bit_length() > MOST_BITS:
+                raise ValueError("Exceeds the limit of 4300 digits for a whole number")
+            return value
         except yaml.YAMLError:
             raise
         except Exception as error:  # a day such as 2026-13-45, or `!!int x`; YAML would not say where it stands

@@ -90,6 +90,8 @@ def read_compiled(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
     try:
         with safe_open(str(path), framework="numpy") as file:
             spec = json.loads((file.metadata() or {})[METADATA])
+            if not isinstance(spec, dict) or not set(HASHED) <= set(spec):
+                raise ValueError(f"its metadata lacks one of {', '.join(HASHED)}")
             return spec, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise UserError(f"{path} is not a compiled intervention ({error}); delete it and run again") from error
