@@ -137,8 +137,8 @@ def option_notes(
     Args:
         constants: the texts and numbers that stand in the template.
     """
-    dialogues = [[{"role": role, "content": _probe_text(n)} for n, role in enumerate(shape)] for shape in shapes]
-    dialogues += _USUAL
+    dialogues: list[Rows] = list(_USUAL)
+    dialogues += [[{"role": role, "content": _probe_text(n)} for n, role in enumerate(shape)] for shape in shapes]
 
     def seen(changed: Mapping[str, Any]) -> list[str | None]:
         return [_rendered_or_none(render, rows, changed) for rows in dialogues]
@@ -196,8 +196,8 @@ def _is_default(value: Any, differs: Any, constants: Collection[Any]) -> bool:
         others = [*(one for one in constants if isinstance(one, str)), *_WORDS]
         return any(differs(other) for other in dict.fromkeys(others) if other != value)
     if isinstance(value, int | float):
-        others = [*(one for one in constants if isinstance(one, int | float)), *_NUMBERS]
-        return any(differs(other) for other in dict.fromkeys(others) if other != value and not isinstance(other, bool))
+        numbers = [one for one in constants if isinstance(one, int | float) and not isinstance(one, bool)]
+        return any(differs(other) for other in [*numbers, *_NUMBERS] if other != value)
     return value is not None and not value  # an empty list
 
 
