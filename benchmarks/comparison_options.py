@@ -6,6 +6,8 @@ Answers are made up as for `comparison_errors.py`. Tables:
   test that studies make and by one without the two added prompts, and where there is no difference (power)
 - mid-p: share of p <= .05 where both models are alike, of the sign-flip test, exact and mid-p; and coverage of the odds
   ratio's 95 % interval where the true difference is 0.05, of those that have one
+- unequal: with clusters of unequal size and K = 5, share of comparisons in which a side that is worse by the margin is
+  called no worse, coverage of the odds ratio's interval, and share that is marked `few_clusters` (docs/comparisons.md)
 
 The seeds are fixed: the same code prints the same tables. `--write` puts them into docs/comparisons.md.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,17 +28,21 @@ from comparison_errors import ALPHA, all_designs, allowed
 from measuring import ROOT
 from scipy import stats
 from simulated_comparisons import percents, simulated_refusals, table_by_rate
+from unequal_designs import DESIGNS, chances, codes_of, correlations
 
 from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Panel
 from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
-from refusal_eval.stats.estimates.intervals import Floats
+from refusal_eval.stats.estimates.flags import few_flags
+from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.tools.power.comparison_design import Design
 
 DOCS = ROOT / "docs" / "comparisons.md"
 CLUSTERS, MARGINS = (20, 50, 200), (0.05, 0.1)
 # Of each table: how many shares a cell has, and what its columns are called behind the rate.
 CELLS = {"equivalence": (3, tuple(f", margin {margin:g}" for margin in MARGINS)), "mid-p": (4, ("",))}
+PAIRS = ((0.02, 0.07), (0.1, 0.2), (0.5, 0.6), (0.9, 0.8), (0.95, 0.9))  # true rates that are a margin apart
+UNEQUAL_K = 5
 INDEX = pd.MultiIndex.from_tuples([], names=["split", "prompt_id", "turn"])  # no number needs the rows' names
 Shares = dict[str, list[float]]
 
@@ -53,19 +60,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for shares in pool.map(measured, designs, itertools.repeat(chosen.runs)):
             found.append(shares)
             print(f"{len(found)} of {len(designs)}", file=sys.stderr, flush=True)
+        kinds = [(name, rho, pair) for name, sizes in DESIGNS.items() for rho in correlations(sizes) for pair in PAIRS]
+        apart = dict(zip(kinds, pool.map(unequal, *zip(*kinds, strict=True), [chosen.runs] * len(kinds)), strict=True))
     page = DOCS.read_text(encoding="utf-8")
+    text = unequal_table(apart)
+    print(f"\nunequal, {chosen.runs:,} runs per number\n\n{text}")
+    page = replaced(page, "unequal", text)
     for name, (size, parts) in CELLS.items():
         texts = (
             [percents(shares[name][at : at + size]) for at in range(0, len(shares[name]), size)] for shares in found
         )
         text = table_by_rate(zip(designs, texts, strict=True), parts)
         print(f"\n{name}, {chosen.runs:,} runs per number\n\n{text}")
-        region = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page = region.sub(lambda match, text=text: f"{match[1]}\n{text}\n\n{match[2]}", page)  # type: ignore[misc]
+        page = replaced(page, name, text)
     if chosen.write:
         DOCS.write_text(page, encoding="utf-8")
     most = allowed(chosen.runs)
-    return int(any(share > most for shares in found for share in shares["equivalence"][::3]))
+    wrong = [share > most for shares in found for share in shares["equivalence"][::3]]
+    return int(any(wrong) or any(claims > most for claims, _, marked in apart.values() if marked < 0.5))
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """Return the page with a table of this name."""
+    region = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    return region.sub(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page)
+
+
+def unequal(name: str, correlation: float, rates: tuple[float, float], runs: int) -> tuple[float, float, float]:
+    """Return the shares of false claims of no worse, of odds ratios that are covered, and of marked comparisons."""
+    sizes, rng = DESIGNS[name], np.random.default_rng(seed_of("unequal", name, str(correlation), str(rates)))
+    codes, few = codes_of(sizes), bool(few_flags(effective_number(sizes)))
+    margin, odds = abs(rates[1] - rates[0]), rates[0] * (1 - rates[1]) / (rates[1] * (1 - rates[0]))
+    claims, held, marked = [], [], []
+    for drawn in chances(sizes, rates, correlation, runs, rng):
+        made = rng.binomial(UNEQUAL_K, drawn).T / UNEQUAL_K
+        panel = Panel(INDEX, codes, np.zeros(len(codes), dtype=np.intp), made, made, made, made, (UNEQUAL_K,) * 2)
+        found = effects(panel, 0, 1, 1 - ALPHA, margin)
+        p = found.not_lower_p if rates[0] < rates[1] else found.not_higher_p
+        claims.append(p is not None and p <= ALPHA)
+        marked.append(few or found.few)
+        if found.odds_ratio_low is not None and found.odds_ratio_high is not None:
+            held.append(found.odds_ratio_low <= odds <= found.odds_ratio_high)
+    return float(np.mean(claims)), float(np.mean(held)) if held else math.nan, float(np.mean(marked))
+
+
+def unequal_table(found: dict[tuple[str, float, tuple[float, float]], tuple[float, float, float]]) -> str:
+    """Return the table in Markdown: a row for each design and correlation, a column for each pair of rates."""
+    head = ["clusters", "G*", "correlation", *(f"{one:g} and {other:g}" for one, other in PAIRS)]
+    lines = [head, ["---", "--:", "--:", *["--:"] * len(PAIRS)]]
+    for name, sizes in DESIGNS.items():
+        for rho in correlations(sizes):
+            own = [found[name, rho, pair] for pair in PAIRS]
+            texts = [f"{percents(shares[:2])} [{100 * shares[2]:.0f}]" for shares in own]
+            lines.append([name, f"{effective_number(sizes):.1f}", f"{rho:g}", *texts])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def measured(design: Design, runs: int) -> Shares:

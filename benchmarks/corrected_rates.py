@@ -24,13 +24,15 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
 from measuring import ROOT  # isort: skip  # makes the library importable
+from unequal_designs import DESIGNS, chances, codes_of, correlations
 
 from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
+from refusal_eval.stats.corrected.corrected_study import few_labelled
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
 from refusal_eval.stats.corrected.transfer import Observed, error_rates, transferred
-from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
+from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 
@@ -39,6 +41,7 @@ START, END = "<!-- table: begin -->", "<!-- table: end -->"
 # How their parts begin.
 PPI, FEW, EQUAL = "**ppi**, ", "**Few labels**, ", "**Equal answers**, "
 UNREAD, PAIRS = "**Unread answers**, ", "**Differences**, "
+UNEVEN, SCARCE_PAIRS = "**Clusters of unequal size**, ", "**Differences with few labels**, "
 TRANSFER = "**rg_transfer**, "
 # Sensitivities and specificities of the judge on two models.
 UNEQUAL = (((0.95, 0.98), (0.95, 0.98)), ((0.95, 0.98), (0.75, 0.98)), ((0.95, 0.98), (0.95, 0.85)))
@@ -54,6 +57,8 @@ MUST_COVER = (0.93, 0.97)
 FEW_RATES, FEW_LABELS, FEW_MUST_COVER = (0.02, 0.05, 0.1, 0.5, 0.9, 0.95), (40, 60, 100), 0.92
 EQUAL_SAMPLES, EQUAL_TEXTS = (10, 20), (25, 40, 100)
 UNREAD_SHARES = (0.0, 0.025, 0.051, 0.1, 0.2, 0.3)
+UNEVEN_RATES, UNEVEN_LABELS, UNEVEN_JUDGE = (0.02, 0.05, 0.2, 0.5, 0.95), (100, 300), (0.85, 0.95)
+SCARCE_RATES, SCARCE_LABELS = (0.02, 0.05, 0.1, 0.9, 0.95), (40, 60, 100)
 ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT = "labels alike", "unread x 4", "unread left out"
 
 
@@ -235,10 +240,38 @@ def simulate_pairs(rate: float, labels: int, judges: Any, runs: int) -> tuple[fl
         truths = [rng.random((PROMPTS, SAMPLES)) < rates for _ in range(2)]
         one, other = (labelled(t, np.array(errors), labels, rng) for t, errors in zip(truths, judges, strict=True))
         found = corrected_difference(one, other, LEVEL)
-        assert found is not None
+        assert found is not None  # 40 labels are hardly ever fewer than 20
         gaps = one[0].rates - other[0].rates
         alarms += [found.p < 1 - LEVEL, ttest_1samp(gaps, 0).pvalue < 1 - LEVEL]
     return float(alarms[0] / runs), float(alarms[1] / runs)
+
+
+def simulate_uneven(name: str, correlation: float, rate: float, labels: int, runs: int) -> tuple[float, float, float]:
+    """Draw pairs of equal models with clusters of unequal size, K = 5, and labels of all answers alike.
+
+    Returns:
+        the coverage of the first one's rate, the share of p < .05 of the difference, and the share that is marked
+        `few_clusters`.
+    """
+    rng, sizes = np.random.default_rng(seed_of("uneven", name, str(correlation), str(rate), str(labels))), DESIGNS[name]
+    codes, zeros = codes_of(sizes), np.zeros(sum(sizes), dtype=np.intp)
+    held, alarms, marked = [], [], []
+    for drawn in chances(sizes, (rate, rate), correlation, runs, rng):
+        pair = []
+        for own in drawn:
+            truth = rng.random((len(codes), SAMPLES)) < own[:, None]
+            judge, probability = read_by(truth, np.array(UNEVEN_JUDGE), rng), min(1.0, labels / truth.size)
+            rows, columns = np.nonzero(rng.random(truth.shape) < probability)
+            whole = np.full(len(codes), float(SAMPLES))
+            answers = Answers(judge.mean(axis=1), whole, zeros.astype(float), codes, zeros, names=range(len(sizes)))
+            people, said = (part[rows, columns].astype(float) for part in (truth, judge))
+            pair.append((answers, Labels(rows, people, said, np.full(len(rows), probability))))
+        found, difference = corrected_rate(*pair[0], LEVEL), corrected_difference(pair[0], pair[1], LEVEL)
+        assert found is not None and difference is not None
+        held.append(found.low <= rate <= found.high)
+        alarms.append(difference.p < 1 - LEVEL)
+        marked.append(bool(few_labelled(*pair[0])))
+    return float(np.mean(held)), float(np.mean(alarms)), float(np.mean(marked))
 
 
 def simulate_transfer(case: Case, runs: int, resamples: int) -> Outcome:
@@ -393,9 +426,11 @@ def missed_unread(outcomes: dict[tuple[float, str], Outcome]) -> list[str]:
 
 
 def part_of(page: str, head: str) -> str:
-    """Return a part of the page as it is."""
+    """Return a part of the page as it is, nothing where it has none."""
+    if head not in page:
+        return ""
     text = head + page.split(head)[1]
-    for other in (FEW, EQUAL, UNREAD, PAIRS, TRANSFER, END):
+    for other in (FEW, EQUAL, UNREAD, PAIRS, SCARCE_PAIRS, UNEVEN, TRANSFER, END):
         if other != head:
             text = text.split(other)[0]
     return text.rstrip()
@@ -414,6 +449,36 @@ def pairs_part(found: dict[Any, tuple[float, float]], runs: int) -> str:
         f"{100 * (0.95 * 0.05 / runs) ** 0.5:.1f}): how often p < .05 calls them different, in percent, with the "
         "corrected difference (and with the uncorrected one), by the judge's errors on the one and the other:"
         f"\n\n{_markdown(head, rows)}"
+    )
+
+
+def scarce_part(found: dict[Any, tuple[float, float]], runs: int) -> str:
+    """Return what the page says of differences with few labels."""
+    head = ["rate", "labels of each", *(f"Se {a[0]:g} and {b[0]:g}, Sp {a[1]:g} and {b[1]:g}" for a, b in UNEQUAL)]
+    rows = [
+        [f"{rate:g}", str(n), *(f"{100 * found[rate, n, judges][0]:.1f}" for judges in UNEQUAL)]
+        for rate in SCARCE_RATES
+        for n in SCARCE_LABELS
+    ]
+    return (
+        f"{SCARCE_PAIRS}{runs:,} pairs of models per cell as above: how often p < .05 of the corrected difference "
+        f"calls equal models different, in percent:\n\n{_markdown(head, rows)}"
+    )
+
+
+def uneven_part(found: dict[Any, tuple[float, float, float]], runs: int) -> str:
+    """Return what the page says of clusters of unequal size."""
+    head = ["clusters", "G*", "correlation", "labels", *(f"rate {rate:g}" for rate in UNEVEN_RATES)]
+    rows = []
+    for name, rho, n in dict.fromkeys((name, rho, n) for name, rho, _, n in found):
+        cells = [found[name, rho, rate, n] for rate in UNEVEN_RATES]
+        texts = ["{:.1f}, {:.1f} [{:.0f}]".format(*(100 * share for share in cell)) for cell in cells]
+        rows.append([name, f"{effective_number(DESIGNS[name]):.1f}", f"{rho:g}", str(n), *texts])
+    se, sp = UNEVEN_JUDGE
+    return (
+        f"{UNEVEN}ppi, {runs:,} pairs of equal models per cell, Se {se:g}, Sp {sp:g}, labels of all answers alike: "
+        "coverage of the rate, how often p < .05 of the corrected difference calls the models different, and in "
+        f"brackets how many rates are marked `few_clusters`, all in percent:\n\n{_markdown(head, rows)}"
     )
 
 
@@ -453,6 +518,8 @@ def main() -> int:
         "--unread-runs", type=int, default=2000, help="the same with answers that the judge could not read"
     )
     parser.add_argument("--pairs-runs", type=int, default=1000, help="pairs of models per case of a difference")
+    parser.add_argument("--scarce-runs", type=int, default=1000, help="the same with few labels")
+    parser.add_argument("--uneven-runs", type=int, default=500, help="pairs of models with clusters of unequal size")
     parser.add_argument("--transfer-runs", type=int, default=800, help="studies per case of rg_transfer")
     parser.add_argument("--resamples", type=int, default=500, help="resamples of each rg_transfer interval")
     parser.add_argument("--workers", type=int, default=1, help="processes")
@@ -478,6 +545,21 @@ def main() -> int:
         pairs = [(rate, n, judges) for judges in UNEQUAL for n in LABELS[:2] for rate in RATES]
         of_pairs = pool.map(simulate_pairs, *zip(*pairs, strict=True), [options.pairs_runs] * len(pairs))
         alarms = dict(zip(pairs, of_pairs, strict=True)) if options.pairs_runs else {}
+        scarcer = [(rate, n, judges) for judges in UNEQUAL for n in SCARCE_LABELS for rate in SCARCE_RATES]
+        numbers = [options.scarce_runs] * len(scarcer)
+        of_scarce = pool.map(simulate_pairs, *zip(*scarcer, strict=True), numbers) if options.scarce_runs else ()
+        few_alarms = dict(zip(scarcer, of_scarce, strict=True)) if options.scarce_runs else {}
+        uneven = [
+            (name, rho, rate, n)
+            for name, sizes in DESIGNS.items()
+            if sum(sizes) > min(UNEVEN_LABELS)
+            for rho in correlations(sizes)
+            for n in UNEVEN_LABELS
+            for rate in UNEVEN_RATES
+        ]
+        numbers = [options.uneven_runs] * len(uneven)
+        of_uneven = pool.map(simulate_uneven, *zip(*uneven, strict=True), numbers) if options.uneven_runs else ()
+        by_design = dict(zip(uneven, of_uneven, strict=True)) if options.uneven_runs else {}
         counts: list[Any] = [[number] * len(plain) for number in (options.transfer_runs, options.resamples)]
         transfer = list(pool.map(simulate_transfer, plain, *counts)) if options.transfer_runs else []
     page = options.page.read_text(encoding="utf-8")
@@ -488,6 +570,8 @@ def main() -> int:
             equal_part(alike, options.equal_runs) if alike else part_of(page, EQUAL),
             unread_part(unread, options.unread_runs) if unread else part_of(page, UNREAD),
             pairs_part(alarms, options.pairs_runs) if alarms else part_of(page, PAIRS),
+            scarce_part(few_alarms, options.scarce_runs) if few_alarms else part_of(page, SCARCE_PAIRS),
+            uneven_part(by_design, options.uneven_runs) if by_design else part_of(page, UNEVEN),
             transfer_part(transfer, options.transfer_runs) if transfer else part_of(page, TRANSFER),
         ]
     )
@@ -497,7 +581,12 @@ def main() -> int:
     wrong = [*missed(ppi), *missed_few(scarce, options.few_runs)]
     wrong += [*missed_few(alike, options.equal_runs), *missed_unread(unread)]
     chance = 2 * (0.05 * 0.95 / max(1, options.pairs_runs)) ** 0.5
+    alarms |= few_alarms
     wrong += [f"{case}: {own:.3f}" for case, (own, _) in alarms.items() if own > MOST_FALSE_ALARMS + chance]
+    noise = 2 * (0.05 * 0.95 / max(1, options.uneven_runs)) ** 0.5
+    for case, (held, own, marked) in by_design.items():
+        if marked < 0.5 and (held < FEW_MUST_COVER - noise or own > MOST_FALSE_ALARMS + noise):
+            wrong.append(f"{case}: {held:.3f}, {own:.3f}")
     print(f"\n{time.monotonic() - begin:.0f} s; ppi outside {MUST_COVER}: {', '.join(wrong) or 'nowhere'}")
     return 1 if wrong else 0
 

@@ -71,7 +71,7 @@ def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, 
 
 def probed(rows: Sequence[Mapping[str, Any]]) -> list[Messages]:
     """Return the conversations whose rendering is probed: of a dialogue that of its last turn."""
-    found = []
+    found: list[Messages] = []
     for row in rows:
         turns = asked_turns(row)
         found.append(conversation(row, turns[-1], dict.fromkeys(turns, "reply")))

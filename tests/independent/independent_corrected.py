@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from independent_intervals import DRAWS, SEED, Span, expanded, resamples, spread, wilson_ends
+from independent_intervals import DRAWS, SEED, Span, expanded, resamples, spread, variance_in_splits, wilson_ends
 from independent_judges import LEAST, gold_of
 from independent_rates import Asked, Found, counting, pool_cells, pooled_rate, rate
 from independent_study import Array, Study, read_lines, refuses
-from scipy import stats
+from scipy import optimize, stats
 
 FEW = 10  # labels of a class, in a sample or of an answering model
 IDENTIFIED = 0.3  # Se + Sp - 1, at least
@@ -137,6 +137,8 @@ class Labelled(NamedTuple):
     of: Array  # the judge's reading of the labelled answers
     w: Array
     labelled_clusters: list[str]
+    prompts: list[Any]  # of each answer, the prompt (of dialogues the turn) that it belongs to
+    labelled_prompts: list[Any]
     texts: list[Any]  # what people read, the same for equal answers that they read once
 
 
@@ -170,6 +172,8 @@ def labelled_split(study: Study, judge: str, model: str, split: str, kept: set[s
         np.array([values[rows[row["prompt_id"], row["turn"]], row["sample"]] for row in labels]),
         w,
         [cell.clusters[rows[row["prompt_id"], row["turn"]]] for row in labels],
+        [(split, *place) for place, _, _ in at],
+        [(split, row["prompt_id"], row["turn"]) for row in labels],
         [row.get("text") or (split, row["prompt_id"], row["turn"], row["sample"]) for row in labels],
     )
 
@@ -181,27 +185,44 @@ def _labels(study: Study) -> list[dict[str, Any]]:
 
 
 class Corrected(NamedTuple):
-    """A corrected rate (perhaps below 0 or above 1), what each cluster adds to it, and what its interval needs."""
+    """A corrected rate (perhaps below 0 or above 1), what each prompt adds to it, and what its interval needs."""
 
     value: float
-    added: dict[str, float]
+    added: dict[Any, float]  # by prompt, whose name begins with its split
+    clusters: dict[Any, str]
     people: float  # the rate of the labels alone
     weights: Array  # of each text
     classes: tuple[int, int]  # texts that people call refusals, and others
-    labelled: int  # clusters with labels
+    labelled: float  # effective number of clusters with labels
 
     @property
     def half(self) -> float:
         """Return the variance of half an error more in each direction."""
         return float((self.weights**2).sum()) ** 2 / 2
 
+    @property
+    def most(self) -> float:
+        """Return the most degrees of freedom."""
+        return max(1.0, self.labelled - 1)
 
-def spread_of(added: Array, sides: Sequence[Corrected]) -> tuple[float, float]:
-    """Return V and df of what clusters add to a rate, or to the difference of two."""
-    variance = len(added) / (len(added) - 1) * float((added**2).sum()) + sum(side.half for side in sides)
-    halves = sum(side.half**2 / (side.labelled - 1) for side in sides)
-    fewest = min(side.labelled for side in sides) - 1
-    carried = variance**2 / (float((added**4).sum()) + halves)
+    def alone(self, alpha: float) -> tuple[float, float]:
+        """Return Wilson's interval of the labels alone."""
+        worth = min(1 / float((self.weights**2).sum()), self.labelled)
+        return wilson_ends(self.people, worth, self.most, alpha)
+
+
+def spread_of(added: dict[Any, float], sides: Sequence[Corrected]) -> tuple[float, float]:
+    """Return V and df of what prompts add to a rate, or to the difference of two."""
+    clusters = {place: name for side in sides for place, name in side.clusters.items()}
+    splits = []
+    for split in sorted({place[0] for place in added}):
+        own = [place for place in added if place[0] == split]
+        splits.append((np.array([added[place] for place in own]), [clusters[place] for place in own]))
+    variance, together = variance_in_splits(splits)
+    variance += sum(side.half for side in sides)
+    halves = sum(side.half**2 / side.most for side in sides)
+    fewest = min(side.most for side in sides)
+    carried = variance**2 / (sum(own**4 for own in together.values()) + halves)
     return variance, float(np.sqrt(min(carried, fewest) * fewest))
 
 
@@ -215,16 +236,23 @@ def corrected(study: Study, judge: str, model: str, splits: tuple[str, ...]) -> 
     total, count = sum(float(part.w.sum()) for part in parts), len(parts)
     people = sum(float(part.w @ part.h) for part in parts) / total
     read = sum(float(part.w @ part.of) for part in parts) / total
-    fixed: Counter[str] = Counter()
-    moving: Counter[str] = Counter()
+    fixed: Counter[Any] = Counter()
+    moving: Counter[Any] = Counter()
+    clusters: dict[Any, str] = {}
     for part in parts:
-        for cluster, w, h, f in zip(part.labelled_clusters, part.w / total, part.h, part.of, strict=True):
-            fixed[cluster] += w * (h - people)
-            moving[cluster] -= w * (f - read)
-        for cluster, x in zip(part.clusters, part.a * (part.f - part.a @ part.f) / count, strict=True):
-            moving[cluster] += x
-    squares = sum(x * x for x in moving.values())
-    best = -sum(fixed[name] * x for name, x in moving.items()) / squares if squares else 0.0
+        for place, w, h, f in zip(part.labelled_prompts, part.w / total, part.h, part.of, strict=True):
+            fixed[place] += w * (h - people)
+            moving[place] -= w * (f - read)
+        for place, x in zip(part.prompts, part.a * (part.f - part.a @ part.f) / count, strict=True):
+            moving[place] += x
+        clusters |= dict(zip(part.prompts, part.clusters, strict=True))
+    fixed_of: Counter[str] = Counter()
+    moving_of: Counter[str] = Counter()
+    for place, x in moving.items():
+        fixed_of[clusters[place]] += fixed[place]
+        moving_of[clusters[place]] += x
+    squares = sum(x * x for x in moving_of.values())
+    best = -sum(fixed_of[name] * x for name, x in moving_of.items()) / squares if squares else 0.0
     best = min(1.0, max(0.0, best))
     judged = float(np.mean([part.a @ part.f for part in parts]))
     weights: Counter[Any] = Counter()
@@ -234,12 +262,18 @@ def corrected(study: Study, judge: str, model: str, splits: tuple[str, ...]) -> 
     refused, others = (len({text for text, _, h in seen if h == side}) for side in (1, 0))
     return Corrected(
         best * judged + people - best * read,
-        {name: fixed[name] + best * x for name, x in moving.items()},
-        people,
+        {place: fixed[place] + best * x for place, x in moving.items()},
+        clusters,
+        min(1.0, people),
         np.array(list(weights.values())),
         (refused, others),
-        len({cluster for part in parts for cluster in part.labelled_clusters}),
+        effective_in_labels(Counter(cluster for part in parts for cluster in part.labelled_clusters)),
     )
+
+
+def effective_in_labels(labels: Counter[str]) -> float:
+    """Return the effective number of clusters with labels, from the number of labels in each."""
+    return sum(labels.values()) ** 2 / sum(n**2 for n in labels.values())
 
 
 def _splits(study: Study, asked: Asked) -> tuple[str, ...]:
@@ -261,25 +295,49 @@ def ppi(study: Study, asked: Asked) -> Found | None:
     value, one = min(1.0, max(0.0, found.value)), float((found.weights**2).sum())
     least = min(0.5, one)
     q = min(1 - least, max(least, value))
-    variance, degrees = spread_of(np.array(list(found.added.values())), [found])
+    variance, degrees = spread_of(found.added, [found])
     low, high = wilson_ends(value, q * (1 - q) / variance, degrees, study.alpha)
     if min(found.classes) < FEW:
-        alone = wilson_ends(found.people, min(1 / one, found.labelled), found.labelled - 1, study.alpha)
+        alone = found.alone(study.alpha)
         low, high = min(low, alone[0]), max(high, alone[1])
     return Found(value, min(low, value), max(high, value))
 
 
 class Difference(NamedTuple):
-    """A difference of corrected rates with its standard error."""
+    """A difference of corrected rates with its standard error, and both rates if one has few labels of a class."""
 
     value: float
     error: float
     degrees: float
+    sides: tuple[Corrected, ...]
+
+    def ends(self, alpha: float) -> tuple[float, float]:
+        """Return the interval, which reaches over that of the labels alone if these are few."""
+        reach = self.error * float(stats.t.ppf(1 - alpha / 2, self.degrees))
+        found = [(self.value - reach, self.value + reach)]
+        if self.sides:
+            one, other = self.sides
+            (low, high), (least, most) = one.alone(alpha), other.alone(alpha)
+            apart = one.people - other.people
+            below = np.hypot(one.people - low, most - other.people)
+            found.append((apart - below, apart + np.hypot(high - one.people, other.people - least)))
+        return max(-1.0, min(low for low, _ in found)), min(1.0, max(high for _, high in found))
 
     @property
     def p(self) -> float:
-        """Return the p of no difference."""
-        return float(2 * stats.t.sf(abs(self.value) / self.error, self.degrees))
+        """Return the p of no difference: the smallest alpha whose interval leaves out 0."""
+        plain = float(2 * stats.t.sf(abs(self.value) / self.error, self.degrees))
+        if not self.sides:
+            return plain
+        if self.value * (self.sides[0].people - self.sides[1].people) <= 0:
+            return 1.0
+
+        def left_out(alpha: float) -> float:
+            low, high = Difference(self.value, 1e-300, self.degrees, self.sides).ends(alpha)
+            return low if self.value > 0 else -high
+
+        alone = 0.0 if left_out(1e-15) > 0 else float(optimize.brentq(left_out, 1e-15, 1 - 1e-12, xtol=1e-15))
+        return max(plain, alone)
 
 
 @cache
@@ -288,10 +346,12 @@ def difference(study: Study, judge: str, first: str, second: str, splits: tuple[
     one, other = (corrected(study, judge, model, splits) for model in (first, second))
     if one is None or other is None:
         return None
-    names = one.added.keys() | other.added.keys()
-    added = np.array([one.added.get(name, 0.0) - other.added.get(name, 0.0) for name in names])
-    variance, degrees = spread_of(added, (one, other))
-    return Difference(min(1.0, max(-1.0, one.value - other.value)), float(np.sqrt(variance)), degrees)
+    places = sorted(one.added.keys() | other.added.keys())
+    variance, degrees = spread_of(
+        {place: one.added.get(place, 0.0) - other.added.get(place, 0.0) for place in places}, (one, other)
+    )
+    sides = (one, other) if min(*one.classes, *other.classes) < FEW else ()
+    return Difference(min(1.0, max(-1.0, one.value - other.value)), float(np.sqrt(variance)), degrees, sides)
 
 
 def rate_difference_ppi(study: Study, asked: Asked) -> Found | None:
@@ -299,8 +359,7 @@ def rate_difference_ppi(study: Study, asked: Asked) -> Found | None:
     found = _asked(study, asked)
     if found is None:
         return None
-    reach = found.error * float(stats.t.ppf(1 - study.alpha / 2, found.degrees))
-    return Found(found.value, max(-1.0, found.value - reach), min(1.0, found.value + reach))
+    return Found(found.value, *found.ends(study.alpha))
 
 
 def rate_difference_ppi_p(study: Study, asked: Asked) -> Found | None:

@@ -1,12 +1,12 @@
 """Effect sizes, and tests of equality within a margin (docs/comparisons.md)."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from independent_comparisons import Part, parts
+from independent_intervals import degrees_behind, effective_in_splits, variance_in_splits
 from independent_rates import Asked, Found
 from independent_study import Array, Study
 from scipy import stats
@@ -31,24 +31,28 @@ def odds_ratio(study: Study, asked: Asked) -> Found:
     first, second = rates(found)
     if min(first, second) <= 0 or max(first, second) >= 1:
         return Found()
-    added: defaultdict[str, float] = defaultdict(float)
+    added = []
     for part in found:
         a, b = np.array(part.decisions).T
         each = (a - a.mean()) / (first * (1 - first)) - (b - b.mean()) / (second * (1 - second))
-        for name, x in zip(part.clusters, each / len(each) / len(found), strict=True):
-            added[name] += float(x)
+        added.append((each / len(each) / len(found), part.clusters))
     log = math.log(first / (1 - first)) - math.log(second / (1 - second))
-    error, degrees = standard_error(np.array(list(added.values())), len(found))
+    error, degrees = standard_error(added, most_degrees(found))
     if error < 1e-12:
         return Found(math.exp(log))
     reach = error * float(stats.t.ppf(1 - study.alpha / 2, degrees))
     return Found(math.exp(log), math.exp(log - reach), math.exp(log + reach))
 
 
-def standard_error(added: Array, splits: int) -> tuple[float, int]:
-    """Return the standard error of a sum of what clusters add to it, and its degrees of freedom."""
-    degrees = len(added) - splits
-    return math.sqrt(len(added) / degrees * float((added**2).sum())), degrees
+def most_degrees(found: list[Part]) -> float:
+    """Return G* less the number of splits, 1 at least."""
+    return max(1.0, effective_in_splits([part.clusters for part in found]) - len(found))
+
+
+def standard_error(added: Sequence[tuple[Array, Sequence[str]]], most: float) -> tuple[float, float]:
+    """Return the standard error of a sum of what prompts add to it, by split, and its degrees of freedom."""
+    variance, together = variance_in_splits(added)
+    return math.sqrt(variance), degrees_behind(together, most)
 
 
 class Adjusted(NamedTuple):
@@ -56,7 +60,7 @@ class Adjusted(NamedTuple):
 
     value: float
     error: float
-    degrees: int
+    degrees: float
 
     def beyond(self, limit: float) -> float:
         """Return the p of a true difference of at least a limit, small where the difference is below it."""
@@ -69,16 +73,13 @@ class Adjusted(NamedTuple):
 
 def adjusted(found: list[Part]) -> Adjusted:
     """docs/comparisons.md: one prompt that only the first side refuses and one that only the second does."""
-    added: defaultdict[str, float] = defaultdict(float)
-    means = []
+    added, means = [], []
     for number, part in enumerate(found):
         differences = np.append(part.differences, [1.0, -1.0])
         names = [*part.clusters, f"added {number} first", f"added {number} second"]
         means.append(float(differences.mean()))
-        for name, x in zip(names, (differences - means[-1]) / len(differences) / len(found), strict=True):
-            added[name] += float(x)
-    error, degrees = standard_error(np.array(list(added.values())), len(found))
-    return Adjusted(float(np.mean(means)), error, degrees - 2 * len(found))
+        added.append(((differences - means[-1]) / len(differences) / len(found), names))
+    return Adjusted(float(np.mean(means)), *standard_error(added, most_degrees(found)))
 
 
 def rate_difference_adjusted(study: Study, asked: Asked) -> Found:

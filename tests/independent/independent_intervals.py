@@ -102,6 +102,46 @@ def _variance(values: Array, numbers: Numbers, sizes: Array, sums: Array) -> tup
     return float(jackknife + max(0.0, alike - jackknife) / 10), float(behind)
 
 
+def variance_in_splits(splits: Sequence[tuple[Array, Sequence[str]]]) -> tuple[float, dict[str, float]]:
+    """Return V and v_c of what prompts add to an error, by split (docs/comparisons.md, The error of an effect size)."""
+    together: dict[str, float] = {}
+    above = 0.0
+    for added, names in splits:
+        numbers, clusters = codes(names)
+        sizes, sums = np.bincount(numbers).astype(float), np.bincount(numbers, weights=added)
+        n, shares = len(added), np.bincount(numbers) / len(added)
+        if clusters == 1:
+            v = sums
+        else:
+            v = np.sqrt((clusters - 1) / clusters) * sums / (1 - shares)
+            means = n * sums / sizes
+            within = ((n * added - means[numbers]) ** 2).sum() / max(n - clusters, 1)
+            between = (means**2).sum() / (clusters - 1) - within * (1 / sizes).mean()
+            above += max(0.0, (shares**2 * (between + within / sizes)).sum() - (v**2).sum()) / 10
+        for name, own in zip(np.unique(np.asarray(names, dtype=object).astype(str)), v, strict=True):
+            together[name] = together.get(name, 0.0) + float(own)
+    return sum(own**2 for own in together.values()) + above, together
+
+
+def effective_in_splits(splits: Sequence[Sequence[str]]) -> float:
+    """Return G* of clusters by their share of the mean over splits."""
+    shares: dict[str, float] = {}
+    for names in splits:
+        for name in names:
+            shares[name] = shares.get(name, 0.0) + 1 / len(names)
+    return sum(shares.values()) ** 2 / sum(own**2 for own in shares.values())
+
+
+def degrees_behind(together: dict[str, float], most: float) -> float:
+    """Return nu of docs/comparisons.md, The error of an effect size."""
+    squares = np.array(list(together.values())) ** 2
+    if squares.sum() == 0:
+        return most
+    behind = squares.sum() ** 2 / (squares**2).sum()
+    divisor = 1 / behind - 1 / len(squares)
+    return float(min(most, max(1.0, 1 / divisor))) if divisor > 0 else most
+
+
 def _degrees(p: float, behind: float, clusters: int, effective: float, worth: float) -> float:
     most = max(effective - 1, 1.0)
     divisor = 1 / behind - 1 / clusters - (1 - 4 * p * (1 - p)) / (worth * p * (1 - p))

@@ -358,3 +358,12 @@ def test_a_difference_with_few_labels_of_a_class_reaches_as_far_as_that_of_the_l
     pair = [(dataclasses.replace(answers, names=range(300)), own) for answers, own in apart]
     found = corrected_difference(*pair, 0.95)
     assert found.p < 0.001 and found.high < 0, "labels alone show so large a difference"
+
+
+def test_a_model_whose_labels_are_all_refusals_has_a_difference_from_any_other() -> None:
+    rng = np.random.default_rng(16)
+    for _ in range(40):
+        made = [simulated(rng, rate=rate, se=0.8, sp=0.9, labels=45, favour=3.0)[:2] for rate in (1.0, 0.8)]
+        pair = [(dataclasses.replace(answers, names=range(300)), own) for answers, own in made]
+        found = corrected_difference(*pair, 0.95)
+        assert 0 < found.p <= 1 and (found.p < 0.05) == (not found.low <= 0 <= found.high)

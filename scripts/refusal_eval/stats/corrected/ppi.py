@@ -20,6 +20,7 @@ import scipy
 from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, error_variance, wilson_ends
+from refusal_eval.stats.estimates.resampling import cluster_codes
 
 MIN_LABELS = 20  # texts that people read
 FEW_OF_A_CLASS = 10  # texts of the rarer class; below it the interval holds that of the labels alone, too
@@ -130,7 +131,7 @@ class _Estimated:
         """Return Wilson's interval of the rate from people's labels alone, of as many texts as these are worth."""
         size = min(1 / math.fsum(self.omega**2), self.effective)
         t = float(scipy.special.stdtrit(self.free, (1 + level) / 2))
-        low, high = (self.of_all(end) for end in wilson_ends(self.people, size, t))
+        low, high = (self.of_all(end) for end in wilson_ends(min(1.0, self.people), size, t))
         return low, high
 
     def of_all(self, rate: float) -> float:
@@ -184,11 +185,12 @@ def corrected_difference(
     one, other = estimates
     if one is None or other is None:
         return None
-    rows: dict[Hashable, float] = {}
+    rows: dict[tuple[int, Hashable, Hashable], float] = {}
     for sign, (answers, _), found in zip((1, -1), (first, second), (one, other), strict=True):
         for key, part in zip(_keys(answers), found.rows, strict=True):
             rows[key] = rows.get(key, 0.0) + sign * float(part)
-    splits, clusters = (np.unique([str(key[i]) for key in rows], return_inverse=True)[1] for i in (0, 1))
+    splits = np.array([split for split, _, _ in rows])
+    clusters = cluster_codes([str(cluster) for _, cluster, _ in rows])
     variance, df = _variance(np.array(list(rows.values())), clusters, splits, (one, other))
     value, error = one.value - other.value, math.sqrt(variance)
     p = 2 * float(scipy.special.stdtr(df, -abs(value) / error))
@@ -206,7 +208,7 @@ def few_of_a_class(labels: Labels) -> bool:
     return min(labels.count(labels.people == side) for side in (0, 1)) < FEW_OF_A_CLASS
 
 
-def _keys(answers: Answers) -> Iterator[tuple[Hashable, ...]]:
+def _keys(answers: Answers) -> Iterator[tuple[int, Hashable, Hashable]]:
     """Yield split, cluster and place of each row, by which those of two models are paired."""
     assert answers.names is not None
     places = range(len(answers.rates)) if answers.places is None else answers.places

@@ -291,7 +291,8 @@ def error_variance(rows: Floats, clusters: Codes, splits: Codes) -> tuple[float,
     parts, above = np.zeros(int(clusters.max()) + 1), []
     for split in np.unique(splits):
         own, (numbers, codes) = rows[splits == split], np.unique(clusters[splits == split], return_inverse=True)
-        sizes, sums = np.bincount(codes).astype(float), np.bincount(codes, weights=own)
+        sizes: Floats = np.bincount(codes).astype(float)
+        sums = np.asarray(np.bincount(codes, weights=own), dtype=float)
         groups, n = len(sizes), len(own)
         if groups == 1:
             parts[numbers] += sums
