@@ -47,8 +47,9 @@ def column_mistakes(draft: Draft) -> Iterator[Mistake]:
     bundled = os.path.join(draft.root, "config", "prompts")
     for section, entries in (("splits", draft.entries("splits")), ("gold", draft.gold)):
         for name, entry in entries.items():
-            known = entry.source.columns_here(bundled) if entry is not None and entry.source is not None else None
-            for path, column in _columns_named(entry) if known is not None else ():
+            source = None if entry is None else entry.source
+            known: set[str] = (source.columns_here(bundled) if source is not None else None) or set()
+            for path, column in _columns_named(entry) if known else ():
                 if column not in known:
                     what = f"{entry.source.name} has no column `{column}`{nearest(column, known)}"
                     yield (section, name, *path), what
