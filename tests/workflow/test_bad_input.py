@@ -61,7 +61,6 @@ def test_results_where_nothing_can_be_written_are_told_in_a_sentence(fresh: Proj
 
 BAD_ROWS = {
     "torn": ('{"prompt": "fine"}\n{"prompt": \n', "torn.jsonl, line 2"),
-    "renamed": ('{"question": "fine"}\n', "renamed.jsonl: has no column `prompt`"),
     "nothing": ("", "nothing.jsonl"),
     "blank": ('{"prompt": "fine"}\n{"prompt": "  "}\n', "blank.jsonl, row 2"),
     "number": ('{"prompt": "fine"}\n{"prompt": 5}\n', "number.jsonl, row 2"),
@@ -82,6 +81,14 @@ def test_bad_rows_name_file_and_row_and_spare_the_other_splits(fresh: Project) -
     assert [message for _, message in BAD_ROWS.values() if message not in reported] == []
     assert [path.name for path in (fresh.results / "prompts").glob("*.jsonl")] == ["one.jsonl"]
     assert (fresh.results / "requests" / "plain" / "one.jsonl").exists()
+
+
+def test_a_wrong_column_of_a_local_file_stops_a_dry_run(fresh: Project) -> None:
+    (fresh.folder / "renamed.jsonl").write_text('{"question": "fine"}\n')
+    split = {"source": {"kind": "file", "path": "renamed.jsonl"}, "expectation": "comply"}
+    fresh.catalogue("datasets", "own", splits={"renamed": split})
+    fresh.study(splits=["renamed"])
+    assert "renamed.jsonl has no column `prompt`" in refused(fresh, "-n")
 
 
 def test_labels_that_are_not_reachable_tokens_are_reported_before_generation(fresh: Project) -> None:

@@ -69,7 +69,7 @@ def odd_letter(text: str) -> str:
 def _refuse_merge_marks(text: str) -> None:
     for number, line in enumerate(text.split("\n")):
         if line[:1] in "<=>|" and MERGE_MARK.fullmatch(line):
-            mark = yaml.Mark("", 0, number, 0, None, None)
+            mark = yaml.Mark("", 0, number, 0, None, 0)
             raise ComposerError(problem=f"`{line.strip()[:40]}` is a mark of an unfinished merge", problem_mark=mark)
 
 
