@@ -32,6 +32,8 @@ class Rubric:
         self._path = path
         # A rubric may be somebody else's, and a dry run renders it.
         environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+        if Path(path).exists() and not Path(path).is_file():  # reading a pipe may never end
+            raise UserError(f"rubric {path} is no regular file")
         try:
             self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
         except Exception as error:  # a template may fail in any way
