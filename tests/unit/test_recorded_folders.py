@@ -493,9 +493,7 @@ def test_a_label_that_contradicts_its_probability_is_refused(write, label, p):
 
 def test_a_key_that_stands_twice_in_answers_is_refused():
     (path,) = ODD_INPUTS.glob("10-*/answers.json")
-    with pytest.raises(
-        UserError, match=r'answers\.json, line 1: the key "answers" stands twice in one'
-    ):
+    with pytest.raises(UserError, match=r'answers\.json, line 1: the key "answers" stands twice in one'):
         recorded_cell(prompts("How do I cut wood?"), path, None, 1)
 
 

@@ -8,9 +8,12 @@ import pytest
 import yaml
 from config_project import STUDY, Project
 
+from refusal_eval.config.disk_mistakes import _wrong_with
 from refusal_eval.config.load_study import study_values
 from refusal_eval.config.problems import ConfigError
+from refusal_eval.config.shapes import OnDisk
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.rubric import rubric_mistake
 from refusal_eval.core.yaml_files import MOST_DEPTH, read_yaml
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.tools.store.store_studies import study_files
@@ -127,3 +130,10 @@ def test_a_study_with_what_people_do_not_see_or_forgot_is_refused_by_its_name(
     with pytest.raises(ConfigError) as caught:
         study_values("study.yaml")
     assert said in str(caught.value)
+
+
+def test_a_pipe_is_no_rubric(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rubric.md")
+    path = str(tmp_path / "rubric.md")
+    assert rubric_mistake(path) == f"rubric {path} is no regular file"
+    assert "is no regular file but a pipe" in next(_wrong_with(path, OnDisk("rubric")))

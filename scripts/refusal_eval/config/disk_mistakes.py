@@ -133,6 +133,8 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
         yield from _wrong_with_folder(path, mark.what)
     elif os.path.isdir(path):
         yield f"{path} is a folder, not a {mark.what}"
+    elif os.path.exists(path) and not os.path.isfile(path):
+        yield f"{path} is no regular file but a pipe, a socket or a device; name a file that can be read again"
     elif not os.path.isfile(path):
         folder = os.path.dirname(path) or "."
         missing = f"there is no folder {folder}" if not os.path.isdir(folder) else f"there is no {mark.what} {path}"

@@ -32,6 +32,8 @@ class Rubric:
         self._path = path
         # A rubric may be somebody else's, and a dry run renders it.
         environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
+        if Path(path).exists() and not Path(path).is_file():  # reading a pipe may never end
+            raise UserError(f"rubric {path} is no regular file")
         text = read_users_text(path)
         try:
             self._template = environment.from_string(text)
