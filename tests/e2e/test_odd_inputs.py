@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 from judge_entries import judge_entry
+from program import refusal_eval
 from project import ROOT, Project, change_yaml
 
-from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 
 INPUTS = Path(os.environ.get("REFUSAL_EVAL_ODD_INPUTS", ROOT / "tests" / "odd_inputs"))
@@ -40,11 +40,13 @@ def study_of(name: str, tmp_path: Path, *models: str) -> Project:
 def refused(project: Project, *arguments: str) -> str:
     run = project.snakemake(*arguments, check=False)
     assert run.returncode != 0, "it is not refused"
-    return said(run)
+    return said(project, run)
 
 
-def said(run: subprocess.CompletedProcess[str]) -> str:
-    return run.stdout + run.stderr
+def said(project: Project, run: subprocess.CompletedProcess[str]) -> str:
+    """Return what a run printed, and what its jobs wrote into their logs."""
+    logs = sorted((project.results / "logs").rglob("*.log"))
+    return "\n".join([run.stdout, run.stderr, *(path.read_text(encoding="utf-8") for path in logs)])
 
 
 def rates(project: Project) -> dict[tuple[str, str], float]:
@@ -74,7 +76,9 @@ def verdicts(project: Project, judge: str, model: str) -> list[str]:
 @pytest.mark.parametrize("model", ["zeroone", "probability"])
 def test_scores_on_another_scale_are_refused(tmp_path: Path, model: str) -> None:
     project = study_of(SCORES, tmp_path, model)
-    assert "-1 to 1" in refused(project, f"results/small/verdicts/theirs/{model}/s1.jsonl")
+    assert "scores go from -1 (compliance) to 1 (refusal)" in refused(
+        project, f"results/small/verdicts/theirs/{model}/s1.jsonl"
+    )
 
 
 @pytest.mark.parametrize("model", ["unclosed", "mostly"])
@@ -105,8 +109,7 @@ def test_templates_that_render_something_else_are_refused(tmp_path: Path, model:
 def test_a_byte_order_mark_is_no_part_of_a_template(tmp_path: Path) -> None:
     project = study_of(TEMPLATES, tmp_path, "bom", "option-as-text")
     run = project.snakemake("--until", "requests")
-    logs = "".join(path.read_text() for path in project.results.rglob("*.log"))
-    assert "enable_thinking" in said(run) + logs
+    assert "enable_thinking" in said(project, run)
     assert "\ufeff" not in (project.results / "requests" / "bom" / "s1.jsonl").read_text()
 
 
@@ -137,7 +140,7 @@ def test_rows_that_say_more_than_is_read_are_refused(tmp_path: Path, name: str) 
     column = {"09-tool-calls": "m", "10-double-keys": "q"}[name]
     (rows,) = (INPUTS / name).glob("*.jsonl")
     project = of_rows(tmp_path, rows, column, messages=column == "m")
-    words = {"09-tool-calls": "tool_calls", "10-double-keys": "`q`"}[name]
+    words = {"09-tool-calls": "tool_calls", "10-double-keys": '"q" stands twice'}[name]
     assert words in refused(project, "--until", "prompts")
 
 
@@ -166,5 +169,6 @@ def test_what_else_parts_the_columns_is_named(tmp_path: Path, name: str, charact
 
 def test_marks_of_a_merge_are_named(tmp_path: Path) -> None:
     file = shutil.copyfile(INPUTS / "13-conflict-marks" / "study.yaml", tmp_path / "study.yaml")
-    with pytest.raises(UserError, match=r"study.yaml:2.*<<<<<<<.*merge|study.yaml:2.*merge.*<<<<<<<"):
-        load_study(str(file), str(ROOT))
+    run = refusal_eval("plan", str(file), cwd=ROOT)
+    assert run.returncode != 0
+    assert "study.yaml:2: is not valid YAML: `<<<<<<< HEAD` is a mark of an unfinished merge" in run.stdout + run.stderr
