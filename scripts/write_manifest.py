@@ -1,5 +1,6 @@
 """Trace every number of a study: revisions, hashes, engines, what served, versions."""
 
+import os
 import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -69,9 +70,12 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
 
 
 def rendering_notes(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return what may be wrong with how a model's prompts are rendered, by model; only of those that have a note."""
+    """Return what may be wrong with how a model's prompts are rendered, by model; only of those that have a note.
+
+    A study of which answers and verdicts alone were kept has no requests.
+    """
     notes: dict[str, list[str]] = {}
-    for path in paths:
+    for path in filter(os.path.isfile, paths):
         for note in read_requests(path).notes:
             own = notes.setdefault(Path(path).parent.name, [])
             own += [] if note in own else [note]
