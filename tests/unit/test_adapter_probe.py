@@ -48,7 +48,7 @@ def asked(changes: dict[str, Any], tokens: int = 3) -> Pending:
     return Pending(Request(f"p{tokens}", 0, 0, "k", 7, own_ids=tuple(range(tokens))), settings, cell)
 
 
-BOTH = [asked({}), *(asked(LORA, tokens) for tokens in (1, 2, 3))]
+BOTH = [asked({}, 1), *(asked(LORA, tokens) for tokens in (1, 2, 3))]
 
 
 def probe(weights: Any, pending: list[Pending] = BOTH) -> tuple[dict[str, Any], Engine]:
@@ -58,7 +58,7 @@ def probe(weights: Any, pending: list[Pending] = BOTH) -> tuple[dict[str, Any], 
 
 def test_an_adapter_that_is_applied_is_in_the_receipt() -> None:
     found, engine = probe(lambda adapted, beside, tokens: TUNED if adapted else PLAIN)
-    assert found == {"adapters": {"tuned": {"difference": 1.0, "difference_beside": 0.0}}}
+    assert found == {"adapters": {"tuned": {"difference": 1.0}}, "plain_beside_adapters": {"difference": 0.0}}
     assert {(one.sampling["temperature"], one.sampling["max_tokens"]) for one in engine.asked} == {(0.0, 8)}
 
 
@@ -78,13 +78,13 @@ def test_one_certain_answer_does_not_stop_it() -> None:
 
 
 def test_a_plain_model_that_gets_the_weights_of_another_stops_the_load() -> None:
-    with pytest.raises(UserError, match=r"without an adapter answers otherwise.*`batch: model`"):
+    with pytest.raises(UserError, match=r"answers with the weights of the LoRA adapter of `tuned`.*`batch: model`"):
         probe(lambda adapted, beside, tokens: TUNED if adapted or beside else PLAIN)
 
 
 def test_rounding_does_not() -> None:
     found, _ = probe(lambda adapted, beside, tokens: TUNED if adapted else (-0.5 - 0.01 * beside, -1.0))
-    assert 0 < found["adapters"]["tuned"]["difference_beside"] < 0.02
+    assert 0 < found["plain_beside_adapters"]["difference"] < 0.02
 
 
 @pytest.mark.parametrize("error", [Rejected(400, "Out of range float values are not JSON compliant"), None])

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 TOKENS = 8  # of each greedy answer: a first one may be certain, with any weights
 PROMPTS = 3  # that are asked before a load is refused
-# Between two answers of the same weights: rounding, where other requests are computed with one of them (nats).
-ROUNDING = 0.25
 NO_NUMBER = "Out of range float values"  # what vLLM says of a NaN
 
 Answer = tuple[tuple[int, ...], np.ndarray]
@@ -35,49 +34,48 @@ async def probe_adapters(engine: RunningEngine, pending: Sequence[Pending]) -> d
     An adapter whose modules the engine does not find is loaded and not applied, without a word: its answers are then
     those of the model without it, to the last bit. And an engine may give a request without an adapter the weights of
     one that is computed with it. `difference` is the largest between log-probabilities, in nats, up to the first
-    token that differs; `difference_beside` that of the model without the adapter alone and beside it.
+    token that differs; `plain_beside_adapters` that of the model without an adapter, alone and beside all of them.
 
     Raises:
-        UserError: if an adapter changes nothing, or computes no numbers, or changes the model that is asked beside it.
+        UserError: if an adapter changes nothing, or computes no numbers, or reaches the model that is asked beside it.
     """
-    adapters = {item.settings.adapter: item for item in pending if item.settings.adapter}
-    found: dict[str, Any] = {}
-    for name, item in sorted(adapters.items()):
-        model = item.cell.split("/")[0]
-        prompts = [other for other in pending if other.settings.adapter == name][:PROMPTS]
-        changed = beside = 0.0
-        # Without requests of the plain model there is nothing that others could change.
-        itself = not any(other.settings.adapter is None for other in pending)
-        compared = 0
-        for asked in prompts:
-            with_it, without = _greedy(asked.settings), _greedy(replace(asked.settings, changes=_without(asked)))
-            alone, adapted = [await _answer(engine, asked, one, model) for one in (without, with_it)]
-            together, _ = await asyncio.gather(*(_answer(engine, asked, one, model) for one in (without, with_it)))
-            if alone is None or adapted is None or together is None:
-                continue
-            compared += 1
-            changed, beside = max(changed, _difference(alone, adapted)), _difference(alone, together)
-            itself |= beside < ROUNDING
-            if changed and itself:
-                break
-        if not compared:
-            LOG.warning("whether the adapter of `%s` is applied is not known: no prompt could be asked", model)
+    adapters = {item.settings.adapter: item for item in reversed(pending) if item.settings.adapter}
+    if not adapters:
+        return {}
+    models = {name: item.cell.split("/")[0] for name, item in sorted(adapters.items())}
+    changed, moved, reached, compared = dict.fromkeys(models, 0.0), 0.0, set[str](), 0
+    for prompt in list(dict.fromkeys(tuple(item.request.token_ids) for item in pending))[:PROMPTS]:
+        ask = partial(_answer, engine, list(prompt), models)
+        plain = _greedy(replace(adapters[min(models)].settings, changes=_without(adapters[min(models)])))
+        alone, adapted = await ask(plain), {name: await ask(_greedy(adapters[name].settings)) for name in models}
+        together, *_ = await asyncio.gather(ask(plain), *(ask(_greedy(adapters[name].settings)) for name in models))
+        if alone is None or together is None or None in adapted.values():
             continue
-        if not changed:
-            raise UserError(
-                f"the LoRA adapter of `{model}` is loaded and changes nothing: {compared} greedy answers have the "
-                "same log-probabilities with and without it. The engine does not find its modules, whose names in "
-                "adapter_model.safetensors may have another prefix than its model's; nothing was stored"
-            )
-        if not itself:
-            raise UserError(
-                f"the model without an adapter answers otherwise when the LoRA adapter of `{model}` is asked beside "
-                f"it, at each of {compared} prompts: the engine gives it other weights. Give each model a load of "
-                "its own (`batch: model`); nothing was stored"
-            )
-        found[model] = {"difference": changed, "difference_beside": beside}
-        LOG.info("the adapter of `%s` changes greedy answers by up to %.2g nats per token", model, changed)
-    return {"adapters": found} if found else {}
+        compared += 1
+        moved = _difference(alone, together)
+        near = {name for name, answer in adapted.items() if answer and 2 * _difference(answer, together) < moved}
+        reached = near if compared == 1 else reached & near
+        changed = {name: max(changed[name], _difference(alone, adapted[name] or alone)) for name in models}
+        if all(changed.values()) and not reached:
+            break
+    if not compared:
+        LOG.warning("whether the adapters are applied is not known: no prompt could be asked")
+        return {}
+    if same := [models[name] for name in models if not changed[name]]:
+        raise UserError(
+            f"the LoRA adapter of `{same[0]}` is loaded and changes nothing: {compared} greedy answers have the same "
+            "log-probabilities with and without it. The engine does not find its modules, whose names in "
+            "adapter_model.safetensors may have another prefix than its model's; nothing was stored"
+        )
+    if reached:
+        raise UserError(
+            f"the model without an adapter answers with the weights of the LoRA adapter of `{models[min(reached)]}` "
+            f"when adapters are asked beside it, at each of {compared} prompts. Give each model a load of its own "
+            "(`batch: model`); nothing was stored"
+        )
+    LOG.info("each of %d adapters changes greedy answers; beside them the plain model keeps its own", len(models))
+    found = {models[name]: {"difference": changed[name]} for name in models}
+    return {"adapters": found, "plain_beside_adapters": {"difference": moved}}
 
 
 def _greedy(settings: RequestSettings) -> RequestSettings:
@@ -90,26 +88,28 @@ def _without(item: Pending) -> Mapping[str, Any]:
     return {name: value for name, value in item.settings.changes.items() if name != "lora"}
 
 
-async def _answer(engine: RunningEngine, item: Pending, settings: RequestSettings, model: str) -> Answer | None:
+async def _answer(
+    engine: RunningEngine, prompt: list[int], models: Mapping[str, str], settings: RequestSettings
+) -> Answer | None:
     """Return token ids and log-probabilities of one answer; None where it cannot be had.
 
     Raises:
         UserError: if the model computes no numbers.
     """
     try:
-        response = await engine.complete(item.request.prompt, settings, None)
+        response = await engine.complete(prompt, settings, None)
     except (Rejected, ConnectionError, ValueError) as error:
         if NO_NUMBER not in str(error) + getattr(error, "message", ""):
             return None
-        raise _no_numbers(settings, model) from error
+        raise _no_numbers(settings, models) from error
     logprobs = unpack_floats(response["logprobs"] or "")
     if not np.isfinite(logprobs).all():
-        raise _no_numbers(settings, model)
+        raise _no_numbers(settings, models)
     return tuple(response["token_ids"]), logprobs
 
 
-def _no_numbers(settings: RequestSettings, model: str) -> UserError:
-    which = f"the LoRA adapter of `{model}`" if settings.adapter else f"the model without the adapter of `{model}`"
+def _no_numbers(settings: RequestSettings, models: Mapping[str, str]) -> UserError:
+    which = f"the LoRA adapter of `{models[settings.adapter]}`" if settings.adapter else "the model without an adapter"
     return UserError(f"{which} computes values that are no numbers (NaN); its weights are damaged. Nothing was stored")
 
 
