@@ -26,7 +26,7 @@ class Engine(RunningEngine):
     async def complete(self, token_ids: Any, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         self.asked.append(settings)
         self.at_once += 1
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.2 if settings.sampling["max_tokens"] > 8 else 0)
         logprobs = self.weights(settings.adapter is not None, self.at_once > 1, len(token_ids))
         await asyncio.sleep(0)
         self.at_once -= 1
@@ -59,7 +59,7 @@ def probe(weights: Any, pending: list[Pending] = BOTH) -> tuple[dict[str, Any], 
 def test_an_adapter_that_is_applied_is_in_the_receipt() -> None:
     found, engine = probe(lambda adapted, beside, tokens: TUNED if adapted else PLAIN)
     assert found == {"adapters": {"tuned": {"difference": 1.0}}, "plain_beside_adapters": {"difference": 0.0}}
-    assert {(one.sampling["temperature"], one.sampling["max_tokens"]) for one in engine.asked} == {(0.0, 8)}
+    assert {(one.sampling["temperature"], one.sampling["max_tokens"]) for one in engine.asked} == {(0.0, 8), (0.0, 64)}
 
 
 def test_a_load_without_adapters_is_asked_nothing() -> None:
@@ -78,7 +78,7 @@ def test_one_certain_answer_does_not_stop_it() -> None:
 
 
 def test_a_plain_model_that_gets_the_weights_of_another_stops_the_load() -> None:
-    with pytest.raises(UserError, match=r"answers with the weights of the LoRA adapter of `tuned`.*`batch: model`"):
+    with pytest.raises(UserError, match=r"without an adapter answers otherwise.*`batch: model`"):
         probe(lambda adapted, beside, tokens: TUNED if adapted or beside else PLAIN)
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 TOKENS = 8  # of each greedy answer: a first one may be certain, with any weights
+BESIDE_TOKENS = 64  # of each adapter's answer while the plain model is asked
+HEAD_START = 0.1  # seconds until the answers of the adapters are in the batch that the plain one joins
+# Up to this many nats, or this share of what the adapters change, is rounding: other requests are computed with it.
+ROUNDING, SHARE = 0.1, 1 / 3
 PROMPTS = 3  # that are asked before a load is refused
 NO_NUMBER = "Out of range float values"  # what vLLM says of a NaN
 
@@ -43,20 +47,22 @@ async def probe_adapters(engine: RunningEngine, pending: Sequence[Pending]) -> d
     if not adapters:
         return {}
     models = {name: item.cell.split("/")[0] for name, item in sorted(adapters.items())}
-    changed, moved, reached, compared = dict.fromkeys(models, 0.0), 0.0, set[str](), 0
+    changed, moved, itself, compared = dict.fromkeys(models, 0.0), 0.0, False, 0
     for prompt in list(dict.fromkeys(tuple(item.request.token_ids) for item in pending))[:PROMPTS]:
         ask = partial(_answer, engine, list(prompt), models)
         plain = _greedy(replace(adapters[min(models)].settings, changes=_without(adapters[min(models)])))
         alone, adapted = await ask(plain), {name: await ask(_greedy(adapters[name].settings)) for name in models}
-        together, *_ = await asyncio.gather(ask(plain), *(ask(_greedy(adapters[name].settings)) for name in models))
+        others = [asyncio.create_task(ask(_long(adapters[name].settings))) for name in models]
+        await asyncio.sleep(HEAD_START)  # a prompt that is read alone is read with the right weights
+        together = await ask(plain)
+        await asyncio.gather(*others)
         if alone is None or together is None or None in adapted.values():
             continue
         compared += 1
-        moved = _difference(alone, together)
-        near = {name for name, answer in adapted.items() if answer and 2 * _difference(answer, together) < moved}
-        reached = near if compared == 1 else reached & near
-        changed = {name: max(changed[name], _difference(alone, adapted[name] or alone)) for name in models}
-        if all(changed.values()) and not reached:
+        moved, own = _difference(alone, together), {n: _difference(alone, one or alone) for n, one in adapted.items()}
+        changed = {name: max(changed[name], own[name]) for name in models}
+        itself |= moved < max(ROUNDING, SHARE * min(own.values()))
+        if itself and all(changed.values()):
             break
     if not compared:
         LOG.warning("whether the adapters are applied is not known: no prompt could be asked")
@@ -67,11 +73,11 @@ async def probe_adapters(engine: RunningEngine, pending: Sequence[Pending]) -> d
             "log-probabilities with and without it. The engine does not find its modules, whose names in "
             "adapter_model.safetensors may have another prefix than its model's; nothing was stored"
         )
-    if reached:
+    if not itself:
         raise UserError(
-            f"the model without an adapter answers with the weights of the LoRA adapter of `{models[min(reached)]}` "
-            f"when adapters are asked beside it, at each of {compared} prompts. Give each model a load of its own "
-            "(`batch: model`); nothing was stored"
+            "the model without an adapter answers otherwise when adapters are asked beside it, at each of "
+            f"{compared} prompts (by {moved:.2g} nats): the engine gives it weights of an adapter. Give each model a "
+            "load of its own (`batch: model`); nothing was stored"
         )
     LOG.info("each of %d adapters changes greedy answers; beside them the plain model keeps its own", len(models))
     found = {models[name]: {"difference": changed[name]} for name in models}
@@ -82,6 +88,12 @@ def _greedy(settings: RequestSettings) -> RequestSettings:
     """Return the settings of a short greedy answer."""
     most = min(TOKENS, int(settings.sampling["max_tokens"]))  # more may not fit behind the prompt
     return replace(settings, sampling={"max_tokens": most, "temperature": 0.0})
+
+
+def _long(settings: RequestSettings) -> RequestSettings:
+    """Return the settings of a greedy answer that does not end early."""
+    most = min(BESIDE_TOKENS, int(settings.sampling["max_tokens"]))
+    return replace(settings, sampling={"max_tokens": most, "min_tokens": most, "temperature": 0.0})
 
 
 def _without(item: Pending) -> Mapping[str, Any]:
