@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.config.source_entries import AdapterSource
 from refusal_eval.core.canonical import adapter_name
@@ -204,6 +202,8 @@ def _check_tensors(path: Path, rank: int) -> None:
 
 def _refuse_no_numbers(path: Path) -> None:
     """Raise `UserError` if a weight is infinite or no number: every answer of every load with it would fail."""
+    import numpy as np  # rules import this module, and a cluster's jobs parse them again and again
+
     for name, (kind, start, end) in _places(path).items():
         if kind not in NO_NUMBERS:
             continue
