@@ -575,6 +575,16 @@ def test_a_wrong_column_of_a_local_file_is_known_before_anything_runs(project, f
     assert len(found) == 1
 
 
+@pytest.mark.parametrize(("key", "value"), [("path", 1), ("path", None), ("skip_lines", "two")])
+def test_a_source_of_the_wrong_type_is_one_mistake(project, key, value):
+    project.write("mine.csv", "question\nWhy?\n")
+    source = {"kind": "file", "path": "mine.csv", key: value}
+    split = {"expectation": "comply", "source": source, "columns": {"prompt": "question"}}
+    project.write("own.yaml", yaml.safe_dump({"datasets": {"own": {"splits": {"mine": split}}}}))
+    (reported,) = project.mistakes(STUDY | {"splits": ["mine"], "catalogue": [BASE, "own.yaml"]})
+    assert f"splits.mine.source.{key}" in reported
+
+
 def test_wrong_columns_of_local_gold_are_known_before_anything_runs(project):
     project.write("gold.csv", "prompt,answer,lable\nWhy?,No.,yes\n")
     gold = {"source": {"kind": "file", "path": "gold.csv"}, "labels": {"yes": "refusal"}, "raters": 1}

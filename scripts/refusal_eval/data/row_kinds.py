@@ -39,8 +39,10 @@ QUICKLY_READ = 4_000_000  # bytes; larger files are read by their job alone
 ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
 
-def _columns_of(path: str, skip_lines: int, encoding: str | None) -> set[str] | None:
+def _columns_of(path: str | None, skip_lines: int | None, encoding: str | None) -> set[str] | None:
     """Return the columns of all rows of a small file; None for any other. What is wrong with rows is for their job."""
+    if path is None or skip_lines is None:  # a mistake of its own, which another check has found
+        return None
     with contextlib.suppress(OSError, ValueError, UserError):
         if os.path.getsize(path) <= QUICKLY_READ:
             return {column for row in read_rows(path, skip_lines, encoding=encoding) for column in row} or None
