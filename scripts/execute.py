@@ -60,7 +60,7 @@ async def run_engine(
         await asyncio.to_thread(look_again)
         for unchanged in (plan.unchanged_folder, *(adapter.unchanged for adapter in load.adapters)):
             await asyncio.to_thread(unchanged)  # while the engine loaded
-        probe = await probe_adapters(engine, pending)
+        probe = await probe_adapters(engine, pending, plan.limit)
         before = await quick_counters(engine) if probe else {}
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]

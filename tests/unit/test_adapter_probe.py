@@ -9,8 +9,10 @@ from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.adapter_probe import probe_adapters
-from refusal_eval.engines.engine_base import Rejected, RunningEngine
+from refusal_eval.engines import watched
+from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 
 LORA = {"lora": {"sha256": "a" * 64}}
 PLAIN = (-0.5, -1.0)
@@ -104,3 +106,30 @@ def test_prompts_that_cannot_be_asked_stop_nothing(caplog: pytest.LogCaptureFixt
 
     assert probe(weights)[0] == {}
     assert "not known" in caplog.text
+
+
+class Hanging(Engine):
+    """Answers nothing; its watch says so at the second look."""
+
+    looks = 0
+
+    async def complete(self, token_ids: Any, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def check_health(self) -> None:
+        self.looks += 1
+        if self.looks > 1:
+            raise EngineDied("nothing has come of its 1 requests")
+
+
+def test_an_engine_that_hangs_at_the_probe_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "SECONDS_BETWEEN_LOOKS", 0.01)
+    with pytest.raises(EngineDied, match="nothing has come of its 1 requests"):
+        asyncio.run(probe_adapters(Hanging(None), BOTH))
+
+
+def test_the_time_limit_holds_at_the_probe_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "SECONDS_BETWEEN_LOOKS", 0.01)
+    with pytest.raises(UserError, match="time limit is reached before the first request"):
+        asyncio.run(probe_adapters(Hanging(None), BOTH, TimeLimit(take=0.0, stop=0.0)))

@@ -14,10 +14,12 @@ import numpy as np
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.engines.engine_base import Rejected
+from refusal_eval.engines.watched import watched
 
 if TYPE_CHECKING:
     from refusal_eval.ask.pending import Pending
     from refusal_eval.ask.requests import RequestSettings
+    from refusal_eval.core.time_limit import TimeLimit
     from refusal_eval.engines.engine_base import RunningEngine
 
 LOG = logging.getLogger(__name__)
@@ -32,7 +34,9 @@ NO_NUMBER = "Out of range float values"  # what vLLM says of a NaN
 Answer = tuple[tuple[int, ...], np.ndarray]
 
 
-async def probe_adapters(engine: RunningEngine, pending: Sequence[Pending]) -> dict[str, Any]:
+async def probe_adapters(
+    engine: RunningEngine, pending: Sequence[Pending], limit: TimeLimit | None = None
+) -> dict[str, Any]:
     """Return what greedy answers with and without each adapter say; nothing where no request names an adapter.
 
     An adapter whose modules the engine does not find is loaded and not applied, without a word: its answers are then
@@ -41,11 +45,16 @@ async def probe_adapters(engine: RunningEngine, pending: Sequence[Pending]) -> d
     token that differs; `plain_beside_adapters` that of the model without an adapter, alone and beside all of them.
 
     Raises:
-        UserError: if an adapter changes nothing, or computes no numbers, or reaches the model that is asked beside it.
+        UserError: if an adapter changes nothing, or computes no numbers, or reaches the model that is asked beside it;
+            and if the engine dies or hangs, or the time limit is reached.
     """
-    adapters = {item.settings.adapter: item for item in reversed(pending) if item.settings.adapter}
-    if not adapters:
+    if not any(item.settings.adapter for item in pending):
         return {}
+    return await watched(engine, limit, _probe(engine, pending))
+
+
+async def _probe(engine: RunningEngine, pending: Sequence[Pending]) -> dict[str, Any]:
+    adapters = {item.settings.adapter: item for item in reversed(pending) if item.settings.adapter}
     models = {name: item.cell.split("/")[0] for name, item in sorted(adapters.items())}
     changed, moved, itself, compared = dict.fromkeys(models, 0.0), 0.0, False, 0
     for prompt in list(dict.fromkeys(tuple(item.request.token_ids) for item in pending))[:PROMPTS]:
