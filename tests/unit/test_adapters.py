@@ -11,7 +11,7 @@ import pytest
 from adapter_folders import random_adapter
 from hub_calls import fetched
 from hub_server import HubServer
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.canonical import adapter_name
@@ -182,6 +182,22 @@ def test_weights_that_are_no_numbers_are_named(adapter: Path, tmp_path: Path, ki
         UserError, match=r"layers.0.self_attn.q_proj.lora_A.weight holds .*infinite or no numbers \(NaN\)"
     ):
         described(adapter, tmp_path)
+
+
+@pytest.mark.parametrize("part", ["A", "B"])
+def test_an_adapter_before_its_training_is_named_before_a_device_is_asked_for(
+    adapter: Path, tmp_path: Path, part: str
+) -> None:
+    """One matrix of each module is 0 then, and the load would be stopped because the adapter changes nothing."""
+    path = adapter / "adapter_model.safetensors"
+    tensors = load_file(path)
+    untrained = {name: -0.0 * value if f"_{part}." in name else value for name, value in tensors.items()}
+    save_file(untrained, path)
+    with pytest.raises(UserError, match="one of the two matrices of each module is 0, as before a training"):
+        described(adapter, tmp_path)
+    name = min(name for name in tensors if f"_{part}." in name)
+    save_file(untrained | {name: tensors[name]}, path)
+    described(adapter, tmp_path)
 
 
 # ---------------------------------------------------------------- whether it fits

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -150,7 +151,7 @@ def checked_rank(folder: str | Path) -> int:
     if not all(isinstance(rank, int) and not isinstance(rank, bool) and 1 <= rank <= MOST_RANK for rank in ranks):
         raise UserError(f"{path}: ranks must be whole numbers from 1 to {MOST_RANK}, not {ranks}")
     _check_tensors(Path(folder) / WEIGHTS, max(ranks))
-    _refuse_no_numbers(Path(folder) / WEIGHTS)
+    _check_values(Path(folder) / WEIGHTS)
     return int(max(ranks))
 
 
@@ -200,12 +201,19 @@ def _check_tensors(path: Path, rank: int) -> None:
             raise UserError(f"{path}: {module} has rank {shapes['a'][0]}, but {CONFIG} says at most {rank}")
 
 
-def _refuse_no_numbers(path: Path) -> None:
-    """Raise `UserError` if a weight is infinite or no number: every answer of every load with it would fail."""
+def _check_values(path: Path) -> None:
+    """Read an adapter's weights.
+
+    Raises:
+        UserError: if one is infinite or no number, for every answer of every load with it would fail; and if one of
+            each module's two matrices is 0, as before a training, for the adapter then changes nothing.
+    """
     import numpy as np  # rules import this module, and a cluster's jobs parse them again and again
 
+    not_zero = set[str]()
     for name, (kind, start, end) in _places(path).items():
         if kind not in NO_NUMBERS:
+            not_zero.add(name)
             continue
         unsigned, bits = NO_NUMBERS[kind]
         size = np.dtype(unsigned).itemsize
@@ -217,6 +225,14 @@ def _refuse_no_numbers(path: Path) -> None:
                     f"{path}: {name} holds at least {bad} values that are infinite or no numbers (NaN); the adapter is "
                     "damaged, or its training diverged"
                 )
+            if (values << 1).any():  # without the sign: -0 is 0
+                not_zero.add(name)
+    whole = Counter(name.removesuffix(ending) for name in not_zero for ending in PARTS if name.endswith(ending))
+    if 2 not in whole.values():
+        raise UserError(
+            f"{path}: one of the two matrices of each module is 0, as before a training, so that the adapter changes "
+            "nothing; ask the model without it"
+        )
 
 
 def _places(path: Path) -> dict[str, tuple[str, int, int]]:
