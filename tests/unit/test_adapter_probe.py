@@ -10,8 +10,8 @@ from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import TimeLimit
-from refusal_eval.engines.adapter_probe import probe_adapters
 from refusal_eval.engines import watched
+from refusal_eval.engines.adapter_probe import probe_adapters
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 
 LORA = {"lora": {"sha256": "a" * 64}}

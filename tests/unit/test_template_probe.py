@@ -223,6 +223,40 @@ def test_an_option_without_its_effect_is_noted_and_a_default_is_not(tmp_path, te
     assert [says in note for note in notes] == ([True] if says else []), notes
 
 
+def test_a_prompt_that_ends_with_the_end_of_an_answer_is_noted(tmp_path):
+    closed = byte_tokenizer(tmp_path / "closed", template=CHATML + "{{ eos_token }}")
+    assert "end with `<|im_end|>`, after which nothing is to be said" in Renderer(closed).mark_note(SINGLE)
+    assert Renderer(closed, prefill="Sure").mark_note(SINGLE) is None
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "messages | reverse",
+        "messages | sort(attribute='role')",
+        "(messages | selectattr('role', 'eq', 'user') | list) + (messages | rejectattr('role', 'eq', 'user') | list)",
+    ],
+)
+def test_a_template_that_changes_the_order_of_the_turns_is_stopped(tmp_path, order):
+    template = CHATML.replace("in messages", f"in {order}")
+    assert notes_of(tmp_path, template, [SINGLE]) == []
+    with pytest.raises(UserError, match="changes the order of the messages"):
+        notes_of(tmp_path, template, [LONG_TALK])
+
+
+def test_a_message_that_is_written_twice_or_a_system_message_behind_the_turns_is_noted(tmp_path):
+    (note,) = notes_of(tmp_path / "twice", CHATML.replace("}}<|im_end|>", "}} {{ m['content'] }}<|im_end|>"), [SINGLE])
+    assert note == "the template writes a message of role `user` 2 times"
+    (note,) = notes_of(tmp_path / "behind", CHATML.replace("in messages", "in messages | reverse"), [WITH_SYSTEM])
+    assert note == "the template writes a message of role `system` behind the last turn"
+
+
+def test_an_error_in_an_expression_of_a_template_is_said_in_words(tmp_path):
+    renderer = Renderer(byte_tokenizer(tmp_path / "t", template=CHATML + "{{ tools | length }}"))
+    with pytest.raises(UserError, match=r"the chat template cannot render these messages: TypeError: .*NoneType"):
+        renderer.prompt(SINGLE)
+
+
 def test_json_is_no_template(tmp_path):
     folder = byte_tokenizer(tmp_path / "t")
     for number, value in enumerate([{"chat_template": CHATML}, {"default": CHATML}, CHATML, [{"template": CHATML}]]):
@@ -251,4 +285,9 @@ def test_marks_that_stand_twice_are_noted(tmp_path):
     assert "begin with `<bos>` twice: the tokenizer adds it" in plain.mark_note(begun)
     assert "begin with `<|im_start|>`, and the tokenizer puts `<bos>` before it" in plain.mark_note(rendered)
     assert "begin with `<bos>` twice" in Renderer(twice).mark_note(SINGLE)
+    assert "messages begin with `<|im_start|>`, which the template writes as well" in Renderer(eager).mark_note(
+        rendered
+    )
+    about = [{"role": "user", "content": "What does <|im_start|> mean?"}]
+    assert Renderer(eager).mark_note(about) is None
     assert Renderer(byte_tokenizer(tmp_path / "plain"), template="none").mark_note(rendered) is None

@@ -161,19 +161,31 @@ class Renderer:
             why = ": the tokenizer adds it, and the prompts hold it" if self.template == "none" else ""
             twice = f"prompts begin with `{self.tokenizer.bos_token}` twice{why}"
             return f"{twice}; leave it out of the prompts or the template"
-        if self.template != "none" or self.frame:
+        if self.frame:
             return None
-        bare = list(self.tokenizer(self._apart(self._plain_text(messages)), add_special_tokens=False)["input_ids"])
-        if bare and ids[0] != bare[0] and {ids[0], bare[0]} <= set(self.tokenizer.added_tokens_decoder):
-            added, begun = self.tokenizer.convert_ids_to_tokens([ids[0], bare[0]])
-            return (
-                f"prompts begin with `{begun}`, and the tokenizer puts `{added}` before it: if they were rendered "
-                "elsewhere, give the messages alone and let the chat template render them"
-            )
-        if bare and not self.prefill and eos is not None and ids[-1] == eos != bare[-1]:
-            return (
-                f"the tokenizer ends every prompt with `{self.tokenizer.eos_token}`, after which nothing is to be said"
-            )
+        if eos is not None and ids[-1:] == [eos] and not self.prefill:
+            last = f"prompts end with `{self.tokenizer.eos_token}`, after which nothing is to be said"
+            if self.template != "none":
+                return f"{last}: the template writes it"
+            if not self._plain_text(messages).endswith(self.tokenizer.eos_token):
+                return f"{last}: the tokenizer adds it"
+        return self._rendered_elsewhere(messages, ids[0] if ids else None)
+
+    def _rendered_elsewhere(self, messages: Messages, first: int | None) -> str | None:
+        """Return that a prompt seems to be rendered already; None if not. `first` is its first token as it is asked."""
+        added = self.tokenizer.added_tokens_decoder.items()
+        special = {index: token.content for index, token in added if token.special}
+        hint = "if they were rendered elsewhere, give the messages alone and let the chat template render them"
+        if self.template == "none":
+            text = self._apart(self._plain_text(messages))
+            begun = next(iter(self.tokenizer(text, add_special_tokens=False)["input_ids"]), None)
+            if begun == first or not {begun, first} <= set(special):
+                return None
+            return f"prompts begin with `{special[begun]}`, and the tokenizer puts `{special[first]}` before it: {hint}"
+        begins = [row["content"].lstrip() for row in messages if row["role"] != "assistant"]
+        held = [token for token in special.values() if any(text.startswith(token) for text in begins)]
+        if held and held[0] in self._rendered([{**row, "content": "x"} for row in messages]):
+            return f"messages begin with `{held[0]}`, which the template writes as well: {hint}"
         return None
 
     def _rendered(self, rows: Messages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
@@ -280,6 +292,9 @@ class Renderer:
                 )
         except TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:  # of its own expressions
+            kind = type(error).__name__
+            raise UserError(f"the chat template cannot render these messages: {kind}: {error}") from error
 
     def _plain_text(self, messages: Messages) -> str:
         rows = with_system_prompt(messages, self.system_prompt)

@@ -22,6 +22,7 @@ _REPLY = "Reply-of-a-probe."
 # How a header calls who answers.
 _ROLE = re.compile(r"assistant|model|chatbot|response|answer|\b(?:ai|bot|gpt)\b", re.IGNORECASE)
 _REASONING = re.compile(r"[<\[|◁]+[^<>\[\]]*(?:think|reason)[^<>\[\]]*[>\]|▷]+", re.IGNORECASE)
+_END = re.compile(r"end\d{3}-of-it")  # of each message of a probe
 _FALSE, _TRUE = ("false", "no", "off", "0", "none", "null"), ("true", "yes", "on", "1")
 _WORDS = ("low", "medium", "high", "none", "minimal", "on", "off", "a probe")
 _NUMBERS = (0, 1, 2, 1_000_000)
@@ -70,6 +71,7 @@ def message_notes(render: Render, shape: Sequence[str], template: str) -> list[s
                 "Give the model a template that renders messages as they are (`template: file.jinja`)"
             )
         notes += [f"the template {did} a message of role `{row['role']}`"] if did else []
+    notes += _order_notes(rows, rendered, template)
     if "\ufeff" in rendered:
         notes.append("the template writes a byte-order mark (U+FEFF) into every prompt")
     for what, content in (
@@ -86,6 +88,32 @@ def message_notes(render: Render, shape: Sequence[str], template: str) -> list[s
             if not (kept or notes):
                 notes.append(f"the template cuts or changes a message of role `{row['role']}` {what}")
     return list(dict.fromkeys(notes))
+
+
+def _order_notes(rows: Rows, rendered: str, template: str) -> list[str]:
+    """Return what a template does to the order and number of messages, each of which it renders, that may be meant.
+
+    Raises:
+        UserError: if it changes the order of the turns. A system message may stand in any user's turn.
+    """
+    whole, places = " ".join(rendered.split()), dict[str, list[int]]()
+    notes = list[str]()
+    for row in rows:
+        end = _END.search(row["content"])
+        assert end
+        found = [match.start() for match in re.finditer(re.escape(end[0]), whole)]
+        if len(found) > 1:
+            notes.append(f"the template writes a message of role `{row['role']}` {len(found)} times")
+        places.setdefault("system" if row["role"] == "system" else "turns", []).append(found[-1] if found else -1)
+    turns = places.get("turns", [])
+    if turns != sorted(turns):
+        raise UserError(
+            f"{template} changes the order of the messages, so that the model would not see what is meant. Give the "
+            "model a template that renders them one after the other (`template: file.jinja`)"
+        )
+    if turns and max(places.get("system", []), default=0) > turns[-1]:
+        notes.append("the template writes a message of role `system` behind the last turn")
+    return notes
 
 
 def header_note(render: Render, shape: Sequence[str], template: str, prefill: str = "") -> str | None:
@@ -177,7 +205,7 @@ _USUAL: Sequence[Rows] = (
 def _rendered_or_none(render: Render, rows: Rows, options: Mapping[str, Any]) -> str | None:
     try:
         return render(rows, options)
-    except (UserError, TypeError, ValueError):  # a value of another type may not suit the template
+    except UserError:  # a value of another type may not suit the template
         return None
 
 

@@ -80,8 +80,8 @@ async def _probe(engine: RunningEngine, pending: Sequence[Pending]) -> dict[str,
         raise UserError(
             f"the LoRA adapter of `{same[0]}` is loaded and changes nothing: {compared} greedy answers have the same "
             "log-probabilities with and without it. The engine does not find its modules, whose names in "
-            "adapter_model.safetensors may have another prefix than its model's, or its weights are too small to matter; "
-            "nothing was stored"
+            "adapter_model.safetensors may have another prefix than its model's, or its weights are too small to "
+            "matter; nothing was stored"
         )
     if not itself:
         raise UserError(
