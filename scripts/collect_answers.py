@@ -48,7 +48,8 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
     Args:
         files: the cell's `requests`, and the `receipts` of their batch.
         tokenizer_folder: folder of the model's tokenizer; None for an engine that takes messages.
-        how: the model's `reasoning`, `trust_remote_code`, and `protocol` where it is `compat`.
+        how: the model's `reasoning`, `trust_remote_code`, and where responses are judged whole, whatever marks they
+            hold, `protocol` or `judged_whole`.
     """
     file, model, reasoning = read_requests(files.requests), Path(files.requests).parent.name, how["reasoning"]
     turns, reader = Turns(file, tokenizer_folder), AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])
@@ -62,7 +63,7 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
         raise not_in_store(f"{len(lost)} of {chains} responses are")
     if reasoning is not None:
         refuse_no_answers(model, rows)
-    elif "protocol" not in how:  # the published code judges such responses whole
+    elif not {"protocol", "judged_whole"} & set(how):  # the published code judges such responses whole
         refuse_judged_reasoning(model, rows)
     write_jsonl(output, rows)
     LOG.info("%d answers: %s", len(rows), state_counts(rows, ANSWER_STATES))

@@ -279,13 +279,13 @@ def refuse_incomplete(outcome: "Outcome") -> None:
 def reasoning_models(config: Mapping[str, Any], engine: str) -> dict[str, Any]:
     """Return the `reasoning` of an engine's models: its tokenizer need not know the marks of others.
 
-    Under `protocol: compat` a model without one is left out: it is judged whole, as by the published code.
+    A model without one that is judged whole, as under `protocol: compat` by the published code, is left out.
     """
-    whole = config["protocol"] == "compat"
+    compat = config["protocol"] == "compat"
     return {
         name: entry["reasoning"]
         for name, entry in config["model_entries"].items()
-        if entry["engine"] == engine and (entry["reasoning"] is not None or not whole)
+        if entry["engine"] == engine and (entry["reasoning"] is not None or not (compat or entry["judged_whole"]))
     }
 
 

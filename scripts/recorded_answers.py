@@ -19,8 +19,8 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
 
     Args:
         recorded_path: the file answers.json; where they are battles, the prompts again.
-        reading: the model's `model` name, `reasoning` and `samples`, `protocol` where it is `compat`, and whether they
-            are `battles`.
+        reading: the model's `model` name, `reasoning` and `samples`, whether they are `battles`, and where texts are
+            judged whole, whatever marks they hold, `protocol` or `judged_whole`.
         published: the probabilities to write, with a header.
 
     Raises:
@@ -38,7 +38,7 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     read = {answer["state"] for answer in answers} & {COMPLETE, EMPTY, TRUNCATED_REASONING}
     if marks is not None and read == {TRUNCATED_REASONING}:
         raise UserError(no_answers(reading["model"], sum(answer["state"] == TRUNCATED_REASONING for answer in answers)))
-    if "protocol" not in reading and not reading.get(BATTLES):  # else they are judged as they are
+    if not {"protocol", "judged_whole"} & set(reading) and not reading.get(BATTLES):  # else judged as they are
         if marks is None:
             refuse_judged_reasoning(reading["model"], answers)
         else:

@@ -32,7 +32,7 @@ SMALLEST = STUDY | yaml.safe_load(
     engine: hub-engine, label: null, system_prompt: null, template: default, template_options: {},
     date: '2026-01-01', sampling: {max_tokens: 64, temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0,
     presence_penalty: 0.0, frequency_penalty: 0.0, repetition_penalty: 1.0, min_tokens: 0, stop: []},
-    reasoning: null, unverified: [], intervention: null, sweep: null, prefill: null,
+    reasoning: null, judged_whole: false, unverified: [], intervention: null, sweep: null, prefill: null,
     lora: null,
     recorded: null
   }},

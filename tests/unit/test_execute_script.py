@@ -59,6 +59,7 @@ def run_batch(
     gpus=0,
     cells=("thinker",),
     protocol="default",
+    whole=False,
     steered=(),
     attempt=1,
     described=None,
@@ -72,9 +73,9 @@ def run_batch(
     config["cache_dir"] = "cache"
     config["protocol"] = protocol
     config["model_entries"] = {
-        "thinker": {"engine": "e", "reasoning": reasoning},
-        "other": {"engine": "e", "reasoning": None},
-        "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}},
+        "thinker": {"engine": "e", "reasoning": reasoning, "judged_whole": whole},
+        "other": {"engine": "e", "reasoning": None, "judged_whole": False},
+        "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}, "judged_whole": False},
     }
     models = execute.reasoning_models(config, "e")
     described = described or describe(engine)
@@ -306,10 +307,12 @@ def test_a_reasoning_model_without_reasoning_in_its_entry_ends_the_load_after_a_
     assert ENOUGH <= Engine.asked < 3 * ENOUGH
 
 
-def test_the_published_protocol_takes_whole_responses(cell, tmp_path):
-    run_batch(tmp_path, protocol="compat")
+@pytest.mark.parametrize("how", [{"protocol": "compat"}, {"whole": True}])
+def test_whole_responses_are_taken_by_the_published_protocol_and_where_the_entry_says_so(cell, tmp_path, how):
+    run_batch(tmp_path, **how)
     assert Engine.asked == SAMPLES
-    assert {row["answer"] for row in collect(None, cell, protocol="compat")} == {"why\n</think>\n\nYes."}
+    kept = {"judged_whole": True} if "whole" in how else how
+    assert {row["answer"] for row in collect(None, cell, **kept)} == {"why\n</think>\n\nYes."}
 
 
 def test_a_prompt_that_kills_its_engine_keeps_the_others_of_its_batch_from_being_stored_only_once(

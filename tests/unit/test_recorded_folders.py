@@ -523,6 +523,9 @@ def test_wrong_marks_and_none_for_a_model_that_reasons_are_an_error(write, tmp_p
     reading = {"model": "m", "samples": 2, "reasoning": marks}
     with pytest.raises(UserError, match=reported):
         recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading, *out)
+    whole = {"reasoning": None, "judged_whole": True}
+    recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading | whole, *out)
+    assert [row["answer"] for row in read_jsonl(out[0])] == texts
     recorded_answers.main(str(tmp_path / "prompts.jsonl"), str(path), reading | {"reasoning": MARKS}, *out)
     assert [row["answer"] for row in read_jsonl(out[0])] == [*["Yes.", "No."] * 4, "", ""]
     assert next(iter(read_jsonl(out[1])))["end_mark"] == "</think>"

@@ -87,7 +87,8 @@ def another_mark(model: str, mark: Mark, held: int, count: int) -> str:
         write = f"`format: harmony` there or, for answers without token ids, `end: {CHANNELS[1]}`"
     return (
         f"{held} of {count} responses of `{model}` have `{mark.text}` in what counts as the answer: `reasoning` in the "
-        f"model's entry names other marks, or there is none. Write {write}; {AGAIN}"
+        f"model's entry names other marks, or there is none. Write {write}; {AGAIN}. If these are no marks of "
+        "reasoning, as where prompts ask for such tags, write `judged_whole: true` in its place"
     )
 
 

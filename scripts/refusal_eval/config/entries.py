@@ -142,6 +142,11 @@ class Model(Entry):
         description="Marks of the reasoning. Read from stored responses: no GPU job when changed, except that later "
         "turns of dialogues, and models steered by a direction of its answers, are asked again.",
     )
+    judged_whole: bool = Field(
+        False,
+        description="Judge whole responses, even if many hold what looks like marks of reasoning, which else stops the "
+        "study: as where prompts ask for answers in tags of their own. In no key.",
+    )
     unverified: list[Text] = Field(
         [],
         description="What could not be verified when the entry was written; `refusal-eval plan` shows it. In no key.",
@@ -181,6 +186,12 @@ class Model(Entry):
     @model_validator(mode="after")
     def _options_of_a_template(self) -> Model:
         refuse_options_without_template(self.template, self.template_options)
+        return self
+
+    @model_validator(mode="after")
+    def _whole_or_parted(self) -> Model:
+        if self.judged_whole and self.reasoning is not None:
+            raise ValueError("`judged_whole` is for models without `reasoning`; leave one of them out")
         return self
 
     @model_validator(mode="after")

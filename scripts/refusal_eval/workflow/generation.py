@@ -44,12 +44,13 @@ def segments(study: Study, model: str) -> dict[str, Any]:
     """Return what decides which part of a model's response is the answer."""
     entry = study.config["model_entries"][model]
     trust = study.config["engine_entries"][entry["engine"]].get("trust_remote_code", False)
-    return {"reasoning": entry["reasoning"], "trust_remote_code": trust} | _compat(study)
+    return {"reasoning": entry["reasoning"], "trust_remote_code": trust} | _whole(study, model)
 
 
-def _compat(study: Study) -> dict[str, str]:
-    """Return that responses are judged whole, as by the published code, where they are."""
-    return {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
+def _whole(study: Study, model: str) -> dict[str, Any]:
+    """Return why responses are judged whole, whatever marks they hold, where they are."""
+    published = {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
+    return published | ({"judged_whole": True} if study.config["model_entries"][model]["judged_whole"] else {})
 
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
@@ -62,7 +63,7 @@ def recorded_file(study: Study, model: str, split: str, name: str) -> str:
 def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     """Return what decides how a cell's recorded answers are read."""
     reasoning = study.config["model_entries"][model]["reasoning"]
-    how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]} | _compat(study)
+    how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]} | _whole(study, model)
     if study.models[model].recorded == BATTLES:
         return how | {BATTLES: True}
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
