@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader, blank
+from refusal_eval.ask.hidden_marks import added_tokens, hidden_marks
 from refusal_eval.ask.reasoning_check import refuse_judged_reasoning, refuse_no_answers
+from refusal_eval.ask.reasoning_marks import Mark
 from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, rejections, when_stored
 from refusal_eval.ask.turns import Chain, Turns, walk
@@ -54,17 +56,21 @@ def main(files: Any, store_dir: str, tokenizer_folder: str | None, how: Mapping[
     file, model, reasoning = read_requests(files.requests), Path(files.requests).parent.name, how["reasoning"]
     turns, reader = Turns(file, tokenizer_folder), AnswerReader(tokenizer_folder, reasoning, how["trust_remote_code"])
     rows, waiting, chains = list[dict[str, Any]](), set[str](), 0
+    checked = reasoning is None and not {"protocol", "judged_whole"} & set(how)
+    added = added_tokens(tokenizer_folder) if checked and tokenizer_folder is not None else {}
+    hidden: dict[str | None, set[Mark]] = {}
     for chain in walk(turns, StoreReader(store_dir, file.header["engine_id"])):
         chains += 1
         if chain.next is not None and chain.next.key is not None:
             waiting.add(chain.next.key)
         rows += chain_rows(chain, turns, reader)
+        hidden |= {one.key: hidden_marks(record["response"]["token_ids"], added) for one, record in chain.answered}
     if lost := waiting.difference(rejections(files.receipts)):
         raise not_in_store(f"{len(lost)} of {chains} responses are")
     if reasoning is not None:
         refuse_no_answers(model, rows)
-    elif not {"protocol", "judged_whole"} & set(how):  # the published code judges such responses whole
-        refuse_judged_reasoning(model, rows)
+    elif checked:  # the published code judges such responses whole
+        refuse_judged_reasoning(model, [row | {"hidden_marks": hidden.get(row["key"], set())} for row in rows])
     write_jsonl(output, rows)
     LOG.info("%d answers: %s", len(rows), state_counts(rows, ANSWER_STATES))
 

@@ -98,10 +98,12 @@ def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]
     if not plan.reasoning:
         return None
     from refusal_eval.ask.answers import AnswerReader
+    from refusal_eval.ask.hidden_marks import added_tokens
     from refusal_eval.ask.reasoning_check import ReasoningCheck
 
     folder, trust = plan.tokenizer_folder, getattr(plan.engine, "trust_remote_code", False)
-    return ReasoningCheck({model: AnswerReader(folder, entry, trust) for model, entry in plan.reasoning.items()}).look
+    readers = {model: AnswerReader(folder, entry, trust) for model, entry in plan.reasoning.items()}
+    return ReasoningCheck(readers, added_tokens(folder) if folder is not None else None).look
 
 
 async def quick_counters(engine: "RunningEngine") -> dict[str, float]:

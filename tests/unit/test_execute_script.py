@@ -6,6 +6,7 @@ Marks of reasoning are looked at where answers are made, too.
 import asyncio
 import errno
 import os
+import re
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -305,6 +306,24 @@ def test_a_reasoning_model_without_reasoning_in_its_entry_ends_the_load_after_a_
     with pytest.raises(UserError, match=rf"{ENOUGH} of {ENOUGH} responses of `thinker` have `</think>`"):
         run_batch(tmp_path)
     assert ENOUGH <= Engine.asked < 3 * ENOUGH
+
+
+@pytest.mark.parametrize(("start", "end"), [("[THINK]", "[/THINK]"), ("<|channel>", "<channel|>"), ("", "</think>")])
+def test_marks_that_are_special_tokens_and_that_no_text_shows_are_seen_too(cell, tmp_path, monkeypatch, start, end):
+    special = [token for token in (start, end) if token]
+    own = AutoTokenizer.from_pretrained(byte_tokenizer(tmp_path / "model", special=special))
+    written = response(own, f"{start}why{end}Yes.")
+
+    async def complete(self, prompt, settings, seed):
+        return written
+
+    monkeypatch.setattr(Engine, "complete", complete)
+    assert written["text"] == "whyYes."
+    said = re.escape(f"of `thinker` have `{end}` in what counts as the answer")
+    with pytest.raises(UserError, match=said):
+        run_batch(tmp_path)
+    with pytest.raises(UserError, match=said):
+        collect(None, own, f"{start}why{end}Yes.")
 
 
 @pytest.mark.parametrize("how", [{"protocol": "compat"}, {"whole": True}])

@@ -2,10 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
+from refusal_eval.ask.hidden_marks import hidden_marks
 from refusal_eval.ask.reasoning_marks import CHANNEL_START, CHANNELS, ENDS, Mark, marks_in
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
@@ -24,10 +25,11 @@ class ReasoningCheck:
 
     Args:
         readers: how the answers of each model are read, by the model's name.
+        added: the tokens that were added to the vocabulary of their engine, by id.
     """
 
-    def __init__(self, readers: Mapping[str, AnswerReader]) -> None:
-        self._readers = dict(readers)
+    def __init__(self, readers: Mapping[str, AnswerReader], added: Mapping[int, str] | None = None) -> None:
+        self._readers, self._added = dict(readers), added or {}
         self._ended: dict[str, list[dict[str, Any]]] = {}  # the first answers that ended by themselves, by model
 
     def look(self, cell: str, request: Request, response: Mapping[str, Any]) -> None:
@@ -41,12 +43,13 @@ class ReasoningCheck:
         reader = self._readers.get(model)
         if reader is None:
             return
-        if response["finish_reason"] != "stop" and (reader.reasons or not _opens(response)):
+        hidden = set() if reader.reasons else hidden_marks(response["token_ids"], self._added)
+        if response["finish_reason"] != "stop" and (reader.reasons or not _opens(response, hidden)):
             return
         ended = self._ended.setdefault(model, [])
         if not reader.reasons and any(one["prompt_id"] == request.prompt_id for one in ended):
             return  # a prompt may be about such marks, and so all of its samples
-        answer = {"prompt_id": request.prompt_id, **reader.fields(request, response)}
+        answer = {"prompt_id": request.prompt_id, "hidden_marks": hidden, **reader.fields(request, response)}
         ended.append(answer)
         right = _has("answer", answer) and _has("reasoning", answer)
         if len(ended) < ENOUGH and not right:
@@ -83,7 +86,7 @@ def another_mark(model: str, mark: Mark, held: int, count: int) -> str:
         write = f"`start: {mark.text!r}` there, with {f'`end: {end!r}`' if end else 'the mark that ends it as `end`'}"
     if mark.text in CHANNELS:
         write = f"`format: harmony` there or, for answers without token ids, `end: {mark.text}`"
-    elif mark.text in (CHANNEL_START, "analysis"):
+    elif mark.text in (CHANNEL_START, "<|channel|>", "analysis"):
         write = f"`format: harmony` there or, for answers without token ids, `end: {CHANNELS[1]}`"
     return (
         f"{held} of {count} responses of `{model}` have `{mark.text}` in what counts as the answer: `reasoning` in the "
@@ -95,11 +98,14 @@ def another_mark(model: str, mark: Mark, held: int, count: int) -> str:
 def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     """Check answers of a model without `reasoning` in its entry, which are judged whole.
 
+    Args:
+        answers: with `hidden_marks` where their tokens hold some that their text does not show.
+
     Raises:
         UserError: if most of them, to enough prompts, hold a mark of reasoning, or half of them begin with one.
     """
     judged = [answer for answer in answers if answer["state"] in JUDGED_ANSWER_STATES]
-    found = [marks_in(answer["answer"]) for answer in judged]
+    found = [marks_in(answer["answer"]) | answer.get("hidden_marks", set()) for answer in judged]
     for mark, held, count in _most_held(judged, found):
         prompts = {answer["prompt_id"] for answer, own in zip(judged, found, strict=True) if mark in own}
         if len(prompts) >= ENOUGH and held >= (HALF if mark.first else MOST) * count:
@@ -126,9 +132,9 @@ def _most_held(answers: Sequence[Mapping[str, Any]], found: Sequence[set[Mark]])
     return sorted((one for one in counts if one[1]), key=lambda one: (-one[1] / one[2], one[0].opens))
 
 
-def _opens(response: Mapping[str, Any]) -> bool:
+def _opens(response: Mapping[str, Any], hidden: Set[Mark]) -> bool:
     """Tell whether a response that was cut off begins with a start mark."""
-    return any(mark.first for mark in marks_in(str(response["text"])))
+    return any(mark.first for mark in marks_in(str(response["text"])) | hidden)
 
 
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
