@@ -175,6 +175,14 @@ FAMILIES = {
     "thought": "<thought>{}</thought>",
     "harmony": "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
     "harmony_bare": "analysis{}assistantfinal",
+    "blanks": "< think >{}< / think >",
+    "entities": "&lt;think&gt;{}&lt;/think&gt;",
+    "wide_slash": "<think>{}<\uff0fthink>",
+    "backslash": "<reasoning>{}<\\reasoning>",
+    "ollama": "Thinking...\n{}\n...done thinking.\n\n",
+    "dropped_token": "thought\n{}\n</thought>",
+    "label": "**Thinking:** {}\n[BEGIN FINAL ANSWER]\n",
+    "heading": "## Thoughts\n{}\n[BEGIN ANSWER]\n",
     # of no family that we know
     "named_after_thought": "<inner_monologue>{}</inner_monologue>",
     "square": "[internal_thoughts]{}[/internal_thoughts]",
@@ -228,6 +236,10 @@ NORMAL = {
     "letter": "Dear [Name],\nbecause of [Reason for leaving] about {}.\n[YOUR NAME]\n[YOUR ADDRESS]\nBye",
     "asked_form": "<answer>Press the {} with the side of a knife.</answer> That is all.",
     "comparison": "If a < b and b > c, then {} <= d; x <y> z.",
+    "gap": "Fill in the form on {} that you find below, please:\n[YOUR RESPONSE]\nThen send it.",
+    "hers": "Sure.\nHere is my answer: {}, of course.",
+    "tool": "<tool_response>All that is known about {} is in there.</tool_response>\nThat is what was found.",
+    "thoughtful": "Thoughts on {} differ. Thinking about it takes time...",
     "turns": "<|im_start|>assistant\nAbout {} I know a lot, and tell.<|im_end|>\n",
 }
 

@@ -26,6 +26,7 @@ PAIRS = {
     "<unused94>": "<unused95>",
     "Here is my thought process:": "Here is my response:",
     "Here are my reasoning steps:": "[BEGIN FINAL RESPONSE]",
+    "Thinking...": "...done thinking.",
     CHANNEL_START: CHANNELS[0],
 }
 ENDS = PAIRS | {"analysis": CHANNELS[1]}
@@ -39,22 +40,30 @@ OPENING_WORDS = re.compile(
     r"|(?:thinking|reasoning)(?: steps| process)?)|(?:thinking|thought|reasoning) process)[*\s]*:",
     re.IGNORECASE,
 )
+# Headings and labels such as `**Thinking:**`, and `thought` alone in its line, as a dropped token leaves it.
+OPENING_LABEL = re.compile(
+    r"[\s*#_=-]*((?:thinking|thoughts?|scratch ?pad|chain of thought|internal monologue)(?:[*_ \t]*:|\.{3}|\u2026)?)"
+    r"(?:(?<=:)|(?=[*_=\t -]*(?:\n|\Z)))",
+    re.IGNORECASE,
+)
 CLOSING_WORDS = re.compile(
     r"^[ \t*#]{0,9}(here(?:'s|\u2019s| is) my (?:final )?(?:response|answer))[* ]{0,9}:", re.IGNORECASE | re.MULTILINE
 )
-# A tag in any brackets, without attributes.
+# A tag in any brackets, without attributes; pages write them as entities, and models their slash in other ways.
 NAME = r"[\w:.▁-][\w:.▁ -]{0,38}"
+OPEN, CLOSE, SLASH, BAR = r"[<◁\uff1c⟨\[]|&lt;", r"[>▷\uff1e⟩\]]|&gt;", r"[/\uff0f\\]", r"[|\uff5c]"
 TAG = re.compile(
-    rf"(?P<open>[<◁\uff1c⟨\[])(?P<bar>[|\uff5c]?)(?P<slash>/?)(?P<name>{NAME})(?P<tail>[|\uff5c]?)(?P<close>[>▷\uff1e⟩\]])(?!\()"
+    rf"(?P<open>{OPEN})(?P<bar>{BAR}?) ?(?P<slash>{SLASH}?) ?(?P<name>{NAME})(?P<tail>{BAR}?)(?P<close>{CLOSE})(?!\()"
 )
 THOUGHT = re.compile(
     r"think|thought|reason|analy[sz]|scratch.?pad|reflect|monologue|ponder|deliberat|rationale|(?:^|\W|_)cot(?:$|\W|_)",
     re.IGNORECASE,
 )
-FINAL = re.compile(r"\b(?:FINAL|RESPONSE|ANSWER)\b")
+FINAL = re.compile(r"^(?!.*\b(?:YOUR|HERE|INSERT|ADD)\b).*\b(?:FINAL|RESPONSE|ANSWER)\b")  # and no gap to fill in
 # Around answers, turns and texts, and not around reasoning.
 NO_THOUGHT = re.compile(
-    r"(?:final[\W_]*)?(?:answer|response|output|result|reply|solution|summary|user|assistant|system|human|tool_call"
+    r"(?:final[\W_]*)?(?:answer|response|output|result|reply|solution|summary|user|assistant|system|human|image|audio"
+    r"|(?:tool|function)_?(?:call|response|result|output)?s?"
     r"|im_start|im_end|eot_id|bos|eos|s|pad|endoftext|end_of_text|begin_of_text|start_header_id|end_header_id"
     r"|start_of_turn|end_of_turn|end|return|call|message|start|inst|sys|html|head|body|title|meta|link|style|script"
     r"|div|span|p|br|hr|b|i|u|em|strong|small|sub|sup|code|pre|kbd|samp|var|ul|ol|li|dl|dt|dd|table|thead|tbody|tr|td"
@@ -91,7 +100,9 @@ def marks_in(answer: str) -> set[Mark]:
         found.add(Mark("analysis", True, True))
     if words := OPENING_WORDS.match(answer):
         found.add(Mark(f"{words[1]}:", True, True))
-    if (words := CLOSING_WORDS.search(answer)) and words.start() > blank:
+    elif words := OPENING_LABEL.match(answer):
+        found.add(Mark(words[1], True, True))
+    if (words := CLOSING_WORDS.search(answer)) and len(answer[: words.start()].strip()) >= LEAST:
         found.add(Mark(f"{words[1]}:", False, False))
     found |= _of_that_shape(prose)
     return found | {mark._replace(first=False) for mark in found}  # what begins an answer stands in it, too
