@@ -196,6 +196,7 @@ SHARED = "GPUs (tensor x pipeline x data parallel) cannot be shared equally"
         # Reasoning
         (REASONING, {"start": "<think>"}, "`end` is missing: the mark that ends the reasoning, e.g. `</think>`"),
         (REASONING, {"format": "harmony", "end": "</think>"}, "`format: harmony` has marks of its own"),
+        ((*REASONING[:2], "judged_whole"), True, "`judged_whole` is for models without `reasoning`; leave one of them"),
         (REASONING, {"format": "qwen"}, "format: 'qwen' is not allowed (allowed: harmony, marks)"),
     ],
 )

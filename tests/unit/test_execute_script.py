@@ -27,7 +27,7 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.engines import running_jobs
+from refusal_eval.engines import adapter_probe, running_jobs
 from refusal_eval.engines.engine_base import EngineDied, RunningEngine
 from refusal_eval.engines.execution import Outcome
 from refusal_eval.engines.intervention_file import CompiledIntervention
@@ -284,6 +284,34 @@ def test_a_store_on_a_full_disk_is_reported_before_an_engine_starts(cell, tmp_pa
     with pytest.raises(UserError, match=r"the disk with the store is full: store/id/.*; free space and run again"):
         run_batch(tmp_path, RIGHT)
     assert list((tmp_path / "store" / "id").iterdir()) == []
+
+
+def test_what_the_probe_of_adapters_refuses_is_not_stored(cell, tmp_path, monkeypatch):
+    async def refuse(engine, pending, limit):
+        raise UserError(f"changes nothing for {len(pending)} requests")
+
+    monkeypatch.setattr(adapter_probe, "probe_adapters", refuse)
+    with pytest.raises(UserError, match=f"changes nothing for {SAMPLES} requests"):
+        run_batch(tmp_path, RIGHT)
+    assert Engine.asked == 0 and not (tmp_path / "receipts" / "0.json").exists()
+    assert StoreReader("store", "id").missing(read_requests("requests/thinker/split.jsonl").keys())
+
+
+def test_the_receipt_holds_what_the_probe_found_and_counts_none_of_its_requests(cell, tmp_path, monkeypatch):
+    async def probe(engine, pending, limit):
+        type(engine).asked = 3
+        return {"adapters": {"thinker": {"difference": 0.5}}}
+
+    async def metrics(engine):
+        names = ("requests", "prompt_tokens", "generated_tokens", "prefix_cache_hits", "prefix_cache_queries")
+        return dict.fromkeys(names, float(engine.asked))
+
+    monkeypatch.setattr(adapter_probe, "probe_adapters", probe)
+    monkeypatch.setattr(Engine, "metrics", metrics)
+    run_batch(tmp_path, RIGHT)
+    found = read_json(tmp_path / "receipts" / "0.json")["engine"]
+    assert found["adapters"] == {"thinker": {"difference": 0.5}}
+    assert found["counters"]["requests"] == SAMPLES
 
 
 # ---------------------------------------------------------------- while a batch is executed

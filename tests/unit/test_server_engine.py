@@ -414,6 +414,35 @@ def test_a_server_that_stops_answering_ends_the_load_whether_it_reports_counters
     assert len(StoreReader(tmp_path, "engine").lookup([sha256_of(number) for number in range(20)])) == 6
 
 
+def test_a_server_without_counters_is_not_ended_while_its_answers_come(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load takes longer than its `stall_timeout`, and no answer does."""
+
+    class Client:
+        async def health(self) -> Health:
+            return Health.WELL
+
+        async def metrics(self) -> dict[str, float]:
+            raise ConnectionError("the engine's counters cannot be read")
+
+        async def complete(self, *asked: object) -> dict[str, Any]:
+            await asyncio.sleep(0.3)
+            return response("a")
+
+    one = server_of({**ENTRY, "stall_timeout": 1}, "folder", "python", "cpu", "seeded", tmp_path / "log")
+    one._client, one._server, one.exit_code, one._last_words = Client(), object(), lambda: None, str
+    monkeypatch.setattr(execution, "SECONDS_BETWEEN_CHECKS", 0.02)
+
+    async def work() -> int:
+        reader = StoreReader(tmp_path, "engine")
+        with StoreWriter(tmp_path, "engine", "job") as writer:
+            outcome = await Execution(one, writer, reader, "s", 1).run([item(number) for number in range(8)])
+            return outcome.executed
+
+    assert asyncio.run(work()) == 8
+
+
 def test_time_in_which_the_job_itself_stood_still_does_not_count() -> None:
     watch = ServerWatch(stall_seconds=600)
     watch.counted({"generated_tokens": 7})

@@ -252,6 +252,7 @@ CHANGED_BY_COMPAT = {
             {"start": None, "end": "</end>"},
             {"generation.segments", "scoring.published_reading"},
         ),
+        ("model_entries.plain.judged_whole", True, {"generation.segments"}),
         ("engine_entries.hub-engine.max_model_len", 99, {"generation.request_params", "weights.identified_entry"}),
         ("engine_entries.wheel-engine.max_model_len", 99, {"judging.asked", "weights.identified_entry"}),
         ("engine_entries.hub-engine.dtype", "float32", {"weights.identified_entry"}),
