@@ -64,7 +64,8 @@ class Sampling(Entry):
     def greedy_by(self) -> list[tuple[str, str]]:
         """The parameters under which every answer to a prompt is the same, or nearly, each with how it is said."""
         greedy = {
-            "temperature": self.temperature <= GREEDY_TEMPERATURE,
+            # Between 0 and the least there is a mistake of its own.
+            "temperature": self.temperature == 0 or LEAST_TEMPERATURE <= self.temperature <= GREEDY_TEMPERATURE,
             "top_k": self.top_k == 1,
             "top_p": self.top_p <= GREEDY_TOP_P,
             "min_p": self.min_p >= GREEDY_MIN_P,
