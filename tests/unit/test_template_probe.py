@@ -209,6 +209,8 @@ KEEPS = QWEN_3.replace("{% if loop.last %}", "{% if loop.last or keep_thoughts %
         (IF_TRUE, {"thinking": "no"}, '`thinking: "no"` has the effect of true'),
         (EFFORT, {"reasoning_effort": "low"}, None),
         (EFFORT, {"reasoning_effort": "medium"}, None),
+        (EFFORT, {"reasoning_effort": "Low"}, '`reasoning_effort: "Low"` changes nothing'),
+        (EFFORT.replace("low", "minimal"), {"reasoning_effort": "minmal"}, '"minmal"` changes nothing'),
         (CHATML + "{% set x = reasoning_effort %}", {"reasoning_effort": "high"}, "changes nothing"),
         (CHATML + "{{ mode | default('off') }}", {"mode": "off"}, None),
         (CHATML + "{% if mode == 'on' %}x{% endif %}", {"mode": "on"}, None),

@@ -5,6 +5,7 @@ What is certainly wrong stops before anything is asked; what may be meant is a n
 
 from __future__ import annotations
 
+import difflib
 import html
 import json
 import os
@@ -222,7 +223,9 @@ def _is_default(value: Any, differs: Any, constants: Collection[Any]) -> bool:
         if _reads_as_bool(value) is not None and value not in constants and (differs(True) or differs(False)):
             return False
         others = [*(one for one in constants if isinstance(one, str)), *_WORDS]
-        return any(differs(other) for other in dict.fromkeys(others) if other != value)
+        effective = [other for other in dict.fromkeys(others) if other != value and differs(other)]
+        misspelt = difflib.get_close_matches(value.lower(), [other.lower() for other in effective], cutoff=0.8)
+        return bool(effective) and (value in constants or not misspelt)
     if isinstance(value, int | float):
         numbers = [one for one in constants if isinstance(one, int | float) and not isinstance(one, bool)]
         return any(differs(other) for other in [*numbers, *_NUMBERS] if other != value)
