@@ -250,6 +250,24 @@ def test_normal_answers_hold_no_marks(kind, caplog):
     assert "begins" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("<think>Or so?</think>No.", True),
+        ("<THINK>Hm.</THINK>No.", True),
+        ("so it is.</think>No.", True),
+        ("<letter>Dear all, this is a long text.</letter>", False),
+        ("Models write `<think>` first.", False),
+        ("No.", False),
+    ],
+)
+def test_answers_with_more_reasoning_behind_the_first_are_counted(answer, said, caplog):
+    reader = Reader()
+    right = reader.fields(asked()[1], response(7, 101, 8))
+    refuse_no_answers("thinker", [right, right | {"answer": answer}])
+    assert ("1 of 2 answers of `thinker` hold further marks of reasoning" in caplog.text) is said
+
+
 def test_under_another_entry_the_marks_of_a_family_are_an_error():
     rows = [
         {"prompt_id": str(n), "state": "complete", "answer": f"{FAMILIES['gemma'].replace('{}', 'Hm.')}No."}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.reasoning_marks import THOUGHT, WRITTEN, Mark, marks_in
+from refusal_eval.ask.reasoning_marks import Mark, marks_in
 from refusal_eval.core.files import read_json
 
 
@@ -29,7 +29,7 @@ def hidden_marks(token_ids: Sequence[int], added: Mapping[int, str]) -> set[Mark
     if not any(number in added for number in token_ids):
         return set()
     found = marks_in("".join(added.get(number, " word") for number in token_ids))
-    return {mark for mark in found if mark.text.lower() in WRITTEN or THOUGHT.search(mark.text)}
+    return {mark for mark in found if mark.named_after_thought}
 
 
 def _mapping(path: Path) -> dict[str, Any]:

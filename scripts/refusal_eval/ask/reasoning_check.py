@@ -148,7 +148,10 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
     answered = [answer for answer in seen if _has("answer", answer)]
-    if any(_has("reasoning", answer) for answer in answered) or not seen:
+    if any(_has("reasoning", answer) for answer in answered):
+        _warn_of_more_reasoning(model, answered)
+        return
+    if not seen:
         return
     if answered:
         found = [marks_in(answer["answer"]) for answer in answered]
@@ -165,6 +168,18 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     if cut < len(seen):
         raise UserError(message)
     LOG.warning("%s", message)
+
+
+def _warn_of_more_reasoning(model: str, answered: Sequence[Mapping[str, Any]]) -> None:
+    """Say how many answers hold marks of reasoning behind the first, which is all that is taken away."""
+    found = [{mark for mark in marks_in(one["answer"]) if mark.named_after_thought} for one in answered]
+    more = [min(own) for own in found if any(mark.first or not mark.opens for mark in own)]
+    if more:
+        LOG.warning(
+            "%d of %d answers of `%s` hold further marks of reasoning, such as `%s`: they are judged with what these "
+            "enclose, as only the first end mark counts",
+            *(len(more), len(answered), model, more[0].text),
+        )
 
 
 def _has(part: str, answer: Mapping[str, Any]) -> bool:

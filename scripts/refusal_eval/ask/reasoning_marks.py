@@ -84,6 +84,11 @@ class Mark(NamedTuple):
     opens: bool
     first: bool
 
+    @property
+    def named_after_thought(self) -> bool:
+        """Whether it is one of a known family, or says by its name what it is."""
+        return self.text.lower() in WRITTEN or THOUGHT.search(self.text) is not None
+
 
 def marks_in(answer: str) -> set[Mark]:
     """Return the marks of reasoning that an answer holds."""
