@@ -155,6 +155,13 @@ def test_marks_of_a_merge_are_no_prompts(tmp_path, name, content, line):
         read_rows(written(tmp_path, name, content))
 
 
+def test_two_columns_of_one_name_are_refused_in_parquet_too(tmp_path):
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["prompt", "prompt"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet: two columns are called `prompt`"):
+        read_rows(tmp_path / "a.parquet")
+
+
 def test_a_prompt_may_speak_of_marks_of_a_merge(tmp_path):
     text = "What does this mean?\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other"
     assert read_rows(written(tmp_path, "a.csv", f'p\n"{text}"\n')) == [{"p": text}]

@@ -152,9 +152,7 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
         header = next(reader, [])
         if header and MERGE_MARK.fullmatch(header[0]):
             raise _unmerged(f"{name}, line {skip + 1}", header[0])
-        doubled = sorted({column for column in header if column and header.count(column) > 1})
-        if doubled:
-            raise UserError(f"{name}: two columns are called `{doubled[0]}`")
+        _refuse_doubled(header, name)
         for number, cells in enumerate(filter(None, reader), 1):
             if MERGE_MARK.fullmatch(cells[0]):
                 raise _unmerged(f"{name}, line {skip + reader.line_num}", cells[0])
@@ -164,6 +162,11 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
+
+
+def _refuse_doubled(columns: Sequence[str], name: str) -> None:
+    if doubled := sorted({column for column in columns if column and columns.count(column) > 1}):
+        raise UserError(f"{name}: two columns are called `{doubled[0]}`")
 
 
 def _other_separator(lines: Sequence[str]) -> str | None:
@@ -199,6 +202,7 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
         with pyarrow.parquet.ParquetFile(path) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise _too_large(name, f"{file.metadata.num_rows:,} rows", f"{MOST_ROWS:,}")
+            _refuse_doubled(file.schema_arrow.names, name)
             size = 0
             for batch in file.iter_batches(1000):
                 for column in batch.columns:
