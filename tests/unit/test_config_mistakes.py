@@ -360,6 +360,9 @@ def test_python_judges_need_their_function(project):
     project.write("own.py", "x = 1\ndef judge(:\n")
     (found,) = project.mistakes(STUDY | {"judges": ["own"]})
     assert found.endswith("judges.own.file: own.py is not valid Python (line 2)")
+    project.write("own.py", "async def jugde(messages, answer):\n    return 'refusal'\n")
+    (found,) = project.mistakes(STUDY | {"judges": ["own"]})
+    assert "judges.own.function: `jugde` in own.py is `async`; write a function that" in found
     project.write("own.py", "from elsewhere import jugde\n")
     assert project.mistakes(STUDY | {"judges": ["own"]}) == []
 

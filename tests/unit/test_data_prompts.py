@@ -40,6 +40,7 @@ def test_texts_are_not_normalised():
 def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt():
     chat = [{"role": "system", "content": ""}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     chat += [{"role": "user", "content": "c", "id": "me", "tool_calls": None, "images": []}]
+    chat[1] |= {"temperature": 0.7, "usage": {"tokens": 3}, "token_counter": 3, "message_id": "m"}
     question = [{"content": "a", "role": "user"}]
     prompts, _ = make_prompts([{"chat": chat}, {"chat": json.dumps(chat)}, {"chat": question}], CHAT, "f")
     assert [prompt["id"] for prompt in prompts[1:]] == ids(rows_of("a"))

@@ -180,6 +180,13 @@ def test_options_of_another_format_are_refused(tmp_path):
             read_rows(written(tmp_path, name, "{}"), **option)
 
 
+@pytest.mark.parametrize("content", ["prompt^cat\nHow?^a\n", "id:prompt\n1:How?\n", "prompt;cat;note\nHow?;a\n"])
+def test_a_column_that_stands_inside_the_only_one_is_not_advised(tmp_path, content):
+    rows = read_rows(written(tmp_path, "a.csv", content))
+    with pytest.raises(UserError, match=r"no column `prompt`: its only column is '.*'\. Are the columns separated by"):
+        need_columns(rows, ["prompt"], "a.csv")
+
+
 def test_a_missing_column_is_reported_with_the_nearest_name():
     rows, message = (
         [{"prompt": "a"}, {"category": "b"}],

@@ -44,6 +44,9 @@ from refusal_eval.weights.weight_fetching import weights_names
             "AZURE_SAS",
             "api_keys",
             "MFA_OTP",
+            "DB_PW",
+            "SEED_PHRASE",
+            "WALLET_KEYPHRASE",
         ),
     ],
 )
@@ -55,8 +58,9 @@ def test_the_server_gets_no_secrets(monkeypatch, name):
     assert environment["TOKENIZERS_PARALLELISM"] == "false"
 
 
-def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch):
-    monkeypatch.setenv("MIRROR", "https://me:hf_PLANTEDTOKEN@mirror.example/simple")
+@pytest.mark.parametrize("user", ["me:hf_PLANTEDTOKEN", ":hf_PLANTEDTOKEN", "hf_PLANTEDTOKEN"])
+def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch, user):
+    monkeypatch.setenv("MIRROR", f"https://{user}@mirror.example/simple")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
     environment = server_environment("seeded", "cpu")
     assert "MIRROR" not in environment and environment["HTTP_PROXY"] == "http://proxy.example:3128"

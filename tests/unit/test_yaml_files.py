@@ -68,6 +68,14 @@ def test_what_people_write_is_read_as_pyyaml_reads_it(repository: Path) -> None:
         assert read_yaml(file) == wanted, file
 
 
+def test_a_letter_of_another_line_is_not_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("label: '\u5b89\u5168\uff1a\u7532'\nmodels: [a\nsplits: [b]\n", encoding="utf-8")
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        read_yaml(path)
+    assert "looks like" not in str(caught.value.problem)
+
+
 def test_a_key_of_a_word_list_stands_once(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("rewrites: &a {a: b}\nwindows: {<<: *a, a: c}\nfirst: [{x: 1}, {x: 2, '1': a, 1: b}]\n")

@@ -56,13 +56,18 @@ def yaml_node(path: str | Path) -> yaml.Node | None:
     try:
         return _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        error.problem = f"{error.problem}{odd_letter(text)}"
+        marks = [mark.line for mark in (error.context_mark, error.problem_mark) if mark is not None]
+        error.problem = f"{error.problem}{odd_letter(text, min(marks, default=0), max(marks, default=0))}"
         raise
 
 
-def odd_letter(text: str) -> str:
-    """Return, as the end of a sentence, where a text has a letter that only looks like YAML's; else nothing."""
-    for number, line in enumerate(text.split("\n"), 1):
+def odd_letter(text: str, first: int = 0, last: int | None = None) -> str:
+    """Return, as the end of a sentence, where a text has a letter that only looks like YAML's; else nothing.
+
+    Only lines from `first` to `last`, counted from 0, are looked at: what others hold is no reason.
+    """
+    end = None if last is None else last + 1
+    for number, line in enumerate(text.split("\n")[first:end], first + 1):
         if (found := ODD.search(line)) and not line.lstrip().startswith("#"):
             looks = "colon" if found[0] == "\uff1a" else "space"
             letter = f"U+{ord(found[0]):04X}"

@@ -18,7 +18,9 @@ ROLES = ("system", "user", "assistant")
 # Fields of a message: what a model reads, and what published collections note about a message.
 READ = {
     *("role", "content", "id", "timestamp", "created", "language", "model", "toxic", "redacted", "turn_identifier"),
-    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index"),
+    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index", "lang", "date"),
+    *("message_id", "parent_id", "turn_id", "turn_index", "create_time", "created_at", "temperature", "top_p", "usage"),
+    *("token_counter", "token_count", "num_tokens", "system_fingerprint", "loss", "train"),
 }
 Columns = Mapping[str, Any]
 Message = dict[str, str]
@@ -260,7 +262,7 @@ def _message(value: Any, place: str) -> Message:
     if lost:
         raise UserError(
             f"{place} has the field `{lost[0][:40]}`, which is neither `role` nor `content` and would be lost: such "
-            "rows cannot be asked"
+            "rows cannot be asked. Take the field out if no model is meant to read it"
         )
     if role == "user" and is_blank(content):
         raise UserError(f"{place} is empty")

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, size_text
-from refusal_eval.core.hints import nearest
+from refusal_eval.core.hints import nearest_column
 from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.texts import MERGE_MARK, is_blank
 from refusal_eval.core.texts import valid_text as valid_text
@@ -268,7 +268,7 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
     known = {column for row in rows for column in row}
     for column in columns:
         if column is not None and column not in known:
-            raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
+            raise UserError(f"{name}: has no column `{column}`{nearest_column(column, known, name)}")
 
 
 def need_cells(rows: Sequence[Row], column: str | None, name: str) -> None:
