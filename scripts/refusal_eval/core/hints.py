@@ -15,7 +15,7 @@ def nearest_name(name: object, allowed: Iterable[object], cutoff: float = 0.55) 
 
 
 def nearest_column(column: str, known: Iterable[object], file: str) -> str:
-    """Return a hint for a column that a file lacks: the nearest name, or that its columns are perhaps not told apart."""
+    """Return a hint for a column that a file lacks: the nearest name, or that another separator may be the reason."""
     names = sorted(map(str, known))
     if file.endswith(".csv") and len(names) == 1 and re.search(rf"(?<!\w){re.escape(column)}(?!\w)", names[0]):
         return f": its only column is {names[0]!r:.80}. Are the columns separated by something else than commas?"
