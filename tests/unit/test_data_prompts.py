@@ -185,6 +185,13 @@ def test_a_sample_keeps_clusters_whole_and_a_larger_one_contains_it():
         smaller = set(kept)
 
 
+def test_a_sample_of_unequal_clusters_is_at_least_half_full():
+    clusters = [f"subject {i}" for i, count in enumerate([3, 5, 30, 35, 40, 45, 20, 10, 4, 44]) for _ in range(count)]
+    for seed in range(30):
+        kept, _ = sampled(clusters, {"size": 48, "seed": seed})
+        assert 24 <= len(kept) <= 48 and all(kept.count(cluster) == clusters.count(cluster) for cluster in kept)
+
+
 def test_clusters_larger_than_the_sample_are_left_out_and_a_split_of_such_alone_is_cut_and_says_so():
     clusters = ["large"] * 20 + [f"small {i}" for i in range(30)]
     assert all("large" not in sampled(clusters, {"size": 10, "seed": seed})[0] for seed in range(20))

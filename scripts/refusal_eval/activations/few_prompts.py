@@ -36,8 +36,8 @@ def refuse_few(method: Method, negative: Group, allowed: bool) -> None:
         without = f" (and {len(negative) - count} of weight 0)" if count < len(negative) else ""
         raise UserError(
             f"`{method.name}` needs the covariance of the negative side, and that side has {_prompts(count)} to fit "
-            f"on{without}; {LEAST} are needed. Add prompts, take `{method.name.replace('rmd', 'md')}`, lower `hold_out`, "
-            "or say `allow_few: true`"
+            f"on{without}; {LEAST} are needed. Add prompts, take `{method.name.replace('rmd', 'md')}`, lower "
+            "`hold_out`, or say `allow_few: true`"
         )
 
 
@@ -88,9 +88,10 @@ def outside_span(vector: States, group: Group) -> float:
 
 def _sentences(sides: Mapping[str, Group], worth: Mapping[str, float], found: Mapping[str, Any]) -> Iterator[str]:
     if outside := [layer["share"] for layer in found.get("outside_negative_span", ())]:
+        count = _prompts(_with_weight(sides["negative"]), "negative ")
         least, most = (f"{100 * share:.2f}" for share in (min(outside), max(outside)))
         yield (
-            f"its {_prompts(_with_weight(sides['negative']), 'negative ')} to fit on are fewer than the {found['width']} "
+            f"its {count} to fit on are fewer than the {found['width']} "
             f"dimensions, and {least if least == most else f'{least} to {most}'} % of the energy of its fitted vectors "
             "lies outside the span of their variation, where the inverse covariance is the ridge's alone"
         )

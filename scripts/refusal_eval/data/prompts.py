@@ -136,7 +136,8 @@ def make_prompts(
 def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list[Prompt], str]:
     """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
 
-    Clusters are drawn by a hash of seed and cluster until the next one does not fit. So the order of the rows has no
+    Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
+    such a one is passed over, for two large clusters should not leave a handful of prompts. So the order of the rows has no
     influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same seed
     contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out, unless
     all are; then the first one is cut. A prompt without a cluster is one by its id.
@@ -149,7 +150,9 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     chosen: set[str] = set()
     for cluster in fitting:
         if len(chosen) + len(members[cluster]) > size:
-            break
+            if 2 * len(chosen) >= size:
+                break
+            continue
         chosen |= {prompt["id"] for prompt in members[cluster]}
     note = ", in whole clusters" if len(members) < len(prompts) else ""
     if len(fitting) < len(ranked):
