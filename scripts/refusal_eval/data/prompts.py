@@ -137,10 +137,10 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
 
     Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
-    such a one is passed over, for two large clusters should not leave a handful of prompts. So the order of the rows has no
-    influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same seed
-    contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out, unless
-    all are; then the first one is cut. A prompt without a cluster is one by its id.
+    such a one is passed over, for two large clusters should not leave a handful of prompts. So the order of the rows
+    has no influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same
+    seed contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out,
+    unless all are; then the first one is cut. A prompt without a cluster is one by its id.
     """
     members: dict[str, list[Prompt]] = {}
     for prompt in prompts:
