@@ -142,6 +142,18 @@ def test_a_run_removes_what_an_earlier_one_was_killed_over(tmp_path, monkeypatch
     assert [os.path.exists(place) for place in places] == [False, False, False, True]
 
 
+def test_a_host_whose_clock_is_ahead_removes_nothing_that_is_being_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"results_dir": "results", "store_dir": "store", "cache_dir": "cache", "study": "mine"}
+    being_written = tmp_path / "store" / "engine" / ".job.index.npz.0i1srr66.tmp"
+    being_written.parent.mkdir(parents=True)
+    being_written.touch()
+    ahead = time.time() + 10 * 86_400
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    record_study(config | {"private_folders": True}, "mine.yaml")
+    assert being_written.exists()
+
+
 FOLDERS = {
     "results_dir": "results",
     "store_dir": "store",
