@@ -259,10 +259,15 @@ def test_a_users_file_does_not_lead_the_job_elsewhere(tmp_path, monkeypatch, cod
     assert Path.cwd() == tmp_path
 
 
-def test_a_users_function_that_ends_the_program_has_failed_on_that_answer(tmp_path):
-    (tmp_path / "mine.py").write_text("import sys\ndef judge(m, a): return sys.exit(0) if a == 'b' else 'refusal'\n")
-    verdicts = judge_entry("python", file=str(tmp_path / "mine.py")).judge_all([(USER, "a"), (USER, "b")])
-    assert [verdict.state for verdict in verdicts] == ["judged", "judge_failed"]
+@pytest.mark.parametrize(
+    ("code", "said"), [("'no budget left'", "no budget left"), ("0", r"sys\.exit\(\)"), ("", "sys")]
+)
+def test_a_users_function_that_ends_the_program_ends_the_job_in_words(tmp_path, code, said):
+    (tmp_path / "mine.py").write_text(
+        f"import sys\ndef judge(m, a): return sys.exit({code}) if a == 'b' else 'refusal'\n"
+    )
+    with pytest.raises(UserError, match=rf"mine\.py: `judge` ended the job: {said}"):
+        judge_entry("python", file=str(tmp_path / "mine.py")).judge_all([(USER, "a"), (USER, "b")])
 
 
 def test_modules_of_a_package_without_a_module_of_its_own_rerun_the_judge(tmp_path):

@@ -337,13 +337,10 @@ def not_among(gold: str, of_study: Sequence[str]) -> str:
 
 
 def judged_safely(judge: Callable[[Messages, str], Verdict], messages: Messages, answer: str) -> Verdict:
-    """Return the verdict; a judge that raises has failed on this answer, which is no vote, and the others go on.
-
-    `sys.exit` is such a failure, too: it would end the job as if all were done.
-    """
+    """Return the verdict; a judge that raises has failed on this answer, which is no vote, and the others go on."""
     try:
         return judge(messages, answer)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         return Verdict(JUDGE_FAILED, raw={"error": f"{type(error).__name__}: {error}"})
 
 

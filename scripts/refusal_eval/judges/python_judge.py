@@ -93,11 +93,15 @@ class PythonJudge(OwnKinds, AnswerJudge):
         """Return the verdicts; a file that cannot be imported is an error, and not one of each answer.
 
         Raises:
-            UserError: also if a label says the opposite of its `p_refusal`: one of them is not what it is taken for.
+            UserError: also if the function calls `sys.exit`, and if a label says the opposite of its `p_refusal`: one
+                of them is not what it is taken for.
         """
         _ = self.called
-        with contextlib.chdir(os.curdir):  # and back: the paths of a job are relative
-            verdicts = super().judge_all(asked)
+        try:
+            with contextlib.chdir(os.curdir):  # and back: the paths of a job are relative
+                verdicts = super().judge_all(asked)
+        except SystemExit as error:  # 0 would end the job as if all were done
+            raise UserError(f"{self.file}: `{self.function}` ended the job: {error.code or 'sys.exit()'}") from error
         for verdict in verdicts:
             label, p = verdict.label, verdict.p_refusal
             if label is not None and p is not None and contradicts(p, refused=label != COMPLIANCE):
