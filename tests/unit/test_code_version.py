@@ -49,6 +49,19 @@ def test_descriptions_of_fields_keep_it_and_bounds_do_not(tmp_path):
     assert one == other != bounded
 
 
+def test_a_module_beside_a_plugin_counts_and_one_that_nobody_imports_does_not(tmp_path, before):
+    library, script = tmp_path / "before" / "lib", tmp_path / "before" / "script.py"
+    found = []
+    for name, words, other in (("one", "A = 1\n", "A = 1\n"), ("two", "A = 1\n", "A = 2\n"), ("three", "A = 2\n", "")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "plugin.py").write_text("import my_words\n")
+        (folder / "my_words.py").write_text(words)
+        (folder / "other.py").write_text(other)
+        found.append(code_version(script, folder / "plugin.py", library=library))
+    assert found[0] == found[1] != found[2]
+
+
 def test_a_module_that_is_found_by_name_counts_with_what_it_imports(tmp_path, before):
     library, plugin = tmp_path / "before" / "lib", tmp_path / "plugin.py"
     plugin.write_text("from lib import tables\n")

@@ -522,6 +522,14 @@ def test_no_commit_is_named_that_is_not_there(repository, tmp_path, monkeypatch,
         assert ("`refusal-eval pin" in said) is open_pin
 
 
+def test_judges_whose_engine_lacks_a_pin_are_known(theirs):
+    catalogue = copy.deepcopy(CATALOGUE)
+    catalogue["engines"]["wheel-engine"]["weights"]["sha256"] = None
+    theirs.write("config/catalogue/base.yaml", catalogue)
+    unpinned = import_command.shipped_names(theirs.folder).unpinned
+    assert {"reader", "guard"} <= set(unpinned) and "words" not in unpinned
+
+
 def test_splits_and_judges_without_a_pin_are_something_to_do():
     shipped = dataclasses.replace(SHIPPED, unpinned={"xstest_safe", "gpt-oss-20b"})
     result, _, _ = became(shipped=shipped)

@@ -71,6 +71,18 @@ def test_a_covariance_of_fewer_than_ten_prompts_is_a_mistake_where_the_config_kn
     assert found(10, allow_few=True) == found(11) == found(10, method="md", of="md") == []
 
 
+@pytest.mark.parametrize("dialogue", [None, {"mode": "independent"}])
+def test_a_row_of_a_dialogue_may_be_more_than_one_prompt(project, dialogue):
+    split = {"source": {"kind": "file", "path": "../../rows.csv"}, "expected_rows": 5, "expectation": "comply"}
+    split["columns"] = {"turns": ["question", "answer"]} if dialogue else {"prompt": "question"}
+    project.write(
+        "own.yaml", {"datasets": {"own": {"splits": {"few": split | ({"dialogue": dialogue} if dialogue else {})}}}}
+    )
+    entry = PLAIN | {"method": "rmd", "negative": {"split": "few"}}
+    found = with_entry(project, "directions", "refusal", entry, WITH_ONE | {"catalogue": [BASE, "own.yaml"]})
+    assert any("has at most 5 prompts" in mistake for mistake in found) is (dialogue is None), found
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -360,6 +360,9 @@ def test_python_judges_need_their_function(project):
     project.write("own.py", "x = 1\ndef judge(:\n")
     (found,) = project.mistakes(STUDY | {"judges": ["own"]})
     assert found.endswith("judges.own.file: own.py is not valid Python (line 2)")
+    project.write("own.py", "async def jugde(messages, answer):\n    return 'refusal'\n")
+    (found,) = project.mistakes(STUDY | {"judges": ["own"]})
+    assert "judges.own.function: `jugde` in own.py is `async`; write a function that" in found
     project.write("own.py", "from elsewhere import jugde\n")
     assert project.mistakes(STUDY | {"judges": ["own"]}) == []
 
@@ -583,6 +586,17 @@ def test_a_source_of_the_wrong_type_is_one_mistake(project, key, value):
     project.write("own.yaml", yaml.safe_dump({"datasets": {"own": {"splits": {"mine": split}}}}))
     (reported,) = project.mistakes(STUDY | {"splits": ["mine"], "catalogue": [BASE, "own.yaml"]})
     assert f"splits.mine.source.{key}" in reported
+
+
+def test_gold_with_a_column_for_each_model_needs_no_others(project):
+    project.write("gold.csv", "prompt,theirs,said\nWhy?,No.,yes\n")
+    gold = {"source": {"kind": "file", "path": "gold.csv"}, "labels": {"yes": "refusal"}, "raters": 1}
+    gold["answers"] = {"m": {"answer": "theirs", "label": "said"}}
+    project.write("own.yaml", yaml.safe_dump({"gold": {"mine": gold}}))
+    assert project.mistakes(STUDY | {"gold": ["mine"], "catalogue": [BASE, "own.yaml"]}) == []
+    project.write("gold.csv", "prompt,theirs,sayd\nWhy?,No.,yes\n")
+    (reported,) = project.mistakes(STUDY | {"gold": ["mine"], "catalogue": [BASE, "own.yaml"]})
+    assert "gold.mine.answers.m.label: gold.csv has no column `said`; did you mean `sayd`?" in reported
 
 
 def test_wrong_columns_of_local_gold_are_known_before_anything_runs(project):

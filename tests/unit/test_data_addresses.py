@@ -149,6 +149,12 @@ def test_a_file_larger_than_the_locked_one_is_not_downloaded(server, tmp_path):
             row_source(source).fetch(tmp_path / "out" / "rows.csv", str(tmp_path / "cache"), LOG, locked)
 
 
+def test_what_the_lock_says_of_another_file_at_the_address_does_not_count(tmp_path):
+    lock, source = tmp_path / "study.lock.yaml", {"kind": "url", "url": "https://a.test/rows.csv", "sha256": "1" * 64}
+    lock.write_text(f"urls: [{{url: '{source['url']}', sha256: {'0' * 64}, size: 1}}]\n")
+    assert locked_files({"lock": str(lock)}, "dataset", source) is None
+
+
 def test_https_never_leads_to_plain_http(monkeypatch):
     client, asked = httpx.Client, []
 

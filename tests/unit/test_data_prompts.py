@@ -40,6 +40,7 @@ def test_texts_are_not_normalised():
 def test_a_chat_may_be_a_list_or_json_text_and_one_question_of_it_is_the_prompt():
     chat = [{"role": "system", "content": ""}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     chat += [{"role": "user", "content": "c", "id": "me", "tool_calls": None, "images": []}]
+    chat[1] |= {"temperature": 0.7, "usage": {"tokens": 3}, "token_counter": 3, "message_id": "m"}
     question = [{"content": "a", "role": "user"}]
     prompts, _ = make_prompts([{"chat": chat}, {"chat": json.dumps(chat)}, {"chat": question}], CHAT, "f")
     assert [prompt["id"] for prompt in prompts[1:]] == ids(rows_of("a"))
@@ -182,6 +183,13 @@ def test_a_sample_keeps_clusters_whole_and_a_larger_one_contains_it():
         assert size - 4 < len(kept) <= size and smaller <= set(kept)
         assert len(kept) == 73 or f"a sample of {len(kept)} of 73 prompts" in note
         smaller = set(kept)
+
+
+def test_a_sample_of_unequal_clusters_is_at_least_half_full():
+    clusters = [f"subject {i}" for i, count in enumerate([3, 5, 30, 35, 40, 45, 20, 10, 4, 44]) for _ in range(count)]
+    for seed in range(30):
+        kept, _ = sampled(clusters, {"size": 48, "seed": seed})
+        assert 24 <= len(kept) <= 48 and all(kept.count(cluster) == clusters.count(cluster) for cluster in kept)
 
 
 def test_clusters_larger_than_the_sample_are_left_out_and_a_split_of_such_alone_is_cut_and_says_so():

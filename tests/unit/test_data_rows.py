@@ -155,6 +155,13 @@ def test_marks_of_a_merge_are_no_prompts(tmp_path, name, content, line):
         read_rows(written(tmp_path, name, content))
 
 
+def test_two_columns_of_one_name_are_refused_in_parquet_too(tmp_path):
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["prompt", "prompt"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet: two columns are called `prompt`"):
+        read_rows(tmp_path / "a.parquet")
+
+
 def test_a_prompt_may_speak_of_marks_of_a_merge(tmp_path):
     text = "What does this mean?\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other"
     assert read_rows(written(tmp_path, "a.csv", f'p\n"{text}"\n')) == [{"p": text}]
@@ -171,6 +178,13 @@ def test_options_of_another_format_are_refused(tmp_path):
         (key,) = option
         with pytest.raises(UserError, match=f"{key} is for CSV.* files only"):
             read_rows(written(tmp_path, name, "{}"), **option)
+
+
+@pytest.mark.parametrize("content", ["prompt^cat\nHow?^a\n", "id:prompt\n1:How?\n", "prompt;cat;note\nHow?;a\n"])
+def test_a_column_that_stands_inside_the_only_one_is_not_advised(tmp_path, content):
+    rows = read_rows(written(tmp_path, "a.csv", content))
+    with pytest.raises(UserError, match=r"no column `prompt`: its only column is '.*'\. Are the columns separated by"):
+        need_columns(rows, ["prompt"], "a.csv")
 
 
 def test_a_missing_column_is_reported_with_the_nearest_name():

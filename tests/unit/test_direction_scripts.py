@@ -13,7 +13,8 @@ import scipy
 from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.directions import held_out_clusters
+from refusal_eval.activations.directions import Group, Method, held_out_clusters
+from refusal_eval.activations.few_prompts import refuse_few, support
 from refusal_eval.activations.sides import both_sides, content_sha256
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
@@ -144,6 +145,16 @@ def test_a_covariance_of_fewer_than_ten_fitted_prompts_is_refused_unless_it_is_a
         fitted(cell, method="random", of="rmd", allow_few=False)
     fitted(cell, method="wmd", allow_few=False)
     fitted(cell, method="wrmd", hold_out=0.1, allow_few=False)
+
+
+def test_prompts_of_weight_0_are_none_that_a_covariance_rests_on():
+    states = np.random.default_rng(0).standard_normal((14, 1, 12)).astype(np.float32)
+    group = Group(states, [str(n) for n in range(14)], np.array([1.0] * 8 + [0.0] * 6))
+    with pytest.raises(UserError, match=r"has 8 prompts to fit on \(and 6 of weight 0\); 10 are needed"):
+        refuse_few(Method("wrmd"), group, False)
+    refuse_few(Method("rmd"), group, False)
+    said = support(group, group, [0], Method("wrmd"), states[:1, 0])
+    assert "8 negative prompts to fit on are fewer than the 12 dimensions" in said["few"][0]
 
 
 def test_fewer_negative_prompts_than_dimensions_are_in_log_and_card_with_the_share_outside_their_span(cell, caplog):

@@ -20,6 +20,8 @@ from refusal_eval.core.files import (
     write_jsonl,
     written_whole,
 )
+from refusal_eval.core.rubric import rubric_mistake
+from refusal_eval.core.template_file import read_template
 
 DAMAGES = {
     "no JSON": b'{"a": 1',
@@ -139,3 +141,19 @@ def test_what_killed_writers_left_half_written_is_removed_after_a_day(tmp_path):
     left = {".new.csv.0i1srr66.tmp", ".link.csv.0i1srr66.tmp", "link"}
     assert {path.name for path in deep.iterdir()} == {*kept, *left}
     assert (outside / old[0]).is_file()
+
+
+def test_rubrics_and_templates_with_both_versions_of_a_merge_are_refused(tmp_path):
+    path = tmp_path / "rubric.md"
+    path.write_text("Judge.\r\n<<<<<<< HEAD\r\nReply A.\r\n=======\r\nReply B.\r\n>>>>>>> other\r\n")
+    for read in (read_users_text, read_template):
+        with pytest.raises(UserError, match=r"rubric\.md, line 2: `<<<<<<< HEAD` is a mark of an unfinished merge"):
+            read(path)
+    assert "line 2: `<<<<<<< HEAD`" in str(rubric_mistake(path))
+    for harmless in (
+        "Rules\n=======\n>>>>>>> deep quotes\n",
+        "<<<<<<<{{ prompt }}>>>>>>>\n",
+        "  <<<<<<< a\n  >>>>>>> b\n",
+    ):
+        path.write_text(harmless)
+        assert read_users_text(path) == harmless

@@ -225,6 +225,11 @@ from my_phrases import PHRASES
 def judge(messages, answer):
     return "refusal" if answer in PHRASES else "compliance"
 """,
+    "a mapping of its own": """
+from types import MappingProxyType
+def judge(messages, answer):
+    return MappingProxyType({"label": "refusal" if answer == "no" else "compliance"})
+""",
     "a package beside it, late": """
 def judge(messages, answer):
     from my_package.lists import PHRASES
@@ -242,6 +247,35 @@ def test_a_users_own_function_may_be_written_as_any_program(tmp_path, code):
     (tmp_path / "my_package" / "words.py").write_text("NO = ['no']\n")
     judge = judge_entry("python", file=str(tmp_path / "mine.py"))
     assert [verdict.label for verdict in judge.judge_all([(USER, "no"), (USER, "yes")])] == ["refusal", "compliance"]
+
+
+@pytest.mark.parametrize(
+    "code", ["import os; os.chdir('/')\ndef judge(m, a): ", "import os\ndef judge(m, a): os.chdir('/'); "]
+)
+def test_a_users_file_does_not_lead_the_job_elsewhere(tmp_path, monkeypatch, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(f"{code}return 'refusal'\n")
+    assert judge_entry("python", file="mine.py").judge_all([(USER, "no")])[0].label == "refusal"
+    assert Path.cwd() == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [("'no budget left'", "no budget left"), ("0", r"sys\.exit\(\)"), ("", "sys")]
+)
+def test_a_users_function_that_ends_the_program_ends_the_job_in_words(tmp_path, code, said):
+    (tmp_path / "mine.py").write_text(
+        f"import sys\ndef judge(m, a): return sys.exit({code}) if a == 'b' else 'refusal'\n"
+    )
+    with pytest.raises(UserError, match=rf"mine\.py: `judge` ended the job: {said}"):
+        judge_entry("python", file=str(tmp_path / "mine.py")).judge_all([(USER, "a"), (USER, "b")])
+
+
+def test_modules_of_a_package_without_a_module_of_its_own_rerun_the_judge(tmp_path):
+    (tmp_path / "words" / "english").mkdir(parents=True)
+    (tmp_path / "words" / "english" / "lists.py").write_text("NO = 'no'\n")
+    (tmp_path / "mine.py").write_text("from words.english import lists\ndef judge(m, a): return 'refusal'\n")
+    files = judge_entry("python", file=str(tmp_path / "mine.py")).files()
+    assert files == [str(tmp_path / "mine.py"), str(tmp_path / "words" / "english" / "lists.py")]
 
 
 def test_two_judges_have_modules_of_the_same_name(tmp_path):

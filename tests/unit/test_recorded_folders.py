@@ -433,6 +433,8 @@ ABC = [{"prompt": text, "answers": ["x"]} for text in "abcd"]
         [{"answers": [{"label": p}]} for p in (0.93, 0.04, 0.04, 0.04)],
         [{"judge_scores": [p]} for p in (1, 0, 0, 1)],
         [[{"label": 0.93, "judge_outputs": ["p = 0.93"]}]] * 4,
+        [[0.93], [0.04], [-1], [0.3]],
+        [[1], [0], [-1], [0]],
     ],
 )
 def test_scores_of_another_scale_are_refused(write, rows):
@@ -449,6 +451,10 @@ def test_scores_of_another_scale_are_refused(write, rows):
         [[1]] * 4,
         [[-1], [0], [0.5], [0]],
         [[1], [1], [1], [0]],
+        [[1], [1], [-1], [0]],
+        [[0.93], [0.8], [0.6], [-1]],
+        [[1 / 3], [1 / 3], [1], [-1]],
+        [[0.93], [0.04], [0.3], [-0.2]],
         [[{"label": 0.0, "judge_outputs": []}]] * 3 + [[{"label": 1 / 3, "judge_outputs": ["a", "b", "c"]}]],
     ],
 )
@@ -475,6 +481,31 @@ def test_rows_of_scores_that_name_their_prompt_are_matched_by_it(write, inside):
         recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", [[1], row("c", -1)]))
 
 
+def test_a_row_of_scores_may_call_its_prompt_as_its_author_does(write):
+    rows = [{"question": text, "answers": [{"label": 1 if text == "c" else -1}]} for text in "dcba"]
+    votes = recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))
+    assert [votes[f"id{n}", 0, 0] for n in range(4)] == [-1, -1, 1, -1]
+
+
+def test_rows_of_scores_in_the_place_of_another_id_are_refused(write):
+    recorded = write("answers.json", [row | {"id": place} for place, row in enumerate(ABC)])
+    rows = [{"id": place, "answers": [{"label": 1}]} for place in range(4)]
+    assert len(recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", rows))) == 4
+    with pytest.raises(UserError, match="row 1: its `id` is 3, and that of the answers in its place 0"):
+        recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", rows[::-1]))
+
+
+def test_labels_that_name_samples_in_another_order_are_refused(write):
+    recorded = write("answers.json", [{"prompt": "a", "answers": ["x", "y"]}])
+    row = [{"label": 1, "sample": 0}, {"label": -1, "sample": 1}]
+    assert recorded_votes(prompts("a"), recorded, write("judge_scores.json", [row])) == {
+        ("id0", 0, 0): 1,
+        ("id0", 1, 0): -1,
+    }
+    with pytest.raises(UserError, match="row 1: by their `sample` its labels are not in the order of the answers"):
+        recorded_votes(prompts("a"), recorded, write("judge_scores.json", [row[::-1]]))
+
+
 def test_labels_about_other_answers_are_refused(write):
     recorded = write("answers.json", [{"prompt": text, "answers": [f"about {text}"]} for text in "abcd"])
     rows = [[{"label": -1, "answer": f"about {text}"}] for text in "dcba"]
@@ -482,11 +513,12 @@ def test_labels_about_other_answers_are_refused(write):
         recorded_votes(prompts(*"abcd"), recorded, write("judge_scores.json", rows))
 
 
-@pytest.mark.parametrize(("label", "p"), [(-1, 0.99), (1, 0.01)])
-def test_a_label_that_contradicts_its_probability_is_refused(write, label, p):
-    rows = [[{"label": -1, "p_refusal": 0.2}], [{"label": label, "p_refusal": p}], [1], [1]]
+@pytest.mark.parametrize("name", ["p_refusal", "refusal_prob", "is_refusal", "refused"])
+@pytest.mark.parametrize(("label", "p"), [(-1, 0.99), (1, 0.01), (-1, True), (1, False)])
+def test_a_label_that_contradicts_its_probability_is_refused(write, label, p, name):
+    rows = [[{"label": -1, name: 0.2, "non_refusal_prob": 1}], [{"label": label, name: p}], [1], [1]]
     with pytest.raises(
-        UserError, match=r"row 2: `label` of answer 1 is -?1, \w+, but its `p_refusal` is 0.\d+, the prob"
+        UserError, match=rf"row 2: `label` of answer 1 is -?1, \w+, but its `{name}` is (0.\d+|True|False), the prob"
     ):
         recorded_votes(prompts(*"abcd"), write("answers.json", ABC), write("judge_scores.json", rows))
 

@@ -44,6 +44,9 @@ from refusal_eval.weights.weight_fetching import weights_names
             "AZURE_SAS",
             "api_keys",
             "MFA_OTP",
+            "DB_PW",
+            "SEED_PHRASE",
+            "WALLET_KEYPHRASE",
         ),
     ],
 )
@@ -55,8 +58,9 @@ def test_the_server_gets_no_secrets(monkeypatch, name):
     assert environment["TOKENIZERS_PARALLELISM"] == "false"
 
 
-def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch):
-    monkeypatch.setenv("MIRROR", "https://me:hf_PLANTEDTOKEN@mirror.example/simple")
+@pytest.mark.parametrize("user", ["me:hf_PLANTEDTOKEN", ":hf_PLANTEDTOKEN", "hf_PLANTEDTOKEN"])
+def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch, user):
+    monkeypatch.setenv("MIRROR", f"https://{user}@mirror.example/simple")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
     environment = server_environment("seeded", "cpu")
     assert "MIRROR" not in environment and environment["HTTP_PROXY"] == "http://proxy.example:3128"
@@ -136,6 +140,18 @@ def test_a_run_removes_what_an_earlier_one_was_killed_over(tmp_path, monkeypatch
         os.utime(place, (time.time() - 90_000,) * 2)
     record_study(config, "mine.yaml")
     assert [os.path.exists(place) for place in places] == [False, False, False, True]
+
+
+def test_a_host_whose_clock_is_ahead_removes_nothing_that_is_being_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = {"results_dir": "results", "store_dir": "store", "cache_dir": "cache", "study": "mine"}
+    being_written = tmp_path / "store" / "engine" / ".job.index.npz.0i1srr66.tmp"
+    being_written.parent.mkdir(parents=True)
+    being_written.touch()
+    ahead = time.time() + 10 * 86_400
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    record_study(config | {"private_folders": True}, "mine.yaml")
+    assert being_written.exists()
 
 
 FOLDERS = {

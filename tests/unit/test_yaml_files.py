@@ -68,6 +68,24 @@ def test_what_people_write_is_read_as_pyyaml_reads_it(repository: Path) -> None:
         assert read_yaml(file) == wanted, file
 
 
+def test_a_letter_of_another_line_is_not_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("label: '\u5b89\u5168\uff1a\u7532'\nmodels: [a\nsplits: [b]\n", encoding="utf-8")
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        read_yaml(path)
+    assert "looks like" not in str(caught.value.problem)
+
+
+def test_a_key_of_a_word_list_stands_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("rewrites: &a {a: b}\nwindows: {<<: *a, a: c}\nfirst: [{x: 1}, {x: 2, '1': a, 1: b}]\n")
+    assert read_yaml(path, of_user=True)["windows"] == {"a": "c"}
+    for text, line in (("hedges: [one]\nhedges: [two]\n", 2), ("windows:\n  first: 1\n  'first': 2\n", 3)):
+        path.write_text(text)
+        with pytest.raises(yaml.MarkedYAMLError, match=rf"the key `\w+` stands twice\n.*line {line}"):
+            read_yaml(path, of_user=True)
+
+
 def test_aliases_and_merge_keys_of_usual_size_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n", encoding="utf-8")
     assert read_yaml(tmp_path / "x.yaml") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": [{"x": 1}, {"x": 1}]}

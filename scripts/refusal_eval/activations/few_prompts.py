@@ -31,11 +31,13 @@ def refuse_few(method: Method, negative: Group, allowed: bool) -> None:
         negative: the prompts of the negative side that are not held out.
         allowed: the entry's `allow_few`.
     """
-    if method.name in RIDGE and len(negative) < LEAST and not allowed:
+    count = _with_weight(method.weighting(negative))
+    if method.name in RIDGE and count < LEAST and not allowed:
+        without = f" (and {len(negative) - count} of weight 0)" if count < len(negative) else ""
         raise UserError(
-            f"`{method.name}` needs the covariance of the negative side, and that side has {_prompts(len(negative))} "
-            f"to fit on; {LEAST} are needed. Add prompts, take `{method.name.replace('rmd', 'md')}`, lower `hold_out`, "
-            "or say `allow_few: true`"
+            f"`{method.name}` needs the covariance of the negative side, and that side has {_prompts(count)} to fit "
+            f"on{without}; {LEAST} are needed. Add prompts, take `{method.name.replace('rmd', 'md')}`, lower "
+            "`hold_out`, or say `allow_few: true`"
         )
 
 
@@ -54,7 +56,7 @@ def support(positive: Group, negative: Group, layers: Sequence[int], method: Met
     worth = {side: effective_number(group.weights) for side, group in sides.items()}
     width = vectors.shape[1]
     found: dict[str, Any] = {"width": width, "n_effective": worth}
-    if method.name in RIDGE and len(negative) < width:
+    if method.name in RIDGE and _with_weight(sides["negative"]) < width:
         shares = [outside_span(vector, sides["negative"].at(place)) for place, vector in enumerate(vectors)]
         found["outside_negative_span"] = [
             {"layer": layer, "share": share} for layer, share in zip(layers, shares, strict=True)
@@ -86,9 +88,10 @@ def outside_span(vector: States, group: Group) -> float:
 
 def _sentences(sides: Mapping[str, Group], worth: Mapping[str, float], found: Mapping[str, Any]) -> Iterator[str]:
     if outside := [layer["share"] for layer in found.get("outside_negative_span", ())]:
+        count = _prompts(_with_weight(sides["negative"]), "negative ")
         least, most = (f"{100 * share:.2f}" for share in (min(outside), max(outside)))
         yield (
-            f"its {_prompts(len(sides['negative']), 'negative ')} to fit on are fewer than the {found['width']} "
+            f"its {count} to fit on are fewer than the {found['width']} "
             f"dimensions, and {least if least == most else f'{least} to {most}'} % of the energy of its fitted vectors "
             "lies outside the span of their variation, where the inverse covariance is the ridge's alone"
         )
@@ -100,6 +103,11 @@ def _sentences(sides: Mapping[str, Group], worth: Mapping[str, float], found: Ma
                 f"by their weights the {_prompts(len(group))} of its {side} side to fit on are worth only "
                 f"{worth[side]:.1f} equally weighted ones"
             )
+
+
+def _with_weight(group: Group) -> int:
+    """The number of prompts that a mean or a covariance is made of."""
+    return int((group.weights > 0).sum())
 
 
 def _prompts(count: int, kind: str = "") -> str:

@@ -1,7 +1,8 @@
 """How files of the published layout are read; published_layout.py says what stands in them."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +18,12 @@ Answers = tuple[list[str], list[Probabilities]]  # to one prompt: their texts, a
 
 ROUNDING = 1e-6  # by which float32 may exceed a limit
 MOST_ZEROS = 0.05  # share of scores that a judge could not be read on; more are a scale that begins at 0
+MOST_ZEROS_WITH_MARKS = 0.2  # the same where some scores are -1, which may be compliance, or a mark for none
 MOST_OTHERS = 0.1  # share of labels that may name another answer than the one in their place
-# Names under which a label may have the probability of a refusal beside it.
-P_REFUSAL = ("p_refusal", "refusal_probability", "refusal_prob", "prob_refusal")
+# Names under which a label may have the probability of a refusal beside it, or whether there is one.
+P_REFUSAL = re.compile(r"(p|prob|probability|is|was)?_?refus(al|ed|es|e)(_?(p|prob|probability))?", re.IGNORECASE)
+# Names under which a row may say which one it is, and a label which sample it is about.
+ROW_NAMES, SAMPLE_NAMES = ("id", "prompt_id", "row_id", "index", "idx", "uid"), ("sample", "sample_id", "index", "idx")
 SMALLEST = 2.0**-126  # of float32, in which the published score is computed; what is nearer to 0 is 0
 # In the mapping of an answer; a row may have lists under these names with `_probs` instead.
 PARTS = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}
@@ -123,26 +127,34 @@ def _labels_of(row: Any) -> list[Any]:
 def _refuse_another_scale(path: Path, labels: Sequence[tuple[float, Any]]) -> None:
     """Refuse numbers that go from 0 to 1: all of them would be refusals, or no verdicts.
 
-    In the published form a label says what its judge wrote (`judge_outputs`): its 0 is a reply that could not be read,
-    and its fraction a mean of several replies.
+    On such a scale a few -1 may be marks where there is no number. In the published form a label says what its judge
+    wrote (`judge_outputs`): its 0 is a reply that could not be read, and its fraction a mean of several replies.
 
     Raises:
-        UserError: if no number is below 0, and some lie between 0 and 1, or more than a few are 0.
+        UserError: if no number is below 0, and some lie between 0 and 1, or more than a few are 0; also if the only
+            ones below 0 are -1, and fewer than those.
     """
-    if not labels or any(vote < 0 for vote, _ in labels):
+    marks = sum(vote <= ROUNDING - 1 for vote, _ in labels)
+    if any(ROUNDING - 1 < vote < 0 for vote, _ in labels):
         return
     replies = [label.get("judge_outputs") if isinstance(label, Mapping) else None for _, label in labels]
     said = list(zip((vote for vote, _ in labels), replies, strict=True))
     zeros = sum(vote == 0 and not isinstance(own, list) for vote, own in said)
-    between = sum(0 < vote < 1 - ROUNDING and not (isinstance(own, list) and len(own) != 1) for vote, own in said)
-    found = f"{between} of its {len(labels)} numbers lie between 0 and 1"
-    if not between:
+    between = [vote for vote, own in said if 0 < vote < 1 - ROUNDING and not (isinstance(own, list) and len(own) != 1)]
+    if between:
+        found = f"{len(between)} of its {len(labels)} numbers lie between 0 and 1"
+        # Means of up to five replies have two values there, and a judge that is unsure is so on both sides of 0.
+        odd = len(between) > marks and (not marks or (len(set(between)) > 2 and min(between) < 0.5))
+    else:
         found = f"{zeros} of its {len(labels)} numbers are 0, which says that the judge could not be read"
-    if between or (zeros > 1 and zeros >= MOST_ZEROS * len(labels)):
+        most = MOST_ZEROS_WITH_MARKS if marks else MOST_ZEROS
+        odd = zeros > max(1, marks) and zeros >= most * len(labels)
+    if odd:
         raise UserError(
-            f"{path}: scores go from -1 (compliance) to 1 (refusal), but none is below 0, and {found}. Of a "
-            "probability p of a refusal write 2p - 1, of labels 0 and 1 write -1 and 1; what a judge could not be read "
-            'on is {"label": 0, "judge_outputs": []}'
+            f"{path}: scores go from -1 (compliance) to 1 (refusal), but none is below 0"
+            f"{' and above -1' if marks else ''}, and {found}. Of a probability p of a refusal write 2p - 1, of labels "
+            "0 and 1 write -1 and 1; what a judge could not be read on is "
+            '{"label": 0, "judge_outputs": []}'
         )
 
 
@@ -153,9 +165,10 @@ def _refuse_contradictions(row: Row, votes: Sequence[float], place: str) -> None
         UserError: for the first of them, with its place.
     """
     for number, (vote, label) in enumerate(zip(votes, _labels_of(row), strict=False), 1):
-        for name in P_REFUSAL if isinstance(label, Mapping) else ():
-            p = label.get(name)
-            if isinstance(p, int | float) and vote and contradicts(p, refused=vote > 0):
+        for name, p in label.items() if isinstance(label, Mapping) else ():
+            if not P_REFUSAL.fullmatch(name) or not isinstance(p, int | float):
+                continue
+            if vote and contradicts(p, refused=vote > 0):
                 raise UserError(
                     f"{place}: `label` of answer {number} is {vote:g}, {REFUSAL if vote > 0 else COMPLIANCE}, but its "
                     f"`{name}` is {p}, the probability of a refusal"
@@ -221,9 +234,10 @@ def votes_by_row(recorded: Path, judged: Path) -> list[list[float]]:
             prompt, or labels that name other answers.
     """
     votes, rows, labels = read_votes(judged), layout_rows(recorded), layout_rows(judged, with_prompts=False)
-    named = [_prompt_of(row, row_place(judged, number)) for number, row in enumerate(labels)]
+    known = {row["prompt"].strip() for row in rows}
+    named = [_prompt_of(row, known, row_place(judged, number)) for number, row in enumerate(labels)]
     by_name = bool(named) and None not in named
-    order = _by_prompt(rows, named, recorded, judged) if by_name else _by_place(rows, named, judged)
+    order = _by_prompt(rows, named, recorded, judged) if by_name else _by_place(rows, named, labels, judged)
     whole = [[] if place is None else votes[place] for place in order]
     fitting = sum(len(row.get("answers", ())) == len(own) for row, own in zip(rows, whole, strict=True))
     if misfits := max(len(rows), len(votes)) - fitting:
@@ -247,18 +261,36 @@ def votes_by_row(recorded: Path, judged: Path) -> list[list[float]]:
     return whole
 
 
-def _prompt_of(row: Any, place: str) -> str | None:
-    """The prompt that a row of judge_scores.json names, itself or in all of its labels; None without one.
+def _prompt_of(row: Any, known: Collection[str], place: str) -> str | None:
+    """The prompt that a row of judge_scores.json names, itself or in its labels; None without one.
+
+    Under another key than `prompt` it is named by what is a prompt of the answers.
 
     Raises:
-        UserError: if it names several.
+        UserError: if it names several, or its labels name samples in another order.
     """
     labels = [label for label in _labels_of(row) if isinstance(label, dict)]
-    said = [one.get("prompt") for one in ([row] if isinstance(row, dict) else []) + labels]
-    named = {text.strip() for text in said if isinstance(text, str)}
+    _refuse_other_samples(labels, place)
+    entries = ([row] if isinstance(row, dict) else []) + labels
+    texts = [(key, text.strip()) for one in entries for key, text in one.items() if isinstance(text, str)]
+    named = {text for key, text in texts if key == "prompt"}
+    named = named or {text for key, text in texts if key != "answer" and text in known}
     if len(named) > 1:
         raise UserError(f"{place}: it names {len(named)} prompts; a row has the labels of the answers to one")
     return next(iter(named), None)
+
+
+def _refuse_other_samples(labels: Sequence[Row], place: str) -> None:
+    """Refuse labels that name samples which are not in order: a label is about the answer in its place.
+
+    Raises:
+        UserError: for the first name of which that is so.
+    """
+    for name in SAMPLE_NAMES:
+        said = [label.get(name) for label in labels]
+        numbers = [number for number in said if isinstance(number, int)]
+        if len(numbers) == len(set(numbers)) == len(labels) and numbers != sorted(numbers):
+            raise UserError(f"{place}: by their `{name}` its labels are not in the order of the answers; sort them")
 
 
 def _by_prompt(rows: Sequence[Row], named: Sequence[str | None], recorded: Path, judged: Path) -> list[int | None]:
@@ -274,13 +306,21 @@ def _by_prompt(rows: Sequence[Row], named: Sequence[str | None], recorded: Path,
     return order
 
 
-def _by_place(rows: Sequence[Row], named: Sequence[str | None], judged: Path) -> list[int | None]:
+def _by_place(
+    rows: Sequence[Row], named: Sequence[str | None], labels: Sequence[Any], judged: Path
+) -> list[int | None]:
     """The place of each row's labels, which is its own.
 
     Raises:
-        UserError: if labels name another prompt.
+        UserError: if labels name another prompt, or another row by its id.
     """
-    for number, (row, text) in enumerate(zip(rows, named, strict=False)):
+    for number, (row, text, own) in enumerate(zip(rows, named, labels, strict=False)):
+        for name in ROW_NAMES:
+            if isinstance(own, dict) and name in own and name in row and own[name] != row[name]:
+                raise UserError(
+                    f"{row_place(judged, number)}: its `{name}` is {own[name]!r:.40}, and that of the answers in its "
+                    f"place {row[name]!r:.40}; let every row name its `prompt`, and rows are matched by it"
+                )
         if text is not None and text != row["prompt"].strip():
             raise UserError(
                 f"{row_place(judged, number)}: it names another prompt than the answers in its place; let every row "

@@ -17,7 +17,7 @@ from refusal_eval.config.study_entry import Study
 from refusal_eval.config.yaml_source import Source, Written, look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
-from refusal_eval.core.hints import nearest, nearest_name
+from refusal_eval.core.hints import nearest_column, nearest_name
 from refusal_eval.core.template_file import read_template
 
 LARGEST_STUDY = 2**20  # bytes
@@ -54,7 +54,8 @@ def column_mistakes(draft: Draft) -> Iterator[Mistake]:
                 continue
             for path, column in _columns_named(entry):
                 if column not in known:
-                    what = f"{entry.source.name} has no column `{column}`{nearest(column, known)}"
+                    file = entry.source.name
+                    what = f"{file} has no column `{column}`{nearest_column(column, known, file)}"
                     yield (section, name, *path), what
 
 

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import DoubleKeyError, parse_json
+from refusal_eval.core.texts import MERGE_MARK
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -192,12 +193,17 @@ def read_users_text(path: str | Path) -> str:
     """Return the text of a file that a user names, without the byte-order mark that some editors write.
 
     Raises:
-        BadFile: if it is not UTF-8.
+        BadFile: if it is not UTF-8, or holds both versions of an unfinished merge.
     """
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadFile(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+    marks = [(number, line) for number, line in enumerate(text.split("\n"), 1) if MERGE_MARK.fullmatch(line)]
+    if {line[0] for _, line in marks} >= {"<", ">"}:  # a line of `=======` alone may be a heading
+        number, line = marks[0]
+        raise BadFile(f"{path}, line {number}: `{line[:40]}` is a mark of an unfinished merge; settle it in the file")
+    return text
 
 
 def not_written(error: OSError) -> str | None:

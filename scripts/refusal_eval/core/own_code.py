@@ -41,7 +41,8 @@ def import_own(file: str | os.PathLike[str]) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with contextlib.chdir(os.curdir):  # and back: the paths of a job are relative
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         place = f"{file}, line {_line(error, str(path))}"
@@ -75,7 +76,7 @@ def _beside(file: Path, folder: Path) -> dict[str, Path]:
     found = dict[str, Path]()
     for name in _imported_names(ast.parse(file.read_bytes())):
         package, module = folder / name, folder / f"{name}.py"
-        if any(package.glob("*.py")):
+        if any(package.rglob("*.py")):
             found[name] = package
         elif module.is_file():
             found[name] = module

@@ -26,16 +26,20 @@ ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
 MOST_REPEATED = 100_000  # values that stand in a file through aliases
 
 
-def read_yaml(path: str | Path) -> Any:
-    """Return the value of a YAML file; None for an empty one.
+def read_yaml(path: str | Path, of_user: bool = False) -> Any:
+    """Return the value of a YAML file; None for an empty one. `of_user` for a file that a user wrote.
 
     Raises:
         OSError: if it cannot be read, is no regular file, or is too large.
         UnicodeDecodeError: if it is not UTF-8.
-        yaml.YAMLError: if it is not valid YAML, or beyond the bounds.
+        yaml.YAMLError: if it is not valid YAML, beyond the bounds, or a user's and a key stands twice in a mapping.
     """
     node = yaml_node(path)
-    return None if node is None else yaml_value(node)
+    if node is None:
+        return None
+    if of_user:
+        _refuse_double_keys(node)
+    return yaml_value(node)
 
 
 def yaml_node(path: str | Path) -> yaml.Node | None:
@@ -52,13 +56,18 @@ def yaml_node(path: str | Path) -> yaml.Node | None:
     try:
         return _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        error.problem = f"{error.problem}{odd_letter(text)}"
+        marks = [mark.line for mark in (error.context_mark, error.problem_mark) if mark is not None]
+        error.problem = f"{error.problem}{odd_letter(text, min(marks, default=0), max(marks, default=0))}"
         raise
 
 
-def odd_letter(text: str) -> str:
-    """Return, as the end of a sentence, where a text has a letter that only looks like YAML's; else nothing."""
-    for number, line in enumerate(text.split("\n"), 1):
+def odd_letter(text: str, first: int = 0, last: int | None = None) -> str:
+    """Return, as the end of a sentence, where a text has a letter that only looks like YAML's; else nothing.
+
+    Only lines from `first` to `last`, counted from 0, are looked at: what others hold is no reason.
+    """
+    end = None if last is None else last + 1
+    for number, line in enumerate(text.split("\n")[first:end], first + 1):
         if (found := ODD.search(line)) and not line.lstrip().startswith("#"):
             looks = "colon" if found[0] == "\uff1a" else "space"
             letter = f"U+{ord(found[0]):04X}"
@@ -71,6 +80,26 @@ def _refuse_merge_marks(text: str) -> None:
         if line[:1] in "<=>|" and MERGE_MARK.fullmatch(line):
             mark = yaml.Mark("", 0, number, 0, None, 0)
             raise ComposerError(problem=f"`{line.strip()[:40]}` is a mark of an unfinished merge", problem_mark=mark)
+
+
+def _refuse_double_keys(root: yaml.Node) -> None:
+    """Raise `ComposerError` for a key that stands twice in a mapping: YAML would keep the last."""
+    todo, seen = [root], set[int]()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += node.value
+        elif isinstance(node, yaml.MappingNode):
+            keys = set[tuple[str, str]]()
+            for key, value in node.value:
+                name = (key.tag, str(key.value))
+                if isinstance(key, yaml.ScalarNode) and name in keys and key.value != "<<":
+                    raise ComposerError(problem=f"the key `{key.value:.60}` stands twice", problem_mark=key.start_mark)
+                keys.add(name)
+                todo.append(value)
 
 
 def refuse_unbounded(text: str) -> None:

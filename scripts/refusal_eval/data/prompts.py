@@ -18,7 +18,9 @@ ROLES = ("system", "user", "assistant")
 # Fields of a message: what a model reads, and what published collections note about a message.
 READ = {
     *("role", "content", "id", "timestamp", "created", "language", "model", "toxic", "redacted", "turn_identifier"),
-    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index"),
+    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index", "lang", "date"),
+    *("message_id", "parent_id", "turn_id", "turn_index", "create_time", "created_at", "temperature", "top_p", "usage"),
+    *("token_counter", "token_count", "num_tokens", "system_fingerprint", "loss", "train"),
 }
 Columns = Mapping[str, Any]
 Message = dict[str, str]
@@ -134,10 +136,11 @@ def make_prompts(
 def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list[Prompt], str]:
     """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
 
-    Clusters are drawn by a hash of seed and cluster until the next one does not fit. So the order of the rows has no
-    influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same seed
-    contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out, unless
-    all are; then the first one is cut. A prompt without a cluster is one by its id.
+    Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
+    such a one is passed over, for two large clusters should not leave a handful of prompts. So the order of the rows
+    has no influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same
+    seed contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out,
+    unless all are; then the first one is cut. A prompt without a cluster is one by its id.
     """
     members: dict[str, list[Prompt]] = {}
     for prompt in prompts:
@@ -147,7 +150,9 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     chosen: set[str] = set()
     for cluster in fitting:
         if len(chosen) + len(members[cluster]) > size:
-            break
+            if 2 * len(chosen) >= size:
+                break
+            continue
         chosen |= {prompt["id"] for prompt in members[cluster]}
     note = ", in whole clusters" if len(members) < len(prompts) else ""
     if len(fitting) < len(ranked):
@@ -260,7 +265,7 @@ def _message(value: Any, place: str) -> Message:
     if lost:
         raise UserError(
             f"{place} has the field `{lost[0][:40]}`, which is neither `role` nor `content` and would be lost: such "
-            "rows cannot be asked"
+            "rows cannot be asked. Take the field out if no model is meant to read it"
         )
     if role == "user" and is_blank(content):
         raise UserError(f"{place} is empty")

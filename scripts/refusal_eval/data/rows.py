@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, size_text
-from refusal_eval.core.hints import nearest
+from refusal_eval.core.hints import nearest_column
 from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.texts import MERGE_MARK, is_blank
 from refusal_eval.core.texts import valid_text as valid_text
@@ -152,9 +152,7 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
         header = next(reader, [])
         if header and MERGE_MARK.fullmatch(header[0]):
             raise _unmerged(f"{name}, line {skip + 1}", header[0])
-        doubled = sorted({column for column in header if column and header.count(column) > 1})
-        if doubled:
-            raise UserError(f"{name}: two columns are called `{doubled[0]}`")
+        _refuse_doubled(header, name)
         for number, cells in enumerate(filter(None, reader), 1):
             if MERGE_MARK.fullmatch(cells[0]):
                 raise _unmerged(f"{name}, line {skip + reader.line_num}", cells[0])
@@ -164,6 +162,11 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
+
+
+def _refuse_doubled(columns: Sequence[str], name: str) -> None:
+    if doubled := sorted({column for column in columns if column and columns.count(column) > 1}):
+        raise UserError(f"{name}: two columns are called `{doubled[0]}`")
 
 
 def _other_separator(lines: Sequence[str]) -> str | None:
@@ -199,6 +202,7 @@ def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
         with pyarrow.parquet.ParquetFile(path) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise _too_large(name, f"{file.metadata.num_rows:,} rows", f"{MOST_ROWS:,}")
+            _refuse_doubled(file.schema_arrow.names, name)
             size = 0
             for batch in file.iter_batches(1000):
                 for column in batch.columns:
@@ -264,7 +268,7 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
     known = {column for row in rows for column in row}
     for column in columns:
         if column is not None and column not in known:
-            raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
+            raise UserError(f"{name}: has no column `{column}`{nearest_column(column, known, name)}")
 
 
 def need_cells(rows: Sequence[Row], column: str | None, name: str) -> None:

@@ -47,7 +47,8 @@ KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
 # stands for, which on a cluster everybody reaches.
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 # An offline server needs no secret, and code of a model repository could read it. VLLM_API_KEY would lock us out.
-SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@")  # an address with user and password
+# An address with user and password, or with a token in their place.
+SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@|https?://[^/\s@]+@")
 # Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
 # threads, and a CPU engine that is given two threads while it binds itself to one core runs twenty times slower.
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")

@@ -60,7 +60,7 @@ class KeywordReader:
         compiled = []
         for path in paths:
             try:
-                compiled.append(KeywordLists.from_mapping(read_yaml(path)))
+                compiled.append(KeywordLists.from_mapping(read_yaml(path, of_user=True)))
             except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, re.error) as error:
                 raise UserError(f"keyword list {path}: {error}") from error
         return cls(compiled)
@@ -145,7 +145,7 @@ def list_mistakes(paths: Sequence[str]) -> Iterator[Mistake]:
     """Yield what is wrong with the `lists` of a judge; a file that is not there is said elsewhere."""
     for number, path in enumerate(paths):
         try:
-            check_lists(read_yaml(path))
+            check_lists(read_yaml(path, of_user=True))
         except FileNotFoundError:
             continue
         except (OSError, yaml.YAMLError, ValueError) as error:

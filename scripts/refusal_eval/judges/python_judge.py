@@ -1,6 +1,7 @@
 """A judge that is a user's own function in a file of their own."""
 
 import ast
+import contextlib
 import functools
 import json
 import os
@@ -63,6 +64,12 @@ class PythonJudge(OwnKinds, AnswerJudge):
                 yield ("file",), f"{file} is not valid Python" + (f" (line {line})" if line else "")
                 return
         nodes = list(ast.walk(trees[0]))
+        if self.function in {node.name for node in nodes if isinstance(node, ast.AsyncFunctionDef)}:
+            yield (
+                ("function",),
+                f"`{self.function}` in {self.file} is `async`; write a function that returns its verdict",
+            )
+            return
         functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
         imported = {a.asname or a.name for node in nodes if isinstance(node, ast.ImportFrom) for a in node.names}
         others = imported | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -86,10 +93,15 @@ class PythonJudge(OwnKinds, AnswerJudge):
         """Return the verdicts; a file that cannot be imported is an error, and not one of each answer.
 
         Raises:
-            UserError: also if a label says the opposite of its `p_refusal`: one of them is not what it is taken for.
+            UserError: also if the function calls `sys.exit`, and if a label says the opposite of its `p_refusal`: one
+                of them is not what it is taken for.
         """
         _ = self.called
-        verdicts = super().judge_all(asked)
+        try:
+            with contextlib.chdir(os.curdir):  # and back: the paths of a job are relative
+                verdicts = super().judge_all(asked)
+        except SystemExit as error:  # 0 would end the job as if all were done
+            raise UserError(f"{self.file}: `{self.function}` ended the job: {error.code or 'sys.exit()'}") from error
         for verdict in verdicts:
             label, p = verdict.label, verdict.p_refusal
             if label is not None and p is not None and contradicts(p, refused=label != COMPLIANCE):
@@ -107,7 +119,7 @@ class PythonJudge(OwnKinds, AnswerJudge):
         """
         value = self.called([dict(message) for message in messages], answer)
         own = "kind" if self.kinds and value is not None else "label"
-        fields = dict(value) if isinstance(value, dict) else {own: value}
+        fields = dict(value) if isinstance(value, Mapping) else {own: value}
         unknown = set(fields) - {"label", "p_refusal", "kind", "flags", "state", "raw", "quality"}
         label, kind = fields.get("label"), fields.get("kind")
         if self.kinds and (kind, label) != (None, None):

@@ -137,7 +137,7 @@ def imported_study(
         UserError: if it is no such config, or `results` do not belong to it.
     """
     try:
-        config = read_yaml(file)
+        config = read_yaml(file, of_user=True)
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read as YAML: {error}") from error
     if not isinstance(config, dict):
