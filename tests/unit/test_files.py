@@ -20,6 +20,7 @@ from refusal_eval.core.files import (
     write_jsonl,
     written_whole,
 )
+from refusal_eval.core.template_file import read_template
 
 DAMAGES = {
     "no JSON": b'{"a": 1',
@@ -139,3 +140,17 @@ def test_what_killed_writers_left_half_written_is_removed_after_a_day(tmp_path):
     left = {".new.csv.0i1srr66.tmp", ".link.csv.0i1srr66.tmp", "link"}
     assert {path.name for path in deep.iterdir()} == {*kept, *left}
     assert (outside / old[0]).is_file()
+
+
+@pytest.mark.parametrize("read", [read_json, lambda path: list(read_jsonl(path)), read_users_text, read_template])
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a device"])
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path, read, kind):
+    path = tmp_path / "template.jinja"
+    if kind == "a pipe":
+        os.mkfifo(path)  # nobody writes to it: reading would never end
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"template\.jinja is no regular file"):
+        read(path)
