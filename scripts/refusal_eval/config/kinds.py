@@ -67,7 +67,7 @@ class Registry:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
         if self._annotation is None:
             classes = [Annotated[self.get(name), Tag(name)] for name in self.names()]
-            one = Annotated[functools.reduce(operator.or_, classes), Discriminator(self.kind_of)]
+            one: Any = Annotated[functools.reduce(operator.or_, classes), Discriminator(self.kind_of)]
             self._annotation = self.get(self.names()[0]) if len(classes) == 1 else one
         return self._annotation
 
