@@ -7,6 +7,7 @@ from typing import Any
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.kinds import JUDGES
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
@@ -49,8 +50,12 @@ def main(
             settled += 1
             continue
 
-        def token_ids_of(text: str, messages: Any = messages) -> list[int]:
-            return judge.token_ids(renderer, messages, text)
+        def token_ids_of(text: str, messages: Any = messages, answer: Any = answer) -> list[int]:
+            try:
+                return judge.token_ids(renderer, messages, text)
+            except UserError as error:
+                place = f"prompt {answer['prompt_id']}, sample {answer['sample']}, turn {answer['turn']}"
+                raise UserError(f"{answers_path}, {place}: {error}") from error
 
         # Where not even a part fits, the whole prompt is written: it is longer than `room` and so gets no key.
         token_ids, left_out = fitted(token_ids_of, answer["answer"], room) or (token_ids_of(answer["answer"]), 0)

@@ -33,12 +33,31 @@ def usage() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
     try:
-        code = _main(arguments)
+        code = _in_its_environment(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough; and nothing is left to flush at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
+
+
+def _in_its_environment(arguments: Sequence[str] | None) -> int:
+    from refusal_eval.core.errors import UserError
+    from refusal_eval.core.surroundings import about_strangers, refuse_locale
+
+    try:
+        refuse_locale()
+        return _main(arguments)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if (said := about_strangers(error)) is None:
+            raise
+        print(said, file=sys.stderr)
+        return 1
 
 
 def _main(arguments: Sequence[str] | None) -> int:

@@ -9,9 +9,12 @@ from typing import Any
 from fuzz.mutations import as_json, as_jsonl
 from fuzz.targets import file_of, is_text, target
 
-from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.requests import Ask, RequestSettings, read_requests, write_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter, rejections
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of
 from refusal_eval.core.packing import pack_floats, unpack_floats
+from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.tools.bench.judge_speed import speed_of
 from refusal_eval.tools.store.store_usage import store_indexes, store_usage
 
 KEYS = [sha256_of(number) for number in range(6)]
@@ -115,3 +118,50 @@ def jsonl_files(data: bytes, folder: Path) -> None:
     assert repr(plain) == repr(rows), "many lines at once are read otherwise than one by one"
     if rows is None:
         raise refusal
+
+
+def _request_files(folder: Path) -> list[Any]:
+    """Return the rows of request files: of token ids, of a dialogue, and of votes that may be asked again."""
+    settings = RequestSettings(
+        "engine", {"dtype": "bfloat16"}, {"max_tokens": 4}, changes={"lora": {"sha256": "0" * 64}}
+    )
+    chat = [{"role": "user", "content": "Why?"}]
+    script = {"id": "p", "dialogue": True, "messages": [*chat, {"role": "user", "content": "And?"}]}
+    files: list[tuple[list[Ask], dict[str, Any]]] = [
+        ([Ask("p", [1, 2, 3], [(0, 7), (1, 8)], cut=3), Ask("q", [1, 2, 9], [(0, None)])], {"notes": ["odd"]}),
+        ([Ask("p", chat, [(0, 7)], script=script)], {"dialogue": {"seed": 1, "rendering": {}}}),
+        ([Ask("p", [1], [(0, 7)])], {"retries": {"count": 2}}),
+    ]
+    for number, (asks, more) in enumerate(files):
+        write_requests(folder / f"{number}.jsonl", asks, settings, 100, **more)
+    return [list(read_jsonl(folder / f"{number}.jsonl")) for number in range(len(files))]
+
+
+@target("request files", _request_files, as_jsonl)
+def request_files(data: bytes, folder: Path) -> None:
+    file = read_requests(file_of(folder, "r.jsonl", data))
+    assert isinstance(file.settings.engine_id, str) and all(isinstance(note, str) for note in file.notes)
+    for one in file.requests():
+        assert isinstance(one.prompt_id, str) and isinstance(one.key, str | None)
+        assert one.messages is not None or all(type(number) is int for number in one.token_ids)
+    assert [one.key for one in file.requests() if one.key is not None] == list(file.keys())
+    for script in file.scripts().values():
+        asked_turns(script)
+
+
+RECEIPT = {
+    "requests": 3,
+    "cells": 1,
+    "gpus": 0,
+    "executed": 2,
+    "rejected": [{"key": KEYS[0], "status": 400, "message": "too long"}],
+    "engine": {"seconds": {"work": 2.5, "start": 9.5}, "counters": {"prompt_tokens": 5, "generated_tokens": 7}},
+    "seconds": 12.5,
+}
+
+
+@target("receipts", [RECEIPT, {**RECEIPT, "executed": 0, "rejected": []}], as_json)
+def receipts(data: bytes, folder: Path) -> None:
+    path = file_of(folder, "receipt.json", data)
+    assert all(isinstance(text, str) for pair in rejections([path]).items() for text in pair)
+    speed_of([path], 3)

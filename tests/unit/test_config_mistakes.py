@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import typing
 from pathlib import Path
 
@@ -605,3 +606,35 @@ def test_wrong_columns_of_local_gold_are_known_before_anything_runs(project):
     project.write("own.yaml", yaml.safe_dump({"gold": {"mine": gold}}))
     (reported,) = project.mistakes(STUDY | {"gold": ["mine"], "catalogue": [BASE, "own.yaml"]})
     assert "gold.mine.columns.label: gold.csv has no column `label`; did you mean `lable`?" in reported
+
+
+# ---------------------------------------------------------------- thousands of mistakes
+
+MANY = {
+    "unknown keys": lambda count: {f"key_{number}": number for number in range(count)},
+    "models that are numbers": lambda count: {"models": list(range(count))},
+    "figures with `kind` misspelt": lambda count: {"figures": [{"kidn": "rates", "x": 1} for _ in range(count)]},
+}
+
+
+def calls(work):
+    """Return how many calls a piece of work makes: as good as its time, and the same on any machine."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_ten_times_the_mistakes_take_ten_times_the_work(project, name):
+    few, many = (lambda count=count: project.mistakes(STUDY | MANY[name](count)) for count in (50, 500))
+    few()  # imports what is needed, and fills caches
+    assert calls(many) < 12 * calls(few)

@@ -14,7 +14,9 @@ from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.rubric import rubric_mistake
 from refusal_eval.plots.judge_card_figure import card_figure
 from refusal_eval.report.paper.judge_card_tables import cards_table
 from refusal_eval.report.paper.rate_tables import states
@@ -105,3 +107,35 @@ def test_a_judge_is_never_asked_about_an_answer_of_which_it_sees_nothing(tmp_pat
         assert request.key is None or seen > 0
         assert request.key is None or (request.cut > 0) == (seen < answer.count(answer[0]))
     assert {request.key is None for request in requests} == {True, False}
+
+
+FOR_REAL_ANSWERS = {
+    "endless": (
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "takes more than 0.2 s",
+    ),
+    "without bound": ("{% for a in range(9999) %}{{ answer }}{% endfor %}", "more than 20 times as long"),
+    "wrong": ("{{ 1 / 0 }}", "division by zero"),
+}
+
+
+@pytest.mark.parametrize("name", FOR_REAL_ANSWERS)
+def test_a_rubric_that_only_the_probe_can_afford_ends_with_a_sentence_that_names_it_and_the_answer(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refusal_eval.core.rubric.RENDER_SECONDS", 0.2)
+    rubric, (expensive, said) = tmp_path / "rubric.md", FOR_REAL_ANSWERS[name]
+    block = "{{ prompt }}\n<r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>\nLabel:"
+    rubric.write_text("{% if answer == 'Sure.' %}" + expensive + "{% endif %}" + block)
+    assert rubric_mistake(rubric) is None
+    judge = judge_entry("llm", rubric=str(rubric))
+    engine = {"tokenizer_folder": byte_tokenizer(tmp_path / "t"), "engine_id": "e", "identity": {}}
+    paths = [str(tmp_path / name) for name in ("prompts.jsonl", "answers.jsonl")]
+    write_jsonl(paths[0], [{"id": "p", "messages": [{"role": "user", "content": "Why?"}]}])
+    answer = {"prompt_id": "p", "turn": 0, "state": "complete"}
+    write_jsonl(paths[1], [answer | {"sample": 0, "answer": "No."}, answer | {"sample": 1, "answer": "Sure."}])
+    checked = {"label_token_ids": {"refusal": 65, "compliance": 67}}
+    with pytest.raises(UserError, match=rf"answers.jsonl, prompt p, sample 1, turn 0: rubric .*rubric.md.* {said}"):
+        render_judge_requests.main(
+            *paths, engine, checked, asked_of(judge, max_model_len=ROOM), str(tmp_path / "requests.jsonl")
+        )

@@ -157,3 +157,17 @@ def test_rubrics_and_templates_with_both_versions_of_a_merge_are_refused(tmp_pat
     ):
         path.write_text(harmless)
         assert read_users_text(path) == harmless
+
+
+@pytest.mark.parametrize("read", [read_json, lambda path: list(read_jsonl(path)), read_users_text, read_template])
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a device"])
+def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path, read, kind):
+    path = tmp_path / "template.jinja"
+    if kind == "a pipe":
+        os.mkfifo(path)  # nobody writes to it: reading would never end
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"template\.jinja is no regular file"):
+        read(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from refusal_eval.__main__ import VERBS, main
+from refusal_eval.core.surroundings import about_strangers
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -70,3 +71,39 @@ def test_the_help_imports_no_verb() -> None:
     command = [sys.executable, "-S", "-c", code]  # without site-packages: the help needs none of them
     run = subprocess.run(command, env={"PYTHONPATH": str(SCRIPTS)}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+def ran(*arguments: str, **environment: str) -> str:
+    """Return what the program says in a shell with these variables, where it fails in words."""
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); "]
+    command[-1] += "from refusal_eval.__main__ import main; sys.exit(main())"
+    run = subprocess.run([*command, *arguments], env=os.environ | environment, capture_output=True, text=True)
+    assert run.returncode == 1 and "Traceback" not in run.stderr
+    return run.stderr
+
+
+@pytest.mark.parametrize("library", ["yaml", "typer", "pydantic"])
+@pytest.mark.parametrize("content", ["", "raise RuntimeError('stranger')"])
+def test_a_stranger_with_a_librarys_name_in_pythonpath_is_named(tmp_path: Path, library: str, content: str) -> None:
+    (tmp_path / f"{library}.py").write_text(content)
+    said = ran("plan", PYTHONPATH=str(tmp_path))
+    assert f"({tmp_path / library}.py)" in said and "`unset PYTHONPATH`" in said and said.count("\n") == 1
+
+
+def test_a_folder_of_ones_own_modules_in_pythonpath_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("my_phrases.py", "tests.py"):
+        (tmp_path / name).touch()
+    for folder in (str(tmp_path), str(SCRIPTS), "", "/nowhere"):
+        monkeypatch.setenv("PYTHONPATH", folder)
+        assert about_strangers() is None
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert f"({tmp_path / 'numpy'})" in (about_strangers() or "")
+
+
+def test_a_locale_that_is_not_utf_8_is_one_sentence() -> None:
+    said = ran("plan", PYTHONUTF8="0", LC_ALL="POSIX", PYTHONCOERCECLOCALE="0")
+    assert "LC_ALL=POSIX" in said and "export PYTHONUTF8=1" in said and said.count("\n") == 1

@@ -9,7 +9,7 @@ from engine_entries import settings_of
 
 from refusal_eval.ask.keys import request_key
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
-from refusal_eval.core.files import BadFile, write_jsonl
+from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
 
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 IDENTITY = {"dtype": "bfloat16"}
@@ -89,3 +89,31 @@ def test_messages_come_back_as_they_are_and_are_never_too_long(tmp_path):
     assert row.prompt == messages and row.key == request_key(IDENTITY, messages, SAMPLING, 7)
     later = row.followed_by([*messages, *messages], 1, 8, "key")
     assert (later.prompt, later.turn, later.seed) == ([*messages, *messages], 1, 8)
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        *[(0, name) for name in ("prefix", "engine_id", "identity", "sampling", "determinism")],
+        *[(1, name) for name in ("prompt_id", "turn", "token_ids", "samples")],
+        *[(1, ("samples", 0, name)) for name in ("key", "seed", "sample")],
+    ],
+)
+@pytest.mark.parametrize("value", [..., None, "x", [[]], 2**70])
+def test_a_damaged_request_file_is_named_with_its_row_or_taken_where_it_still_is_one(tmp_path, row, field, value):
+    path = tmp_path / "r.jsonl"
+    written(path, [Ask("p", [1, 2, 3], [(0, 10)])])
+    rows = list(read_jsonl(path))
+    inside, name = (rows[row]["samples"][0], field[2]) if isinstance(field, tuple) else (rows[row], field)
+    fits = {"key": ("x", None), "seed": (None, 2**70), "sample": (2**70,), "turn": (2**70,), "prompt_id": ("x",)}
+    fits |= {"engine_id": ("x",), "determinism": ("x",)}
+    if value is ...:
+        del inside[name]
+    else:
+        inside[name] = value
+    write_jsonl(path, rows)
+    if value in fits.get(name, ()):
+        list(read_requests(path).requests())
+        return
+    with pytest.raises(BadFile, match=rf"r\.jsonl, row {row + 1}: .*delete the file and run again"):
+        list(read_requests(path).requests())

@@ -8,6 +8,7 @@ from refusal_eval.core.code_version import changed_code, code_version
 from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.surroundings import about_strangers
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.snakemake_records import about_lost_records
 from refusal_eval.study.study import Study
@@ -46,6 +47,9 @@ if workflow.is_main_process and (message := about_lost_records(paths.results)):
     raise WorkflowError(message)
 
 if workflow.is_main_process and (warning := about_cpu_build(config["engine_entries"], ROOT, submits(workflow))):
+    logger.warning(warning)
+
+if workflow.is_main_process and (warning := about_strangers()):
     logger.warning(warning)
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache

@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from refusal_eval.ask.template_probe import chosen_shapes, header_note, message_notes, option_notes
 from refusal_eval.config.shapes import GIVEN_BY_US
+from refusal_eval.core.cpu_limit import TookTooLong, cpu_limit
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.core.hints import nearest
@@ -24,6 +25,7 @@ from refusal_eval.core.template_file import read_template
 
 Messages = Sequence[Mapping[str, str]]
 
+RENDER_SECONDS = 60.0  # of a prompt, which may be very long and is also made into tokens
 MOST_CONSTANTS = 60  # of a template that an option's value is compared with
 
 
@@ -282,7 +284,7 @@ class Renderer:
 
         options = (self.template_options or {}) if options is None else options
         try:
-            with _clock_at(self._day):
+            with _clock_at(self._day), cpu_limit(RENDER_SECONDS):
                 return self.tokenizer.apply_chat_template(
                     rows,
                     chat_template=self._own_template,
@@ -292,6 +294,8 @@ class Renderer:
                 )
         except TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error
+        except TookTooLong as error:
+            raise UserError(f"{self._template_words} takes more than {RENDER_SECONDS:g} s for one prompt") from error
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:  # of its own expressions
             kind = type(error).__name__
             raise UserError(f"the chat template cannot render these messages: {kind}: {error}") from error

@@ -5,20 +5,29 @@ from __future__ import annotations
 import itertools
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from refusal_eval.ask.keys import DEFAULT_DETERMINISM, Message, Prompt, is_messages, request_key
 from refusal_eval.core.canonical import KEY_VERSION, adapter_name
-from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
+from refusal_eval.core.files import BadFile, read_jsonl, refuse_bad_rows, write_jsonl
 from refusal_eval.core.states import TOO_LONG
 
 # Keys of a model's entry that change what its engine computes. Each is in the key of the model's requests, where it is
 # set. A new one is named here, described in `Model`, and read by the kinds of engine that can do it.
 CHANGES = ("lora", "intervention")
+
+Found = TypeVar("Found")
+MISSING = type(...)
+HEADER: Mapping[str, tuple[type, ...]] = {
+    **{"prefix": (list,), "engine_id": (str,), "identity": (dict,), "sampling": (dict,), "determinism": (str,)},
+    **dict.fromkeys(("dialogue", "retries", *CHANGES), (dict, MISSING)),
+    "notes": (list, MISSING),
+}
+DAMAGE = (KeyError, TypeError, AttributeError, ValueError, OverflowError)  # what rows of another form cause
 
 
 @dataclass(frozen=True)
@@ -156,24 +165,83 @@ class RequestFile:
         return RequestSettings.of_header(self.header)
 
     def requests(self) -> Iterator[Request]:
-        """Yield the requests in the file's order; of a dialogue only the first."""
+        """Yield the requests in the file's order; of a dialogue only the first.
+
+        Raises:
+            BadFile: if a row is no request.
+        """
         shared = array("i", self.header["prefix"])
-        for row in self._rows():
-            prompt = array("i", row.get("token_ids", ())), row.get("cut", 0), shared, row.get("messages")
-            for one in row["samples"]:
-                yield Request(row["prompt_id"], one["sample"], row["turn"], one["key"], one["seed"], *prompt)
+        return self._of_rows(lambda row: _requests_of(row, shared))
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the prompts of the dialogues by id."""
-        return {row["prompt_id"]: row["script"] for row in self._rows() if "script" in row}
+        """Return the prompts of the dialogues by id. Raises what `requests` raises."""
+        return dict(self._of_rows(_scripts_of))
 
     def keys(self) -> Iterator[str]:
-        """Yield the keys of the requests that can be executed; of a dialogue only the first."""
-        for row in self._rows():
-            yield from (sample["key"] for sample in row["samples"] if sample["key"] is not None)
+        """Yield the keys of the requests that can be executed; of a dialogue only the first.
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        return itertools.islice(read_jsonl(self.path), 1, None)
+        Raises what `requests` raises.
+        """
+        return self._of_rows(_keys_of)
+
+    def _of_rows(self, read: Callable[[Mapping[str, Any]], Iterable[Found]]) -> Iterator[Found]:
+        for number, row in enumerate(itertools.islice(read_jsonl(self.path), 1, None), 2):
+            try:
+                found = list(read(row))
+            except DAMAGE as error:
+                what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+                raise BadFile(
+                    f"{self.path}, row {number}: is not a request ({what}); delete the file and run again"
+                ) from error
+            yield from found
+
+
+def _requests_of(row: Mapping[str, Any], shared: Sequence[int]) -> list[Request]:
+    prompt_id, turn, cut, messages = row["prompt_id"], row["turn"], row.get("cut", 0), row.get("messages")
+    if type(prompt_id) is not str or type(turn) is not int or type(cut) is not int:
+        raise ValueError("`prompt_id` must be text, `turn` and `cut` whole numbers")
+    if messages is None:
+        prompt = array("i", row["token_ids"]), cut, shared, None
+    else:
+        prompt = array("i"), cut, shared, _messages(messages)
+    return [
+        Request(prompt_id, _whole(one["sample"]), turn, _key(one["key"]), _whole(one["seed"], None), *prompt)
+        for one in row["samples"]
+    ]
+
+
+def _keys_of(row: Mapping[str, Any]) -> list[str]:
+    return [key for sample in row["samples"] if (key := _key(sample["key"])) is not None]
+
+
+def _scripts_of(row: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    if "script" not in row:
+        return []
+    _messages(row["script"]["messages"])
+    return [(row["prompt_id"], row["script"])]
+
+
+def _whole(value: Any, *others: None) -> Any:
+    if type(value) is not int and value not in others:
+        raise ValueError("`sample` and `seed` must be whole numbers")
+    return value
+
+
+def _key(value: Any) -> str | None:
+    if value is not None and type(value) is not str:
+        raise ValueError("`key` must be text")
+    return value
+
+
+def _texts(value: Any) -> None:
+    if not all(type(one) is str for one in value):
+        raise ValueError("`notes` must be texts")
+
+
+def _messages(value: Any) -> Any:
+    if not all(type(one["role"]) is type(one["content"]) is str for one in value):
+        raise ValueError("`messages` must have `role` and `content`, both text")
+    return value
 
 
 def write_requests(
@@ -240,9 +308,17 @@ def read_requests(path: str | Path) -> RequestFile:
     """Return a request file's header and a way to its rows.
 
     Raises:
-        BadFile: if it is not a request file of this key version.
+        BadFile: if it is not a request file of this key version, or its header is damaged.
     """
     header = next(read_jsonl(path), None)
     if not isinstance(header, dict) or header.get("key_version") != KEY_VERSION:
         raise BadFile(f"{path} is not a request file of key version {KEY_VERSION}; delete it and run again")
-    return RequestFile(Path(path), header)
+    refuse_bad_rows(path, [header], HEADER)
+    try:
+        array("i", header["prefix"])
+        _texts(header.get("notes", ()))
+        file = RequestFile(Path(path), header)
+        _ = file.settings.adapter, file.settings.intervention
+    except DAMAGE as error:
+        raise BadFile(f"{path}, row 1: is damaged ({error}); delete the file and run again") from error
+    return file

@@ -68,11 +68,23 @@ def rejections(receipts: Iterable[str | Path]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for path in (path for path in receipts if Path(path).is_file()):
-        try:
-            found |= {row["key"]: row["message"] for row in read_json(path)["rejected"]}
-        except (KeyError, TypeError) as error:
-            raise BadFile(f"{path} is not a receipt; delete it and run again") from error
+        found |= {row["key"]: row["message"] for row in read_receipt(path)["rejected"]}
     return found
+
+
+def read_receipt(path: str | Path) -> dict[str, Any]:
+    """Return a load's receipt.
+
+    Raises:
+        BadFile: if it is none; the message says what to do.
+    """
+    try:
+        receipt: dict[str, Any] = read_json(path)
+        if all(type(row["key"]) is type(row["message"]) is str for row in receipt["rejected"]):
+            return receipt
+        raise TypeError("a request that was rejected has a `key` and a `message`")
+    except (KeyError, TypeError, BadFile) as error:
+        raise BadFile(f"{path} is not a receipt; delete it and run again") from error
 
 
 class NotInStore(UserError):

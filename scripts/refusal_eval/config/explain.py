@@ -98,7 +98,8 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
             owner.clear()
             owner.update(mistake.assume)
     if any(mistake.assume is not None for mistake in mistakes):
-        mistakes += [found for found in check(annotation, repaired, also)[1] if found not in mistakes]
+        known = {mistake.path: mistake for mistake in mistakes}  # one of each path
+        mistakes += [found for found in check(annotation, repaired, also)[1] if known.get(found.path) != found]
     return None, mistakes
 
 

@@ -37,6 +37,7 @@ class Registry:
         self.noun, self.default = noun, default
         self._places = places
         self._added: dict[str, type[BaseModel]] = {}
+        self._annotation: Any = None  # of the kinds that are known now
         self.every.append(self)
 
     def names(self) -> list[str]:
@@ -64,10 +65,11 @@ class Registry:
 
     def annotation(self) -> Any:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
-        classes = [Annotated[self.get(name), Tag(name)] for name in self.names()]
-        if len(classes) == 1:
-            return self.get(self.names()[0])
-        return Annotated[functools.reduce(operator.or_, classes), Discriminator(self.kind_of)]
+        if self._annotation is None:
+            classes = [Annotated[self.get(name), Tag(name)] for name in self.names()]
+            one: Any = Annotated[functools.reduce(operator.or_, classes), Discriminator(self.kind_of)]
+            self._annotation = self.get(self.names()[0]) if len(classes) == 1 else one
+        return self._annotation
 
     def kind_of(self, entry: Any) -> Any:
         """Return the kind of an entry, written or validated; that of an entry which names none is the default."""
@@ -88,6 +90,7 @@ class Registry:
         if kinds[0] in self._places or (other is not None and other.__module__ != cls.__module__):
             raise ValueError(f"there is a {self.noun} of kind `{kinds[0]}` already; choose another name")
         self._added[kinds[0]] = cls
+        self._annotation = None
         return cls
 
     @classmethod
@@ -96,6 +99,7 @@ class Registry:
         any_added = any(registry._added for registry in cls.every)
         for registry in cls.every:
             registry._added.clear()
+            registry._annotation = None
         return any_added
 
 

@@ -189,12 +189,23 @@ def no_room(error: OSError) -> str:
     return f"{error.strerror}; free space and run again"
 
 
+def refuse_irregular(path: str | Path) -> None:
+    """Raise `BadFile` for a folder, a pipe or a device: to read a pipe or a device may never end.
+
+    Raises:
+        OSError: if there is nothing, or it cannot be seen.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise BadFile(f"{path} is no regular file")
+
+
 def read_users_text(path: str | Path) -> str:
     """Return the text of a file that a user names, without the byte-order mark that some editors write.
 
     Raises:
-        BadFile: if it is not UTF-8, or holds both versions of an unfinished merge.
+        BadFile: if it is not UTF-8, no regular file, or holds both versions of an unfinished merge.
     """
+    refuse_irregular(path)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -231,8 +242,9 @@ def read_json(path: str | Path, of_user: bool = False) -> Any:
     """Return a JSON file's value; `of_user` for a file that a user wrote.
 
     Raises:
-        BadFile: if it is not JSON, or a user's and a key stands twice in an object.
+        BadFile: if it is not JSON, or no regular file, or a user's and a key stands twice in an object.
     """
+    refuse_irregular(path)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         return parse_json(text) if of_user else json.loads(text)
@@ -274,8 +286,9 @@ def read_jsonl(path: str | Path) -> Iterator[Any]:
     """Yield the values of a JSONL file; blank lines are skipped.
 
     Raises:
-        BadFile: for a line that is not JSON, with its number.
+        BadFile: for a line that is not JSON, with its number, and for what is no regular file.
     """
+    refuse_irregular(path)
     # Only "\n" ends a line: answers may hold other line separators such as U+2028.
     with open(path, "rb") as handle:
         for number, line in enumerate(handle, 1):

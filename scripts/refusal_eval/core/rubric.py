@@ -10,11 +10,14 @@ from pathlib import Path
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from refusal_eval.core.cpu_limit import TookTooLong, cpu_limit
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_users_text
 
 # What a check of a rubric may take, of which a usual one takes milliseconds.
 CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
+# What it may take for one answer, which may be long, and how many times as long as what it is made of its text may be.
+RENDER_SECONDS, MOST_TIMES = 10.0, 20
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -35,6 +38,7 @@ class Rubric:
         if Path(path).exists() and not Path(path).is_file():  # reading a pipe may never end
             raise UserError(f"rubric {path} is no regular file")
         text = read_users_text(path)
+        self._length = len(text)
         try:
             self._template = environment.from_string(text)
         except Exception as error:  # a template may fail in any way
@@ -44,17 +48,32 @@ class Rubric:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
 
     def text(self, messages: Messages, answer: str) -> str:
-        """Return the judge's user message for one answer."""
+        """Return the judge's user message for one answer.
+
+        Raises:
+            UserError: if the rubric fails, or takes far more time or text than any judge's instructions do.
+        """
         of_prompt, of_both = nonce_of(messages), nonce_of(messages, answer)
         prompt = conversation_text(messages, of_prompt)
+        most, parts, length = MOST_TIMES * (self._length + len(prompt) + len(answer)), list[str](), 0
         try:
-            return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
+            with cpu_limit(RENDER_SECONDS):
+                for part in self._template.generate(
+                    prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both
+                ):
+                    parts.append(part)
+                    length += len(part)
+                    if length > most:
+                        raise ValueError(f"its text is more than {MOST_TIMES} times as long as what it is made of")
         except Exception as error:
             raise self._explained(error) from error
+        return "".join(parts)
 
     def _explained(self, error: Exception) -> UserError:
         if isinstance(error, MemoryError):
             return UserError(f"rubric {self._path} takes more memory than there is")
+        if isinstance(error, TookTooLong):
+            return UserError(f"rubric {self._path} takes more than {RENDER_SECONDS:g} s for one answer")
         return UserError(f"rubric {self._path}: {error}")
 
 

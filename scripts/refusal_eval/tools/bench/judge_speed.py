@@ -1,9 +1,11 @@
 """What a judge's verdicts on a gold set took: from the receipts of its engine loads, or from its log."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from refusal_eval.core.files import read_json
+from refusal_eval.core.files import BadFile, read_json
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 
@@ -39,7 +41,23 @@ def _own_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, f
     if way != "engine":
         return {}
     paths = study.paths.receipts("judge", study.batch_of[Cell(GOLD, gold, judge)])
-    receipts = [read_json(path) for path in paths if Path(path).exists()]
+    return speed_of([path for path in paths if Path(path).exists()], answers)
+
+
+def speed_of(paths: Sequence[str | Path], answers: int) -> dict[str, float]:
+    """Return what the loads with these receipts took and read, for one of so many answers.
+
+    Raises:
+        BadFile: if one is no receipt.
+    """
+    try:
+        return _speed([read_json(path) for path in paths], answers)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        names = ", ".join(map(str, paths))
+        raise BadFile(f"{names}: a receipt is damaged ({error}); delete it and run again") from error
+
+
+def _speed(receipts: Sequence[Any], answers: int) -> dict[str, float]:
     if receipts and not any(receipt["requests"] for receipt in receipts):
         return {"seconds": 0.0}
     worked = [receipt for receipt in receipts if receipt["executed"]]

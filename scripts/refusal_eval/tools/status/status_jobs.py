@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from refusal_eval.ask.store import read_receipt
 from refusal_eval.config.source_entries import RowSource, Source
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, shown_path
+from refusal_eval.core.files import shown_path
 from refusal_eval.core.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
@@ -215,11 +216,10 @@ def _unfinished(study: Study, stage: str, name: str, server: str, now: float) ->
 def _done(stage: str, name: str, receipt: str) -> Load:
     """Return a load that has a receipt."""
     try:
-        rejected = read_json(receipt)["rejected"]
+        rejected = read_receipt(receipt)["rejected"]
         reasons = {str(row["key"]): clean(f"HTTP {row.get('status')}: {row.get('message')}") for row in rejected}
-    except (OSError, UserError, KeyError, TypeError, AttributeError) as error:
-        text = error if isinstance(error, UserError | OSError) else f"{receipt} is not a receipt"
-        return Load(FAILED, damaged((stage, name), receipt, f"{text}; delete it and run again"), lasting=True)
+    except (OSError, UserError) as error:
+        return Load(FAILED, damaged((stage, name), receipt, error), lasting=True)
     if not reasons:
         return Load(DONE)
     message = f"the engine rejected {len(reasons)} request{'s' if len(reasons) > 1 else ''}"
