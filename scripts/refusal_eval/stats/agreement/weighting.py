@@ -11,7 +11,16 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, effective_number, wilson_ends
+from refusal_eval.stats.estimates.intervals import (
+    NO_VARIANCE,
+    Floats,
+    cluster_wilson,
+    degrees_of_freedom,
+    effective_number,
+    error_variance,
+    wilson_ends,
+)
+from refusal_eval.stats.estimates.resampling import cluster_codes
 
 _DIGITS = 10  # sums of the whole numbers of `units` are exact for up to 900,000 rows
 
@@ -76,18 +85,23 @@ def weighted_share(
         return math.fsum(values) / len(values), [interval.low, interval.high]
     total = math.fsum(weights)
     p = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total
-    groups = len(set(clusters))
-    if groups == 1:
+    codes = cluster_codes(clusters)
+    if not codes.any():
         return p, [0.0, 1.0]
-    parts: dict[Hashable, list[float]] = {}
-    for value, weight, cluster in zip(values, weights, clusters, strict=True):
-        parts.setdefault(cluster, []).append(weight * (value - p))
-    variance = groups / (groups - 1) * math.fsum(math.fsum(part) ** 2 for part in parts.values()) / total**2
-    return p, [*share_ends(p, variance, max(1.0, effective(weights, clusters)), groups - 1, level)]
+    counts = np.asarray(weights, dtype=float)
+    errors = counts * (np.asarray(values, dtype=float) - p) / total
+    order = np.lexsort((errors, counts, codes))  # sums must not depend on the input's order
+    errors, counts, codes = errors[order], counts[order], codes[order]
+    variance, parts = error_variance(errors, codes, np.zeros_like(codes), counts)
+    free = 1.0
+    if 0 < p < 1:
+        most, spread = max(1.0, effective_number(np.bincount(codes, weights=counts)) - 1), p * (1 - p)
+        free = degrees_of_freedom(parts, most, (1 - 4 * spread) * variance / spread**2)
+    return p, [*share_ends(p, variance, max(1.0, effective(weights, clusters)), free, level)]
 
 
 def share_ends(
-    value: float, variance: float, some: float, free: int, level: float, most: float = math.inf
+    value: float, variance: float, some: float, free: float, level: float, most: float = math.inf
 ) -> tuple[float, float]:
     """Return Wilson's interval of a share with a variance; at 0 and 1 Clopper-Pearson's on `some` clusters.
 
