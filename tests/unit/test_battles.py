@@ -268,3 +268,26 @@ def test_people_beside_a_language_model_are_those_of_its_battles():
         paired, llm = (found[f"{estimand}_{who}", "refusal"] for who in ("paired", "llm"))
         assert (paired.value, paired.low, paired.n_prompts) == (llm.value, llm.low, llm.n_prompts)
     assert found["battle_wins_paired", "compliance"].value != found["battle_wins", "compliance"].value
+
+
+def test_log_odds_cover_with_clusters_of_unequal_size():
+    """Two prompts of a hundred battles, in which the refusal always wins or never, and 98 of one."""
+    rng, covered = np.random.default_rng(4), []
+    clusters = np.repeat(np.arange(100), [100, 100, *[1] * 98])
+    for _ in range(100):
+        refuses = rng.random((len(clusters), 2)) < 0.3
+        wins = (rng.random(100) < 0.5)[clusters]
+        battles = fought(refuses, np.where(refuses[:, 0], wins, ~wins), clusters)
+        found = log_odds(battles, battles.labels, ["refusal"], False, 0.95)["refusal"]
+        covered.append(found.low <= 0 <= found.high)
+    assert np.mean(covered) >= 0.92
+
+
+def test_log_odds_of_a_class_that_is_told_by_one_prompt_have_no_interval():
+    """A kind of answer is there in ten battles of one prompt, whose outcomes nothing else tells anything about."""
+    kinds = np.full((210, 2), "compliance", dtype=object)
+    kinds[:10, 0] = "refusal"
+    won = np.r_[[1, 0] * 5, np.arange(200) % 2]
+    battles = fought(kinds == "refusal", won, np.r_[[0] * 10, np.arange(1, 201)])
+    found = log_odds(battles, battles.labels, ["refusal"], False, 0.95)["refusal"]
+    assert found.value is not None and found.low is None

@@ -71,33 +71,28 @@ def weighted_share(
     """Return the weighted mean p of values in [0, 1], at least one, and its interval [low, high].
 
     Without weights `intervals.cluster_wilson`, in which n rows tell at most what n independent ones do: where twins
-    err in turns, the variance between pairs is small by chance. With weights the same with the linearised variance of
-    a ratio of weighted sums
-
-        V = G / (G - 1) * sum over the G clusters of (sum of w_i (v_i - p) in the cluster)^2 / (sum of w_i)^2
-
-    and without such a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where
-    every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
+    err in turns, the variance between pairs is small by chance. With weights the same with w_i (v_i - p) / sum of w for
+    what a row adds, and sums of weights for the sizes of clusters (`intervals.error_variance`), and without such a cap,
+    as a sample with unequal probabilities may tell more than as many rows drawn alike. Where every value is 0 or 1:
+    Clopper-Pearson on the effective number of clusters.
     """
-
     if not are_weighted(weights):
         interval = cluster_wilson(values, clusters, level, draws=len(values))
         return math.fsum(values) / len(values), [interval.low, interval.high]
     total = math.fsum(weights)
     p = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total
-    codes = cluster_codes(clusters)
+    codes, counts = cluster_codes(clusters), np.asarray(weights, dtype=float)
     if not codes.any():
         return p, [0.0, 1.0]
-    counts = np.asarray(weights, dtype=float)
     errors = counts * (np.asarray(values, dtype=float) - p) / total
     order = np.lexsort((errors, counts, codes))  # sums must not depend on the input's order
     errors, counts, codes = errors[order], counts[order], codes[order]
+    some = effective_number(np.bincount(codes, weights=counts))
+    if p in (0, 1):
+        return p, [*share_ends(p, 0.0, some, 1.0, level)]
     variance, parts = error_variance(errors, codes, np.zeros_like(codes), counts)
-    free = 1.0
-    if 0 < p < 1:
-        most, spread = max(1.0, effective_number(np.bincount(codes, weights=counts)) - 1), p * (1 - p)
-        free = degrees_of_freedom(parts, most, (1 - 4 * spread) * variance / spread**2)
-    return p, [*share_ends(p, variance, max(1.0, effective(weights, clusters)), free, level)]
+    free = degrees_of_freedom(parts, max(1.0, some - 1), (1 - 4 * p * (1 - p)) * variance / (p * (1 - p)) ** 2)
+    return p, [*share_ends(p, variance, some, free, level)]
 
 
 def share_ends(

@@ -9,7 +9,7 @@ import scipy
 
 from refusal_eval.stats.battles.battle_rows import PEOPLE, Battles, Names, clusterings
 from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.intervals import Floats, degrees_of_freedom, effective_of
+from refusal_eval.stats.estimates.intervals import Floats, effective_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums
 
 METHOD = "cluster-robust, t quantile"
@@ -81,7 +81,7 @@ def _error(parts: Floats, names: Names) -> tuple[float, float]:
         return math.nan, 1.0
     groups = len(parts)
     error = math.sqrt((groups - 1) / groups * math.fsum(parts**2))
-    return error, degrees_of_freedom(parts, max(1.0, effective_of(names) - 1))
+    return error, max(1.0, effective_of(names) - 1)
 
 
 def _rounded(value: float) -> float:
