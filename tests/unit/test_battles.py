@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
+import scipy
 import yaml
 from config_project import BASE, CATALOGUE, STUDY, changed
 
@@ -16,6 +18,7 @@ from refusal_eval.data.prompts import make_prompts
 from refusal_eval.stats.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, Battles, clusterings
 from refusal_eval.stats.battles.log_odds import log_odds
 from refusal_eval.stats.battles.penalties import class_estimates
+from refusal_eval.stats.estimates.intervals import effective_of
 
 KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}
 LABELS = ("refusal", "partial", "compliance")
@@ -270,17 +273,24 @@ def test_people_beside_a_language_model_are_those_of_its_battles():
     assert found["battle_wins_paired", "compliance"].value != found["battle_wins", "compliance"].value
 
 
-def test_log_odds_cover_with_clusters_of_unequal_size():
-    """Two prompts of a hundred battles, in which the refusal always wins or never, and 98 of one."""
-    rng, covered = np.random.default_rng(4), []
-    clusters = np.repeat(np.arange(100), [100, 100, *[1] * 98])
-    for _ in range(100):
-        refuses = rng.random((len(clusters), 2)) < 0.3
-        wins = (rng.random(100) < 0.5)[clusters]
-        battles = fought(refuses, np.where(refuses[:, 0], wins, ~wins), clusters)
-        found = log_odds(battles, battles.labels, ["refusal"], False, 0.95)["refusal"]
-        covered.append(found.low <= 0 <= found.high)
-    assert np.mean(covered) >= 0.92
+def test_the_error_of_log_odds_is_that_of_leaving_out_each_prompt_in_turn():
+    """Two prompts have most of the battles, and other outcomes than the rest."""
+    rng = np.random.default_rng(4)
+    clusters = np.repeat(np.arange(42), [100, 60, *[2] * 40])
+    refuses = rng.random((len(clusters), 2)) < 0.3
+    wins = rng.random(len(clusters)) < np.r_[0.2, 0.6, rng.random(40)][clusters]
+    battles = fought(refuses, np.where(refuses[:, 0], wins, ~wins), clusters)
+
+    def fitted(keep):
+        own = battles.kept(keep)
+        return log_odds(own, own.labels, ["refusal"], False, 0.95)["refusal"]
+
+    found = fitted(clusters >= 0)
+    differ = refuses[:, 0] != refuses[:, 1]
+    free = effective_of(clusters[differ]) - 1
+    moved = [fitted(clusters != cluster).value - found.value for cluster in range(42)]
+    error = math.sqrt(41 / 42 * sum(by**2 for by in moved))
+    assert found.high - found.value == pytest.approx(scipy.stats.t.ppf(0.975, free) * error, rel=0.05)
 
 
 def test_log_odds_of_a_class_that_is_told_by_one_prompt_have_no_interval():
