@@ -294,7 +294,7 @@ def error_variance(rows: Floats, clusters: Codes, splits: Codes, weights: Floats
         here = splits == split
         own, (numbers, codes) = rows[here], np.unique(clusters[here], return_inverse=True)
         counts: Floats = np.ones(len(own)) if weights is None else weights[here]
-        sizes: Floats = np.bincount(codes, weights=counts)
+        sizes = np.asarray(np.bincount(codes, weights=counts), dtype=float)
         sums = np.asarray(np.bincount(codes, weights=own), dtype=float)
         groups, n = len(sizes), len(own)
         if groups == 1:
