@@ -3,7 +3,7 @@
 A study is drawn again and again: prompts with rates of their own, K answers to each, a judge with a sensitivity and a
 specificity, labels of people on a sample of the answers with disagreements of a second judge oversampled, and gold of
 five other models. The judge errs on this study's answers as on those of a model drawn from the same spread as the
-gold's models (Se and Sp vary by sd .07 between them). `ppi` is required to cover 93 to 97 % for rates .1 to .9, and
+gold's models (Se and Sp vary by sd .07 between them). `ppi` is required to cover 93 to 98 % for rates .1 to .9, and
 also where the judge cannot read a part of the answers, all of them refusals; the misses of `rg_transfer` are shown. The
 tables are written into docs/corrected_rates.md.
 """
@@ -53,7 +53,7 @@ PROMPTS, SAMPLES, ALIKE = 400, 5, 0.5  # ALIKE: correlation of the answers to on
 GOLD_MODELS, GOLD_PROMPTS = 5, 100
 SPREAD = 0.07
 LEVEL = 0.95
-MUST_COVER = (0.93, 0.97)
+MUST_COVER = (0.93, 0.98)  # above 97 where few labels of a class make the interval reach as far as theirs
 FEW_RATES, FEW_LABELS, FEW_MUST_COVER = (0.02, 0.05, 0.1, 0.5, 0.9, 0.95), (40, 60, 100), 0.92
 EQUAL_SAMPLES, EQUAL_TEXTS = (10, 20), (25, 40, 100)
 UNREAD_SHARES = (0.0, 0.025, 0.051, 0.1, 0.2, 0.3)
