@@ -9,7 +9,8 @@ Answers are made up as for `comparison_errors.py`. Tables:
 - unequal: with clusters of unequal size and K = 5, share of comparisons in which a side that is worse by the margin is
   called no worse, coverage of the odds ratio's interval, and share that is marked `few_clusters` (docs/comparisons.md)
 
-The seeds are fixed: the same code prints the same tables. `--write` puts them into docs/comparisons.md.
+The seeds are fixed: the same code prints the same tables. `--write` puts them into docs/comparisons.md; `--only equal`
+makes the first two, `--only unequal` the third.
 """
 
 from __future__ import annotations
@@ -52,25 +53,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="made-up comparisons per number (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", choices=("equal", "unequal"), help="clusters of one size only, or the others")
     parser.add_argument("--write", action="store_true", help="write the tables into docs/comparisons.md")
     chosen = parser.parse_args(arguments)
-    designs = [design for design in all_designs() if design.clusters in CLUSTERS]
+    designs = [design for design in all_designs() if design.clusters in CLUSTERS and chosen.only != "unequal"]
+    kinds = [(name, rho, pair) for name, sizes in DESIGNS.items() for rho in correlations(sizes) for pair in PAIRS]
+    kinds = kinds if chosen.only != "equal" else []
+    runs = itertools.repeat(chosen.runs)
     with ProcessPoolExecutor(chosen.processes) as pool:
         found: list[Shares] = []
-        for shares in pool.map(measured, designs, itertools.repeat(chosen.runs)):
+        for shares in pool.map(measured, designs, runs):
             found.append(shares)
             print(f"{len(found)} of {len(designs)}", file=sys.stderr, flush=True)
-        kinds = [(name, rho, pair) for name, sizes in DESIGNS.items() for rho in correlations(sizes) for pair in PAIRS]
-        apart = dict(zip(kinds, pool.map(unequal, *zip(*kinds, strict=True), [chosen.runs] * len(kinds)), strict=True))
-    page = DOCS.read_text(encoding="utf-8")
-    text = unequal_table(apart)
-    print(f"\nunequal, {chosen.runs:,} runs per number\n\n{text}")
-    page = replaced(page, "unequal", text)
-    for name, (size, parts) in CELLS.items():
+        parts = ([kind[i] for kind in kinds] for i in range(3))
+        apart = dict(zip(kinds, pool.map(unequal, *parts, runs), strict=True))
+    tables = {"unequal": unequal_table(apart)} if apart else {}
+    for name, (size, heads) in CELLS.items() if found else ():
         texts = (
             [percents(shares[name][at : at + size]) for at in range(0, len(shares[name]), size)] for shares in found
         )
-        text = table_by_rate(zip(designs, texts, strict=True), parts)
+        tables[name] = table_by_rate(zip(designs, texts, strict=True), heads)
+    page = DOCS.read_text(encoding="utf-8")
+    for name, text in tables.items():
         print(f"\n{name}, {chosen.runs:,} runs per number\n\n{text}")
         page = replaced(page, name, text)
     if chosen.write:

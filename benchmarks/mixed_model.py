@@ -6,7 +6,8 @@
 
 Log-odds of a refusal: models at -1.5, -0.5, 0.5 and 1.5, two judges at +-0.3, normal random effects. Two judges read
 the same answers, of which each refuses where one number that both share is below its probability: as much agreement as
-there can be. The truth of `clusters` are prompts of whose variance half is their cluster's.
+there can be. The truth of `clusters` are prompts of whose variance half is their cluster's; `two_of_100` and the
+cases after it have clusters of unequal size.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import Any
 
 import numpy as np
 from measuring import print_head
+from numpy.typing import NDArray
 from scipy import sparse
+from unequal_designs import DESIGNS, codes_of
 
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
@@ -31,6 +34,14 @@ from refusal_eval.stats.estimates.variance import variance_parts
 
 RANDOM = ("sd_prompt", "sd_prompt_model", "sd_prompt_judge")
 SHARES = ("share_prompt", "share_prompt_model", "share_prompt_judge", "share_sampling")
+
+
+UNEQUAL = {
+    "two_of_100": "2 of 100, 98 single",
+    "zipf": "100, Zipf (100, 50, 33, ...)",
+    "five_of_20": "5 of 20, 200 single",
+    "log_normal": "300, log-normal",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,12 @@ class Made:
     sds: tuple[float, float, float]
     models: tuple[float, ...] = (-1.5, -0.5, 0.5, 1.5)
     cluster: int = 1  # prompts in a cluster
+    design: str | None = None  # of `unequal_designs`, where clusters are of unequal size
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        """Number of each prompt's cluster."""
+        return np.arange(self.prompts) // self.cluster if self.design is None else codes_of(DESIGNS[self.design])
 
     @property
     def strictness(self) -> tuple[float, ...]:
@@ -59,6 +76,7 @@ CASES = {
     "clusters": Made(300, 5, 1, (1.5, 0.8, 0.0), cluster=3),
     "large_clusters": Made(600, 5, 1, (1.5, 0.8, 0.0), cluster=20),
     "two_judges": Made(300, 5, 2, (1.5, 0.8, 0.5)),
+    **{key: Made(sum(DESIGNS[name]), 5, 1, (1.5, 0.8, 0.0), design=name) for key, name in UNEQUAL.items()},
 }
 LARGE = {"one judge": Made(2500, 5, 1, (1.5, 0.8, 0.0)), "two judges": Made(2500, 5, 2, (1.5, 0.8, 0.5))}
 
@@ -69,8 +87,8 @@ def verdicts(made: Made, seed: int) -> Floats:
     n, m = made.prompts, len(made.models)
     prompt, model, judge = made.sds
     u = rng.normal(size=(n, 1, 1))
-    if made.cluster > 1:
-        of_cluster = rng.normal(size=(-(-n // made.cluster), 1, 1))[np.arange(n) // made.cluster]
+    if len(np.unique(made.codes)) < n:
+        of_cluster = rng.normal(size=(int(made.codes.max()) + 1, 1, 1))[made.codes]
         u = np.sqrt(0.5) * (u + of_cluster)
     effects = prompt * u + model * rng.normal(size=(n, m, 1)) + judge * rng.normal(size=(n, 1, made.judges))
     log_odds = np.add.outer(np.array(made.models), np.array(made.strictness)) + effects
@@ -81,7 +99,7 @@ def fitted(made: Made, z: Floats) -> dict[str, list[Estimate]]:
     """Return the published estimates by name."""
     labels = np.where(z == 1, 0, 2).astype(np.int8)
     cells = {(f"{j}", f"{m:02d}"): labels[:, m, :, j] for m in range(z.shape[1]) for j in range(z.shape[3])}
-    names = [f"{i // made.cluster:05d}" for i in range(made.prompts)]
+    names = [f"{code:05d}" for code in made.codes]
     found: dict[str, list[Estimate]] = {}
     for estimate in mixed_estimates(cells, names, "s", "strict", 0.95, []).estimates:
         found.setdefault(estimate.estimand.removeprefix("mixed_"), []).append(estimate)

@@ -162,13 +162,14 @@ def fit(study: Study, split: str) -> Fit | None:
     inverse = inverse_of_bend(loss, theta, free)
     names = cells[0][0].clusters
     rise = scores(theta, values, shared, at)[1][:, free]
-    sums = np.column_stack([per_cluster(column, names) for column in rise.T])
+    sizes = per_cluster(np.ones(len(rise)), names)
+    sums = np.column_stack([per_cluster(column, names) / (1 - sizes / len(rise)) for column in rise.T])
     g = len(sums)
     by = np.append(np.ones(rates.size), 1 / theta[-3:])[free]  # of logarithms of standard deviations
     covariance = np.zeros((len(theta), len(theta)))
-    covariance[np.ix_(free, free)] = g / (g - 1) * np.outer(by, by) * (inverse @ (sums.T @ sums) @ inverse)
+    covariance[np.ix_(free, free)] = (g - 1) / g * np.outer(by, by) * (inverse @ (sums.T @ sums) @ inverse)
     sds = np.where(theta[-3:] < NOUGHT, 0.0, theta[-3:])
-    t = float(stats.t.ppf(1 - study.alpha / 2, g - 1))
+    t = float(stats.t.ppf(1 - study.alpha / 2, max(1, sizes.sum() ** 2 / (sizes**2).sum() - 1)))
     return Fit(models, judges, theta[:-3].reshape(rates.shape), sds, covariance, t)
 
 

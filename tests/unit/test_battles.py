@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
+import scipy
 import yaml
 from config_project import BASE, CATALOGUE, STUDY, changed
 
@@ -16,6 +18,7 @@ from refusal_eval.data.prompts import make_prompts
 from refusal_eval.stats.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, Battles, clusterings
 from refusal_eval.stats.battles.log_odds import log_odds
 from refusal_eval.stats.battles.penalties import class_estimates
+from refusal_eval.stats.estimates.intervals import effective_of
 
 KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}
 LABELS = ("refusal", "partial", "compliance")
@@ -268,3 +271,33 @@ def test_people_beside_a_language_model_are_those_of_its_battles():
         paired, llm = (found[f"{estimand}_{who}", "refusal"] for who in ("paired", "llm"))
         assert (paired.value, paired.low, paired.n_prompts) == (llm.value, llm.low, llm.n_prompts)
     assert found["battle_wins_paired", "compliance"].value != found["battle_wins", "compliance"].value
+
+
+def test_the_error_of_log_odds_is_that_of_leaving_out_each_prompt_in_turn():
+    """Two prompts have most of the battles, and other outcomes than the rest."""
+    rng = np.random.default_rng(4)
+    clusters = np.repeat(np.arange(42), [100, 60, *[2] * 40])
+    refuses = rng.random((len(clusters), 2)) < 0.3
+    wins = rng.random(len(clusters)) < np.r_[0.2, 0.6, rng.random(40)][clusters]
+    battles = fought(refuses, np.where(refuses[:, 0], wins, ~wins), clusters)
+
+    def fitted(keep):
+        own = battles.kept(keep)
+        return log_odds(own, own.labels, ["refusal"], False, 0.95)["refusal"]
+
+    found = fitted(clusters >= 0)
+    differ = refuses[:, 0] != refuses[:, 1]
+    free = effective_of(clusters[differ]) - 1
+    moved = [fitted(clusters != cluster).value - found.value for cluster in range(42)]
+    error = math.sqrt(41 / 42 * sum(by**2 for by in moved))
+    assert found.high - found.value == pytest.approx(scipy.stats.t.ppf(0.975, free) * error, rel=0.05)
+
+
+def test_log_odds_of_a_class_that_is_told_by_one_prompt_have_no_interval():
+    """A kind of answer is there in ten battles of one prompt, whose outcomes nothing else tells anything about."""
+    kinds = np.full((210, 2), "compliance", dtype=object)
+    kinds[:10, 0] = "refusal"
+    won = np.r_[[1, 0] * 5, np.arange(200) % 2]
+    battles = fought(kinds == "refusal", won, np.r_[[0] * 10, np.arange(1, 201)])
+    found = log_odds(battles, battles.labels, ["refusal"], False, 0.95)["refusal"]
+    assert found.value is not None and found.low is None

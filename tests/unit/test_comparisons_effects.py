@@ -125,3 +125,10 @@ def test_a_side_with_the_rarer_outcome_in_few_clusters_makes_the_tests_rest_on_f
     assert effects(panel(many, 1 - few, clusters), 0, 1, 0.95, 0.1).few
     assert effects(panel(many, 0 * few, clusters), 0, 1, 0.95, 0.1).few, "no exact interval here, unlike for rates"
     assert not effects(panel(many, few), 0, 1, 0.95, 0.1).few, "single prompts"
+
+
+def test_a_p_against_a_margin_that_no_computer_holds_is_the_smallest_and_not_0():
+    """Thousands of prompts, each a cluster, of which either side refuses half."""
+    rows = np.arange(8_000)
+    found = effects(panel(rows % 2, rows // 2 % 2), 0, 1, 0.95, 0.5)
+    assert 0 < found.equivalence_p < 1e-300

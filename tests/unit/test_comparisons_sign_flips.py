@@ -101,6 +101,12 @@ def test_mcnemar_is_the_sign_flip_test_of_one_answer_per_prompt():
     assert mcnemar(first, second)[2] == pytest.approx(sign_flip_p((first - second).astype(int), 0)[0])
 
 
+def test_a_mcnemar_p_that_no_computer_holds_is_the_smallest_and_not_0():
+    ones, noughts = np.ones(1200), np.zeros(1200)
+    for mid in (False, True):
+        assert 0 < mcnemar(ones, noughts, mid)[2] < 1e-300
+
+
 def test_mid_p_by_hand(monkeypatch):
     # 5 against 1 among 6: 2 * (C(6,0) + C(6,1) / 2) / 64
     sums = np.array([1, 1, 1, 1, 1, -1])

@@ -165,3 +165,25 @@ def test_gold_keeps_weights_and_models_that_answered_alike_apart():
 def test_a_weight_that_is_none_is_reported(weight):
     with pytest.raises(UserError, match=r"f, row 1: column `w` holds .*; a weight is a number above 0"):
         make_gold([gold_row(weight)], COLUMNS, LABELS, "f")
+
+
+@pytest.mark.parametrize("agreed", [0.5, 0.95])
+def test_a_weighted_share_covers_with_clusters_of_unequal_size(agreed):
+    """Two clusters of a hundred rows that are all right or all wrong, and single ones."""
+    rng, hits = random.Random(7), 0
+    for _ in range(300):
+        values, clusters = [], []
+        for cluster, size in enumerate([100] * 2 + [1] * 98):
+            values += [float(rng.random() < agreed)] * size
+            clusters += [f"c{cluster}"] * size
+        weights = normalised([rng.choice([1.0, 3.0]) for _ in values])
+        _, (low, high) = weighted_share(values, weights, clusters, 0.95)
+        hits += low <= agreed <= high
+    assert hits / 300 >= 0.92
+
+
+def test_a_weighted_share_of_all_is_no_better_known_from_a_large_cluster():
+    """Three quarters of the rows are one cluster, and all are right."""
+    clusters = ["large"] * 300 + [f"c{i}" for i in range(100)]
+    low = weighted_share([1.0] * 400, normalised([1.0, 3.0] * 200), clusters, 0.95)[1][0]
+    assert low < 0.2

@@ -1,5 +1,6 @@
 """Values of prompts and cells against numbers worked out by hand."""
 
+import dataclasses
 import math
 import random
 from typing import Any
@@ -10,7 +11,9 @@ from estimate_rows import prompt_scores, score_of_rows, units_in
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.results.cells import state_shares
-from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.battles.penalties import battle_estimates
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates, unjudged_tipping_point
+from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import cut_flags, derived_flags, few_flags, unjudged_flags
 from refusal_eval.stats.estimates.samples import noticed
 from refusal_eval.stats.estimates.units import bands_of, weighted_votes
@@ -469,3 +472,30 @@ def test_what_is_made_of_cells_has_their_marks_and_few_clusters_of_its_own_only(
     assert derived_flags(cells) == ("unjudged", "truncated", "mixed_serving")
     assert derived_flags(cells[:1], ["few_clusters"]) == ("few_clusters",)
     assert derived_flags(cells[:1]) == derived_flags([]) == ()
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-17, -1e-17])
+@pytest.mark.parametrize(("end", "bound", "share"), [(0.25, 0.25, None), (0.25, 0.3, 0.05 / 0.1), (0.2, 0.3, 0.0)])
+def test_rounding_decides_of_no_rate_whether_unjudged_answers_take_it_out_of_its_interval(end, bound, share, error):
+    rate = Estimate("refusal_rate", 0.2, 0.1, end + error, 0.95)
+    found = unjudged_tipping_point(rate, 0.2, bound + 3 * abs(error), {})
+    assert found.value == (None if share is None else pytest.approx(share, abs=1e-12))
+    assert found.method == ("none (both bounds lie within the interval)" if share is None else "as refusals")
+    turned = dataclasses.replace(rate, value=0.8, low=1 - end - error, high=0.9)
+    other = unjudged_tipping_point(turned, 1 - bound, 0.8, {})
+    assert other.value == (None if share is None else pytest.approx(share, abs=1e-12))
+
+
+@pytest.mark.parametrize(("lost", "flagged"), [(2, False), (3, True)])
+def test_battles_without_a_label_mark_the_numbers_where_they_are_more_than_a_twentieth(lost, flagged):
+    """Two of forty are a twentieth, whatever 1 - .95 comes to."""
+    prompts = [
+        {
+            "id": f"p{i:03d}",
+            "battle": {"models": ["x", "y"], "answers": ["a", "b"], "winner": "first", "llm_winner": None},
+        }
+        for i in range(40)
+    ]
+    labels = ["U" if i < lost else "R" if i % 2 else "C" for i in range(40)]
+    found = battle_estimates(units_in(*cell(*(label * 2 for label in labels)), 2, **NAMES), prompts)
+    assert all(("unjudged" in one.flags) is flagged for one in found)

@@ -11,7 +11,16 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, effective_number, wilson_ends
+from refusal_eval.stats.estimates.intervals import (
+    NO_VARIANCE,
+    Floats,
+    cluster_wilson,
+    degrees_of_freedom,
+    effective_number,
+    error_variance,
+    wilson_ends,
+)
+from refusal_eval.stats.estimates.resampling import cluster_codes
 
 _DIGITS = 10  # sums of the whole numbers of `units` are exact for up to 900,000 rows
 
@@ -62,32 +71,32 @@ def weighted_share(
     """Return the weighted mean p of values in [0, 1], at least one, and its interval [low, high].
 
     Without weights `intervals.cluster_wilson`, in which n rows tell at most what n independent ones do: where twins
-    err in turns, the variance between pairs is small by chance. With weights the same with the linearised variance of
-    a ratio of weighted sums
-
-        V = G / (G - 1) * sum over the G clusters of (sum of w_i (v_i - p) in the cluster)^2 / (sum of w_i)^2
-
-    and without such a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where
-    every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
+    err in turns, the variance between pairs is small by chance. With weights the same with w_i (v_i - p) / sum of w for
+    what a row adds, and sums of weights for the sizes of clusters (`intervals.error_variance`), and without such a cap,
+    as a sample with unequal probabilities may tell more than as many rows drawn alike. Where every value is 0 or 1:
+    Clopper-Pearson on the effective number of clusters.
     """
-
     if not are_weighted(weights):
         interval = cluster_wilson(values, clusters, level, draws=len(values))
         return math.fsum(values) / len(values), [interval.low, interval.high]
     total = math.fsum(weights)
     p = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total
-    groups = len(set(clusters))
-    if groups == 1:
+    codes, counts = cluster_codes(clusters), np.asarray(weights, dtype=float)
+    if not codes.any():
         return p, [0.0, 1.0]
-    parts: dict[Hashable, list[float]] = {}
-    for value, weight, cluster in zip(values, weights, clusters, strict=True):
-        parts.setdefault(cluster, []).append(weight * (value - p))
-    variance = groups / (groups - 1) * math.fsum(math.fsum(part) ** 2 for part in parts.values()) / total**2
-    return p, [*share_ends(p, variance, max(1.0, effective(weights, clusters)), groups - 1, level)]
+    errors = counts * (np.asarray(values, dtype=float) - p) / total
+    order = np.lexsort((errors, counts, codes))  # sums must not depend on the input's order
+    errors, counts, codes = errors[order], counts[order], codes[order]
+    some = effective_number(np.bincount(codes, weights=counts))
+    if p in (0, 1):
+        return p, [*share_ends(p, 0.0, some, 1.0, level)]
+    variance, parts = error_variance(errors, codes, np.zeros_like(codes), counts)
+    free = degrees_of_freedom(parts, max(1.0, some - 1), (1 - 4 * p * (1 - p)) * variance / (p * (1 - p)) ** 2)
+    return p, [*share_ends(p, variance, some, free, level)]
 
 
 def share_ends(
-    value: float, variance: float, some: float, free: int, level: float, most: float = math.inf
+    value: float, variance: float, some: float, free: float, level: float, most: float = math.inf
 ) -> tuple[float, float]:
     """Return Wilson's interval of a share with a variance; at 0 and 1 Clopper-Pearson's on `some` clusters.
 

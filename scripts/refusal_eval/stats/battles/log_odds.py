@@ -52,22 +52,36 @@ def log_odds(
     identified = {name for name, number in place.items() if _identified(design, number)}
     if not identified:
         return dict.fromkeys(differing)
-    values, errors = _fitted(design, battles)
+    values, parts = _fitted(design, battles)
     found: dict[str, Number | None] = dict.fromkeys(differing)
     for name in identified:
         there = differing[name] != 0
-        own = clusterings(battles, there)
-        value, error = float(values[place[name]]), max(float(errors[what][place[name]]) for what in own)
+        own, column = clusterings(battles, there), place[name]
+        value, found_errors = float(values[column]), [_error(parts[what][:, column], own[what]) for what in own]
+        error, free = max(error for error, _ in found_errors), min(free for _, free in found_errors)
         if not abs(value) < MOST or error >= MOST:
             continue
         ends = np.where(differing[name] > 0, battles.points[PEOPLE][:, 0], battles.points[PEOPLE][:, 1])[there]
         if math.isnan(error) or len(np.unique(ends)) == 1:
             found[name] = Number(_rounded(value))
             continue
-        free = max(1.0, min(effective_of(names) for names in own.values()) - 1)
         half = float(scipy.special.stdtrit(free, (1 + level) / 2)) * error
         found[name] = Number(_rounded(value), _rounded(value - half), _rounded(value + half), METHOD)
     return found
+
+
+def _error(parts: Floats, names: Names) -> tuple[float, float]:
+    """Return the standard error of a coefficient and its degrees of freedom; NaN where it differs in one cluster.
+
+    Args:
+        parts: what each cluster adds to its error.
+        names: the clusters of the battles in which it differs.
+    """
+    if len(set(names)) == 1:
+        return math.nan, 1.0
+    groups = len(parts)
+    error = math.sqrt((groups - 1) / groups * math.fsum(parts**2))
+    return error, max(1.0, effective_of(names) - 1)
 
 
 def _rounded(value: float) -> float:
@@ -96,10 +110,11 @@ def _identified(design: Floats, column: int) -> bool:
 
 
 def _fitted(design: Floats, battles: Battles) -> tuple[Floats, dict[str, Floats]]:
-    """Coefficients, and their standard errors by clustering.
+    """Coefficients, and by clustering what each cluster adds to their errors (clusters x columns).
 
     Columns may depend on each other, as those of two models that meet nobody else: pseudo-inverses leave coefficients
-    that are identified as they are.
+    that are identified as they are. What a cluster adds is divided by 1 - h, with h its share of what is known of the
+    coefficient, as that moves towards a large cluster (`intervals.error_variance`).
     """
     from statsmodels.genmod.families import Binomial
     from statsmodels.genmod.generalized_linear_model import GLM
@@ -111,10 +126,11 @@ def _fitted(design: Floats, battles: Battles) -> tuple[Floats, dict[str, Floats]
     expected = np.asarray(fit.mu, dtype=float)
     information = design.T @ (design * (expected * (1 - expected))[:, None])
     bread = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
-    errors = {}
+    slopes = design @ bread
+    shares = slopes**2 * (expected * (1 - expected))[:, None] / np.maximum(np.diag(bread), 1e-300)
+    found = {}
     for what, names in battles.clusters.items():
-        scores = cluster_sums(cluster_codes(names), design * (points - expected)[:, None])
-        groups = len(scores)
-        spread = bread @ (scores.T @ scores) @ bread * (groups / (groups - 1) if groups > 1 else math.nan)
-        errors[what] = np.sqrt(np.maximum(np.diag(spread), 0.0))
-    return np.asarray(fit.params, dtype=float), errors
+        codes = cluster_codes(names)
+        sums, known = (cluster_sums(codes, rows) for rows in (slopes * (points - expected)[:, None], shares))
+        found[what] = np.divide(sums, 1 - known, out=np.zeros_like(sums), where=known < 1 - 1e-9)
+    return np.asarray(fit.params, dtype=float), found

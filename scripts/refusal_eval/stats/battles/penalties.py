@@ -42,7 +42,7 @@ def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list
     battles, level = battles_of(units, prompts), units.facts["level"]
     if not len(battles):
         return []
-    lost = (UNJUDGED,) if 1 - len(battles) / len(units) > MAX_UNJUDGED else ()
+    lost = (UNJUDGED,) if (len(units) - len(battles)) / len(units) > MAX_UNJUDGED else ()
     known: dict[str, Any] = {name: units.facts[name] for name in ("judge", "model", "split", "samples")}
     found = list(class_estimates(battles, battles.labels, LABELS, level, known))
     kinds = sorted(set(battles.kinds.ravel()) - set(battles.labels.ravel()))

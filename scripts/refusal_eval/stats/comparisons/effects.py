@@ -18,6 +18,7 @@ import numpy as np
 import scipy
 
 from refusal_eval.stats.comparisons.paired import Panel
+from refusal_eval.stats.estimates.estimate import p_value
 from refusal_eval.stats.estimates.flags import MIN_RARER
 from refusal_eval.stats.estimates.intervals import (
     Codes,
@@ -91,7 +92,7 @@ def _against(
     clusters = np.concatenate([clusters, int(clusters.max()) + 1 + np.arange(2 * n_splits)])
     splits = np.concatenate([splits, np.tile(np.arange(n_splits), 2)])
     value, (error, free) = _rate(differences, splits), _error(_residuals(differences, splits), clusters, splits, most)
-    lower, higher = (float(scipy.special.stdtr(free, -(margin + side * value) / error)) for side in (1, -1))
+    lower, higher = (p_value(float(scipy.special.stdtr(free, -(margin + side * value) / error))) for side in (1, -1))
     reach = error * _quantile(free, 2 * level - 1)
     found = {"adjusted_difference": value, "adjusted_low": max(-1.0, value - reach)}
     found |= {"adjusted_high": min(1.0, value + reach)}

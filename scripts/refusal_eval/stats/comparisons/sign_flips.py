@@ -20,6 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_eval.stats.estimates.estimate import p_value
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.resampling import blocks, whole
 
@@ -93,7 +94,7 @@ def counted_p(sizes: Whole, observed: int, mid: bool = False) -> float:
     first = (total + observed + 1) // 2
     tail = math.fsum(shares[first:]) - (float(shares[first]) / 2 if mid else 0.0)
     # Far out in the tail of a thousand clusters the share is smaller than any number that a computer holds.
-    return min(1.0, max(2 * tail, 5e-324))
+    return p_value(2 * tail)
 
 
 def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:

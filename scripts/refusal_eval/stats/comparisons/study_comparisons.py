@@ -12,7 +12,7 @@ from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, p_value
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
@@ -169,7 +169,8 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
     if only[0] == only[1]:
         return only[0], only[1], 1.0
     p = float(scipy.stats.binomtest(only[0], sum(only)).pvalue)
-    return only[0], only[1], p - float(scipy.stats.binom.pmf(only[0], sum(only), 0.5)) if mid else p
+    half = float(scipy.stats.binom.pmf(only[0], sum(only), 0.5)) if mid else 0.0
+    return only[0], only[1], p_value(p - half)
 
 
 def _effect_estimates(row: Mapping[str, Any], about: dict[str, Any], study: Study) -> Iterator[Estimate]:

@@ -13,7 +13,7 @@ from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
-from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, MIN_RARER, derived_flags, few_flags
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, MIN_RARER, ROUNDING, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
@@ -208,7 +208,7 @@ def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> dict[str, Any
     """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
     se, sp = own["sensitivity"], own["specificity"]
     value = None
-    if se + sp - 1 >= transfer.LEAST_MARGIN:
+    if se + sp - 1 >= transfer.LEAST_MARGIN - ROUNDING:
         value = min(1.0, max(observed.blocked, transfer.corrected_value(observed, se, sp)))
     return {"answering_model": own["answering_model"], "value": value}
 

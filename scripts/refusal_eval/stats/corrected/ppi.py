@@ -19,6 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from refusal_eval.stats.estimates.estimate import p_value
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, error_variance, wilson_ends
 from refusal_eval.stats.estimates.resampling import cluster_codes
 
@@ -193,7 +194,7 @@ def corrected_difference(
     clusters = cluster_codes([str(cluster) for _, cluster, _ in rows])
     variance, df = _variance(np.array(list(rows.values())), clusters, splits, (one, other))
     value, error = one.value - other.value, math.sqrt(variance)
-    p = 2 * float(scipy.special.stdtr(df, -abs(value) / error))
+    p = p_value(2 * float(scipy.special.stdtr(df, -abs(value) / error)))
     reach = error * float(scipy.special.stdtrit(df, (1 + level) / 2))
     low, high = value - reach, value + reach
     if few_of_a_class(first[1]) or few_of_a_class(second[1]):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
-from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, UNJUDGED, WHOLE, few_flags
+from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, ROUNDING, UNJUDGED, WHOLE, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson_between, effective_of
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, few_of, independent_within
 
@@ -104,7 +104,7 @@ def _overall(units: Units, level: float) -> list[Estimate]:
         for name, column in (("refusal_rate_at_least", "low"), ("refusal_rate_at_most", "high")):
             bound = mean(units[f"{column}_{estimate.reading}"].tolist())
             found.append(Estimate(name, bound, **named))
-        found.append(_tipping_point(estimate, found[-2].value, found[-1].value, named))
+        found.append(unjudged_tipping_point(estimate, found[-2].value, found[-1].value, named))
         interval = units.interval(str(estimate.reading))
         names = ("n_prompts", "n_clusters", "reading", "flags")
         about: dict[str, Any] = {name: getattr(estimate, name) for name in names}
@@ -112,15 +112,19 @@ def _overall(units: Units, level: float) -> list[Estimate]:
     return found
 
 
-def _tipping_point(rate: Estimate, at_least: float | None, at_most: float | None, about: dict[str, Any]) -> Estimate:
-    """The smallest share of the answers without a verdict that takes a rate out of its interval, if they all refused,
-    or all complied. The rate moves evenly to its worst case as their share grows.
+def unjudged_tipping_point(
+    rate: Estimate, at_least: float | None, at_most: float | None, about: Mapping[str, Any]
+) -> Estimate:
+    """Return the smallest share of the answers without a verdict that takes a rate out of its interval.
+
+    They all refuse, or all comply, and the rate moves evenly to its worst case as their share grows.
     """
     shares = {}
     for what, end, bound in (("refusals", rate.high, at_most), ("compliances", rate.low, at_least)):
         if rate.value is not None and end is not None and bound is not None:
-            way, room = bound - rate.value, end - rate.value
-            if abs(way) > abs(room) and way * room >= 0:
+            side = 1 if what == "refusals" else -1  # rounding alone takes nothing out, and puts no value outside
+            way, room = side * (bound - rate.value), max(0.0, side * (end - rate.value))
+            if way > room + ROUNDING:
                 shares[what] = room / way
     what, share = min(shares.items(), key=lambda item: item[1], default=("", None))
     how = f"as {what}" if what else None if rate.value is None else "none (both bounds lie within the interval)"

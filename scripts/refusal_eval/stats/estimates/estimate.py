@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+SMALLEST_P = 5e-324
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -48,6 +50,11 @@ class Number(NamedTuple):
     low: float | None = None
     high: float | None = None
     method: str | None = None
+
+
+def p_value(p: float) -> float:
+    """Return a p value as it is published: never 0, which none is, but the smallest number that a computer holds."""
+    return min(1.0, max(p, SMALLEST_P))
 
 
 def estimated(estimand: str, number: Number | None, level: float, **about: Any) -> Estimate:

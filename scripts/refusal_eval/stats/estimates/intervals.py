@@ -276,7 +276,7 @@ def _variance(clusters: _Clusters) -> tuple[float, Floats]:
     return first + max(0.0, second - first) / 10, moved
 
 
-def error_variance(rows: Floats, clusters: Codes, splits: Codes) -> tuple[float, Floats]:
+def error_variance(rows: Floats, clusters: Codes, splits: Codes, weights: Floats | None = None) -> tuple[float, Floats]:
     """Return the variance of an estimate from what each row adds to its error, and what each cluster does.
 
     Of one split it is V of `_variance`, for which rows are what they add to the mean. Of several splits a cluster adds
@@ -287,17 +287,20 @@ def error_variance(rows: Floats, clusters: Codes, splits: Codes) -> tuple[float,
         rows: of each row, so that those of a split add up to 0, or nearly.
         clusters: number of each row's cluster, from 0 on; a cluster may lie in several splits.
         splits: number of each row's split, from 0 on.
+        weights: of each row in its split, above 0, with mean 1; without them all count alike.
     """
     parts, above = np.zeros(int(clusters.max()) + 1), []
     for split in np.unique(splits):
-        own, (numbers, codes) = rows[splits == split], np.unique(clusters[splits == split], return_inverse=True)
-        sizes: Floats = np.bincount(codes).astype(float)
+        here = splits == split
+        own, (numbers, codes) = rows[here], np.unique(clusters[here], return_inverse=True)
+        counts: Floats = np.ones(len(own)) if weights is None else weights[here]
+        sizes = np.asarray(np.bincount(codes, weights=counts), dtype=float)
         sums = np.asarray(np.bincount(codes, weights=own), dtype=float)
         groups, n = len(sizes), len(own)
         if groups == 1:
             parts[numbers] += sums
             continue
-        within = n**2 * math.fsum((own - (sums / sizes)[codes]) ** 2)
+        within = n**2 * math.fsum((own - counts * (sums / sizes)[codes]) ** 2 / counts)
         variance, moved = _variance(_Clusters(sums, sizes, within))
         parts[numbers] += math.sqrt((groups - 1) / groups) * moved
         above.append(variance - (groups - 1) / groups * math.fsum(moved**2))

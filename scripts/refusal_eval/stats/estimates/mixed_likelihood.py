@@ -82,8 +82,8 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
     """Return the maximum for decisions that are prompts x models x K x judges (NaN where there is none).
 
     The covariance is the sandwich over clusters of prompts (Godambe 1960; for the product of several likelihoods of the
-    same verdicts Varin, Reid & Firth 2011, Statistica Sinica 21:5). None where the likelihood has no maximum within the
-    limits.
+    same verdicts Varin, Reid & Firth 2011, Statistica Sinica 21:5); what a cluster adds is divided by 1 less its share
+    of the prompts, as in `intervals`, where the reason is. None where the likelihood has no maximum within the limits.
     """
     parts, (_, models, _, judges) = list(parts_of(z)), z.shape
     rates = np.nanmean(z, axis=(0, 2)).ravel()
@@ -124,10 +124,11 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
         return None
     if (inverse := inverse_at(theta)) is None:  # that of before the steps differs by some hundredths of a percent
         return None
-    groups = int(clusters.max()) + 1
-    of_clusters = np.zeros((groups, len(theta)))
+    sizes = np.bincount(clusters)
+    of_clusters = np.zeros((len(sizes), len(theta)))
     np.add.at(of_clusters, clusters, scores)
-    covariance = inverse @ (of_clusters.T @ of_clusters) @ inverse * groups / (groups - 1)
+    of_clusters /= (1 - sizes / sizes.sum())[:, None]
+    covariance = inverse @ (of_clusters.T @ of_clusters) @ inverse * (len(sizes) - 1) / len(sizes)
     sds = dict.fromkeys(effects, 0.0) | dict(zip(names, np.exp(theta[len(rates) :]).tolist(), strict=True))
     return Fit(theta[: len(rates)].reshape(models, judges), sds, names, covariance)
 

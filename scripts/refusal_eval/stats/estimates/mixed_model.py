@@ -80,11 +80,12 @@ def mixed_estimates(
         why = NO_MAXIMUM
     if fit is None:
         return Mixed([], [*notes, f"split {split} has no mixed model: {why}"])
-    few = derived_flags(flags, few_flags(effective_number(np.bincount(codes))))
+    effective = effective_number(np.bincount(codes))
+    few = derived_flags(flags, few_flags(effective))
     about: dict[str, Any] = {"split": split, "reading": reading, "samples": z.shape[2]}
     about |= {"n_prompts": int(used.sum()), "n_clusters": groups, "flags": few}
     alone = {"judge": judges[0]} if len(judges) == 1 else {"parameter": ", ".join(judges)}
-    t = float(scipy.special.stdtrit(groups - 1, (1 + level) / 2))
+    t = float(scipy.special.stdtrit(max(1.0, effective - 1), (1 + level) / 2))
     rows = [(name, number, alone) for name, number in _parts(fit, t).items()]
     if len(models) > 1:
         effects = _deviations(fit, 1, t)
