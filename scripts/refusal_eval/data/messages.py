@@ -9,7 +9,7 @@ READ = {
     *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index", "num_tokens"),
 }
 PART = {"type", "text"}  # of a message that is a list of parts
-NOTHING = (None, "", [], {}, False)
+NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
 
 
 def lost_field(message: Mapping[Any, Any], read: set[str] = READ) -> str | None:
