@@ -32,8 +32,8 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     """Write the manifest: the whole study, the hashes of the files behind its numbers, and what served the responses.
 
     Args:
-        inputs: the files of `engines`, `adapters`, `interventions`, `requests` and `judges`, and of the study's `answers`,
-            `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
+        inputs: the files of `engines`, `adapters`, `interventions`, `requests` and `judges`, and of the study's
+            `answers`, `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
 
