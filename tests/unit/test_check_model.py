@@ -281,7 +281,7 @@ def test_all_requests_are_asked_again_at_once_in_the_opposite_order():
 
 
 def test_checks_that_say_nothing_here_are_not_applicable():
-    entry = MODEL | {"sampling": SAMPLING | {"temperature": 0}, "template": "own.jinja"}
+    entry = MODEL | {"sampling": DRAWN | {"temperature": 0}, "template": "own.jinja"}
     lines = lines_of(trial([sample(), sample(), sample("p2")], entry))
     found = {name for name, outcome in lines if outcome.state == "not applicable"}
     assert found == {"other seeds", "template ids", "reasoning marks", "adapter"}
