@@ -59,11 +59,13 @@ def main(
     checked = judge.checked_with(renderer, engine["tokenizer_folder"], gold, first_tokens)
     if checked:
         LOG.info("%s", checked)
+    notes: list[str] = []
     if isinstance(judge, TemplatedJudge):
         messages = judge.messages([{"role": "user", "content": "prompt"}], "answer")
         renderer.check_all_rendered(messages)
-        for note in renderer.probe([messages]):
-            LOG.warning("%s", note)
+        notes += filter(None, [*renderer.probe([messages]), renderer.mark_note(messages)])
+    for note in notes:
+        LOG.warning("%s", note)
     length = judge.least_tokens(renderer)
     room, written = asked["rendering"]["max_model_len"], judge.request_sampling(checked)["max_tokens"]
     if length + written > room:
@@ -75,7 +77,7 @@ def main(
     LOG.info("the instructions take %d tokens", length)
     if isinstance(judge, RubricJudge):
         checked["rubric_sha256"] = sha256_of_file(judge.rubric)
-    write_json(output, {**checked, "rubric_tokens": length})
+    write_json(output, {**checked, "rubric_tokens": length, **({"notes": notes} if notes else {})})
 
 
 if snakemake := globals().get("snakemake"):

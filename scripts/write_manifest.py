@@ -32,8 +32,8 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     """Write the manifest: the whole study, the hashes of the files behind its numbers, and what served the responses.
 
     Args:
-        inputs: the files of `engines`, `adapters`, `interventions` and `requests`, and of the study's `answers`,
-            `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
+        inputs: the files of `engines`, `adapters`, `interventions`, `requests` and `judges`, and of the study's
+            `answers`, `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
 
@@ -63,6 +63,9 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         manifest["few_prompts"] = few
     if notes := rendering_notes(inputs.requests):
         manifest["rendering_notes"] = notes
+    judges = {Path(path).stem: read_json(path).get("notes") for path in filter(os.path.isfile, inputs.judges)}
+    if noted := {name: notes for name, notes in sorted(judges.items()) if notes}:
+        manifest["judge_rendering_notes"] = noted
     if lock := config.get("lock"):
         manifest["lock_sha256"] = sha256_of_file(lock)
     write_json(output, manifest)

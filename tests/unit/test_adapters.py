@@ -160,6 +160,14 @@ def test_a_tokenizer_that_an_adapter_brings_along_is_mentioned(
     assert "has added_tokens.json: tokens that its engine's tokenizer lacks are text" in caplog.text
 
 
+def test_a_tokenizer_file_that_cannot_be_read_stops_no_adapter(
+    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (adapter / "tokenizer_config.json").write_text("{")
+    assert described(adapter, tmp_path).rank == 4
+    assert "is not valid JSON" in caplog.text and "it is not used" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["F64", "F32", "F16", "BF16"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1"])
 def test_weights_that_are_no_numbers_are_named(adapter: Path, tmp_path: Path, kind: str, value: str) -> None:

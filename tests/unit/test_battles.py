@@ -49,6 +49,12 @@ def test_conversations_of_all_forms_give_one_battle(form):
     assert read_battle(row, *TALKS, "f") == {"prompt": "Why?", "answers": ["No.", "Yes."], **about}
 
 
+def test_what_collections_note_about_a_message_leaves_no_battle_out():
+    noted = {"num_tokens": 3, "tool_calls": None, "images": [], "timestamp": 1.5}
+    row = ROW | {"a": [message | noted for message in talk("Why?", "No.")], "b": talk("Why?", "Yes.")}
+    assert read_battle(row, *TALKS, "f")["answers"] == ["No.", "Yes."]
+
+
 def test_lists_of_turns_and_three_columns_of_winners():
     row = ROW | {"prompt": '["Why?"]', "response_a": "[null]", "response_b": '["Yes."]'}
     row |= {"first": 0, "second": "1", "tie": 0}
@@ -64,6 +70,19 @@ def test_lists_of_turns_and_three_columns_of_winners():
         ({"a": talk("Q", "A", "Q2", "A2"), "b": talk("Q", "B")}, TALKS, "of several turns"),
         ({"a": talk("Q", "A"), "b": talk("R", "B")}, TALKS, "with two different questions"),
         ({"a": talk("Q", "A"), "b": talk("Q", [{"type": "image"}])}, TALKS, "with more than text"),
+        (
+            {"a": talk("Q", [{"type": "text", "text": "A", "image": {"path": "a.png"}}]), "b": talk("Q", "B")},
+            TALKS,
+            "with more than text",
+        ),
+        *(
+            ({"a": talk("Q", "A"), "b": [*talk("Q"), {"role": "assistant", "content": "B", field: value}]}, TALKS, said)
+            for field, value, said in (
+                ("tool_calls", [{"id": "1"}], "with the field `tool_calls` in a message, which would be lost"),
+                ("reasoning_content", "Hm.", "with the field `reasoning_content` in a message"),
+                ("name", "me", "with the field `name` in a message"),
+            )
+        ),
         ({"prompt": '["Q", "Q2"]', "response_a": '["A", "B"]', "response_b": '["A", "B"]'}, LISTS, "of several turns"),
         ({"prompt": '["Q"]', "response_a": '["\\ud83d"]', "response_b": '["B"]'}, LISTS, "with half a character"),
         ({"prompt": " ", "response_a": "A", "response_b": "B"}, PLAIN, "without a question"),

@@ -17,6 +17,7 @@ from test_server_engine import ENTRY
 
 from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import Request, RequestSettings
+from refusal_eval.config.entries import Sampling
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
@@ -45,8 +46,9 @@ from refusal_eval.weights.engine_file import describe_engine, weight_source
 STOP = 2
 SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
 SERVING |= {"arguments": ["--model=FOLDER", "--dtype=bfloat16", "--uds=SOCKET", "--seed=0"]}
-SAMPLING = {"temperature": 1.0, "top_k": 0, "max_tokens": 64, "min_tokens": 0, "stop_token_ids": [STOP]}
-MODEL = {"sampling": SAMPLING, "reasoning": None, "template": "default", "template_options": {}, "system_prompt": None}
+DRAWN = {"temperature": 1.0, "top_k": 0, "max_tokens": 64, "min_tokens": 0}
+SAMPLING = DRAWN | {"stop_token_ids": [STOP]}  # as it is asked
+MODEL = {"sampling": DRAWN, "reasoning": None, "template": "default", "template_options": {}, "system_prompt": None}
 MADE_UP = 15  # the token of the answers that is made a stop token
 
 
@@ -279,7 +281,7 @@ def test_all_requests_are_asked_again_at_once_in_the_opposite_order():
 
 
 def test_checks_that_say_nothing_here_are_not_applicable():
-    entry = MODEL | {"sampling": SAMPLING | {"temperature": 0}, "template": "own.jinja"}
+    entry = MODEL | {"sampling": DRAWN | {"temperature": 0}, "template": "own.jinja"}
     lines = lines_of(trial([sample(), sample(), sample("p2")], entry))
     found = {name for name, outcome in lines if outcome.state == "not applicable"}
     assert found == {"other seeds", "template ids", "reasoning marks", "adapter"}
@@ -538,6 +540,12 @@ def test_answers_are_kept_short_except_for_reasoning_and_a_greedy_model_is_asked
     sampling = checking_catalogue("m", entry)["models"]["checked"]["sampling"]
     assert sampling == {"max_tokens": most, "min_tokens": min(100, most)}
     assert checking_study(entry, [], "c")["samples"] == 1
+
+
+@pytest.mark.parametrize("greedy", [{"min_p": 1.0}, {"top_p": 0.01}, {"top_k": 1}, {"temperature": 0.02}, {}])
+def test_a_model_whose_samples_are_one_is_asked_once_by_the_rule_of_the_study(greedy):
+    sampling = Sampling(max_tokens=9, **greedy).model_dump()
+    assert checking_study({"sampling": sampling}, [], "c")["samples"] == (1 if greedy else 3)
 
 
 @pytest.mark.parametrize("fetched", [False, True])

@@ -120,6 +120,19 @@ def test_a_system_prompt_that_the_template_leaves_out_is_reported_before_a_judge
         check_judge.main(engine, asked_of(told, max_model_len=2000), output)
 
 
+def test_what_is_odd_about_a_judges_template_is_kept_for_the_manifest(cell, tmp_path):
+    _, engine, judge = cell
+    odd = "\ufeff{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    output = str(tmp_path / "judge.json")
+    for template, notes in (
+        (odd, ["the template writes a byte-order mark (U+FEFF) into every prompt"]),
+        (odd.removeprefix("\ufeff"), None),
+    ):
+        folder = str(byte_tokenizer(tmp_path / str(len(template)), template=template))
+        check_judge.main(engine | {"tokenizer_folder": folder}, asked_of(judge, max_model_len=2000), output)
+        assert read_json(output).get("notes") == notes
+
+
 # ---------------------------------------------------------------- several votes
 
 

@@ -383,6 +383,7 @@ class Served:
         engine, results = self.folder / "engine.json", self.folder / "results"
         inputs = SimpleNamespace(engines=[engine], adapters=[], interventions=[], tables=[], sources=[engine])
         inputs.requests, inputs.data = sorted((self.folder / "requests").glob("*/*")), list(data)
+        inputs.judges = [*sorted((self.folder / "judges").glob("*")), self.folder / "not_kept.json"]
         inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]
         made = self.folder / "manifest.json"
         write_manifest.main(inputs, {"store_dir": str(self.folder / "store")}, str(results), str(made))
@@ -531,6 +532,18 @@ def test_what_may_be_wrong_with_rendered_prompts_is_in_manifest_and_methods(
     assert noted == {"smollm2-plain": ["an <option> changes nothing"]}
     text = " ".join(text_of(demo | {"rendering_notes": noted}).split())
     assert "were rendered, this was noticed: an" in text and "changes nothing." in text
+
+
+def test_what_may_be_wrong_with_a_judges_prompts_is_in_manifest_and_methods(
+    demo: dict[str, Any], served: Served
+) -> None:
+    assert "judge_rendering_notes" not in served.manifest()
+    write_json(served.folder / "judges" / "keyword.json", {"notes": ["it cuts a message"]})
+    write_json(served.folder / "judges" / "other.json", {"rubric_tokens": 3})
+    noted = served.manifest()["judge_rendering_notes"]
+    assert noted == {"keyword": ["it cuts a message"]}
+    text = " ".join(text_of(demo | {"judge_rendering_notes": noted}).split())
+    assert "When the prompts of the judge" in text and "were rendered, this was noticed: it cuts a message." in text
 
 
 def test_sampling_names_what_is_on() -> None:

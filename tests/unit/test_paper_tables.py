@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 from table_rows import cards, made, score, study, table_of
 
@@ -119,6 +120,16 @@ def test_a_rate_of_which_much_is_unjudged_or_cut_off_or_of_few_clusters_is_never
         assert table.bold == {(1, 1)} and table.rows[0][1].endswith(f"]{symbol}")
         assert any("never bold" in note and symbol in note for note in table.notes)
     assert not any("never bold" in note for note in table_of(refusal, cells).notes)
+
+
+def test_where_no_rate_could_be_bold_no_note_says_which_are_never() -> None:
+    def notes_of(*cells: Any) -> str:
+        return " ".join(table_of(refusal, [cell | {"flags": ["unjudged"]} for cell in cells]).notes)
+
+    one, other = (score("rules", name, "safe", "comply", ["CC"] * 40) for name in ("m1", "m2"))
+    assert "never bold" in notes_of(one, other), "both would be"
+    assert "never bold" not in notes_of(one), "one model has no best"
+    assert "never bold" not in notes_of(*(cell | {"expectation": "varies"} for cell in (one, other)))
 
 
 def test_a_rate_by_category_has_all_marks_of_its_own_prompts() -> None:

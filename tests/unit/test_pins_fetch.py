@@ -10,6 +10,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from adapter_folders import random_adapter
 from config_project import locked_repo
 from hub_calls import fetched
 from hub_server import HubServer, tree
@@ -22,6 +23,7 @@ from refusal_eval.data import resume
 from refusal_eval.data.hub import RemoteFile, Repository
 from refusal_eval.data.network import first_line, without_secrets
 from refusal_eval.tools.pin.locking import lock_text
+from refusal_eval.weights.adapter import describe_adapter
 
 TOKEN = "hf_" + "SecretSecret" * 3
 SIZE, CHUNK = 21_000_000, 10 * 1024 * 1024  # the library hands on 10 MB at a time
@@ -94,6 +96,28 @@ def test_with_a_lock_and_a_warm_cache_no_network_is_needed(hub, tmp_path):
     shutil.rmtree(tmp_path / "cache" / "hub" / "models--org--adapter")
     (reported,) = fetched([calls("cold")[2]], tmp_path, HF_ENDPOINT=NOWHERE, HF_HUB_OFFLINE="1")[0]
     assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in reported
+
+
+def test_what_an_adapter_of_the_hub_brings_along_is_fetched_and_mentioned(hub, tmp_path, caplog):
+    files = {path.name: path.read_bytes() for path in random_adapter(tmp_path / "adapter").iterdir()}
+    files |= {
+        "tokenizer_config.json": b'{"chat_template": "x"}',
+        "added_tokens.json": b"{}",
+        "tokenizer.json": b"{}" * 9,
+    }
+    files |= {"chat_template.jinja": b"x", "a/added_tokens.json": b"{}"}
+    source = source_of(hub, "model", "org/adapter", files)
+    assert fetched([("adapter", source, "adapter.json", None)], tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
+    brought = {"tokenizer_config.json", "added_tokens.json", "chat_template.jinja"}
+    assert set(got(hub, "org/adapter")) == {"adapter_config.json", "adapter_model.safetensors"} | brought
+    manifest = str(tmp_path / "adapter.json")
+    describe_adapter("tuned", source, manifest, str(tmp_path / "cache"), logging.getLogger("adapter"))
+    for words in (
+        "tokenizer_config.json has a chat_template of its own",
+        "brings chat_template.jinja along",
+        "has added_tokens.json: tokens that its engine's tokenizer lacks are text",
+    ):
+        assert words in caplog.text
 
 
 def test_what_is_not_what_was_locked_is_refused(hub, tmp_path):

@@ -33,6 +33,7 @@ from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
 from refusal_eval.report.paper.rate_tables import answers, rates_frame, refusal, scores, states, votes
 from refusal_eval.report.paper.table_notes import agreement_note, judges_notes
+from refusal_eval.tools.bench.bench_page import Benchmark, frame, page
 
 HOSTILE = r"\input{/etc/passwd}"
 
@@ -446,6 +447,19 @@ def test_captions_repeat_intended_labels_only_where_no_person_labelled_anything(
         "Agreement of the judge with people: not measured; with the author's intended labels: kappa"
     )
     assert "(a-made, 50 answers written to their labels)" in alone
+
+
+def test_the_page_of_a_benchmark_calls_no_intended_label_peoples() -> None:
+    def found(*measured: dict[str, Any]) -> Benchmark:
+        same = [{**measured[0], "gold": "other", "judge": measured[0]["gold"], "denied": {}}]
+        return Benchmark("s", Labels(), measured, {}, {}, same, {})
+
+    text, peoples = page(found(written(), *cards())), page(found(*cards()))
+    assert "people" not in text and "human" not in text
+    assert "No rater labelled a-made: its answers were written to their labels." in text
+    assert "human labels" in peoples and "people's refusals" in peoples and "No rater" not in peoples
+    assert {"author of a-made"} < set(frame(found(written(), *cards()))["judge"])
+    assert {"people of pyrit"} < set(frame(found(*cards()))["judge"])
 
 
 def test_tables_of_judges_list_intended_labels_last_and_say_so() -> None:

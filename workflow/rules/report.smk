@@ -68,6 +68,7 @@ rule manifest:
         ),
         interventions=[paths.intervention(model) for model in sorted(study.steered_models)],
         requests=collect(f"{RESULTS}/requests/{{model}}/{{split}}.jsonl", model=study.asked_models, split=SPLITS),
+        judges=collect(f"{RESULTS}/judges/{{judge}}.json", judge=sorted(study.engine_judges)),
         answers=[
             *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
             *(f"{RESULTS}/answers/{cell}.jsonl" for cell in study.direction_cells if not cell.judge),

@@ -215,7 +215,7 @@ class GoldColumns(Entry):
     messages: Text | None = Field(
         None, description="Column with a list of {role, content} messages, instead of `prompt`."
     )
-    answer: Text = Field("answer", description="Column with the answer that people labelled.")
+    answer: Text = Field("answer", description="Column with the labelled answer.")
     label: Text = Field("label", description="Column with their label.")
     cluster: Text | None = Field(None, description="Column that groups rows that belong together. Default: the prompt.")
     answering_model: Text | None = Field(None, description="Column with the model that answered.")

@@ -1,11 +1,13 @@
 """Battles: two published answers to one question, and which of them was preferred, out of a row of a data set."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.json_text import parse_json
 from refusal_eval.core.texts import is_blank, valid_text
+from refusal_eval.data.messages import PART, lost_field
 from refusal_eval.data.rows import Row, cell_text, kind_of
 
 FIRST, SECOND, TIE = "first", "second", "tie"
@@ -44,6 +46,8 @@ def read_battle(row: Row, columns: Columns, battles: Columns, place: str) -> dic
         talks = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
         if any([_field(message, "role") for message in talk] != ["user", "assistant"] for talk in talks):
             return "of several turns"
+        if lost := next(filter(None, map(lost_field, itertools.chain(*talks))), None):
+            return f"with the field `{lost}` in a message, which would be lost"
         (asked, first), (other, second) = ([_text(_field(message, "content")) for message in talk] for talk in talks)
         if asked != other:
             return "with two different questions"
@@ -106,6 +110,8 @@ def _field(message: Any, name: str) -> Any:
 
 def _text(content: Any) -> Any:
     """The text of a message; a list of text parts is one text, and what has other parts stays as it is."""
-    if isinstance(content, list) and all(_field(part, "type") == "text" for part in content):
+    if isinstance(content, list) and all(
+        _field(part, "type") == "text" and lost_field(part, PART) is None for part in content
+    ):
         return "".join(str(_field(part, "text") or "") for part in content)
     return content

@@ -11,17 +11,11 @@ from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.battles import columns_of_battles, read_battle
+from refusal_eval.data.messages import lost_field
 from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
-# Fields of a message: what a model reads, and what published collections note about a message.
-READ = {
-    *("role", "content", "id", "timestamp", "created", "language", "model", "toxic", "redacted", "turn_identifier"),
-    *("hashed_ip", "country", "state", "header", "metadata", "openai_id", "turn", "weight", "index", "lang", "date"),
-    *("message_id", "parent_id", "turn_id", "turn_index", "create_time", "created_at", "temperature", "top_p", "usage"),
-    *("token_counter", "token_count", "num_tokens", "system_fingerprint", "loss", "train"),
-}
 Columns = Mapping[str, Any]
 Message = dict[str, str]
 Prompt = dict[str, Any]
@@ -261,11 +255,10 @@ def _message(value: Any, place: str) -> Message:
         raise UserError(f"{place} has the role `{role}` (allowed: {', '.join(ROLES)})")
     if not isinstance(content, str):
         raise UserError(f"{place} has a content that is {kind_of(content)}; it must be a string")
-    lost = [str(key) for key, field in value.items() if key not in READ and field not in (None, "", [], {}, False)]
-    if lost:
+    if lost := lost_field(value):
         raise UserError(
-            f"{place} has the field `{lost[0][:40]}`, which is neither `role` nor `content` and would be lost: such "
-            "rows cannot be asked. Take the field out if no model is meant to read it"
+            f"{place} has the field `{lost}`, which is neither `role` nor `content` and would be lost: such rows cannot "
+            "be asked. Take the field out if no model is meant to read it"
         )
     if role == "user" and is_blank(content):
         raise UserError(f"{place} is empty")

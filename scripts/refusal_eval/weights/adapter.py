@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.config.source_entries import AdapterSource
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, refuse_changed, sha256_of_file, shown_path
+from refusal_eval.core.files import BadFile, read_json, refuse_changed, sha256_of_file, shown_path
 from refusal_eval.weights.fingerprint import files_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -30,6 +30,7 @@ FILES = (CONFIG, WEIGHTS)
 PICKLES = ("adapter_model.bin", "adapter_model.pt")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 TOKENIZER, ADDED_TOKENS = "tokenizer_config.json", "added_tokens.json"
+BROUGHT_ALONG = (*TEMPLATES, TOKENIZER, ADDED_TOKENS)  # small files that are read for their warnings alone
 # Of a float type of safetensors: the unsigned type of its size, and the bits that are all set in infinity and NaN.
 NO_NUMBERS = {
     "F64": ("<u8", 0x7FF0000000000000),
@@ -109,14 +110,10 @@ def describe_adapter(
         UserError: for an adapter that vLLM cannot serve.
     """
     kind: AdapterSource = ADAPTER_SOURCES.entry(source)
-    if manifest is None:
-        folder = Path(shown_path(source["path"]))
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        check_names(names, str(folder), log)
-        identity = kind.identity(files_sha256(folder, FILES, cache))
-    else:
-        folder = manifest_folder(manifest)
-        identity = kind.identity(None)
+    folder = Path(shown_path(source["path"])) if manifest is None else manifest_folder(manifest)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    check_names(names, str(folder), log)
+    identity = kind.identity(files_sha256(folder, FILES, cache) if manifest is None else None)
     warn_of_own_tokenizer(folder, log)
     return Adapter(
         model=model,
@@ -256,6 +253,11 @@ def _refuse_unsupported(config: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"{path}: the adapter uses {what}; vLLM cannot serve it. Merge it into the weights instead")
 
 
+def wanted_names(names: Iterable[str]) -> list[str]:
+    """Return the files of an adapter's repository that are fetched: two, and those that something is said of."""
+    return sorted({*FILES, *set(BROUGHT_ALONG).intersection(names)})
+
+
 def check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
     """Check that a folder or a repository has the files of an adapter.
 
@@ -280,7 +282,11 @@ def check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
 def warn_of_own_tokenizer(folder: str | Path, log: logging.Logger) -> None:
     """Warn of a chat template or tokens in an adapter's tokenizer_config.json: the engine's tokenizer is used."""
     path = Path(folder) / TOKENIZER
-    config = read_json(path) if path.is_file() else None
+    try:
+        config = read_json(path) if path.is_file() else None
+    except BadFile as error:
+        log.warning("%s; it is not used, and whether it has a template of its own is not known", error)
+        return
     if not isinstance(config, dict):
         return
     if config.get("chat_template"):

@@ -85,14 +85,14 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
 
 
 def _adapter_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
-    """Return the files of an adapter's repository that are wanted: two. Offline (None) the copy in the cache tells.
+    """Return the files of an adapter's repository that are wanted. Offline (None) the copy in the cache tells.
 
     Raises:
-        UserError: if one of them is not there.
+        UserError: if one that is needed is not there.
     """
     names = [path.name for path in hub.snapshot(place, adapter.FILES, None).iterdir()] if files is None else list(files)
     adapter.check_names(names, str(place), place.log)
-    return list(adapter.FILES)
+    return adapter.wanted_names(names)
 
 
 def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:

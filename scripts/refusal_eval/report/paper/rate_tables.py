@@ -5,7 +5,7 @@ tables follow that order, and names that it lacks come after it, sorted. In a CS
 and 1, c between -1 and 1; what is unknown is None.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -74,11 +74,12 @@ def refusal(data: TableData) -> Made:
         lines = [*wrapped(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
     rows = [[show.model(m), *(cell_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
-    best_of = [
-        _best(cells, s, p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of
-    ]
+    compared = {s: (p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of}
+    best_of = [_best(cells, s, *compared[s]) for s in columns_of]
     bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
-    doubtful = any(NEVER_BOLD.intersection(score["flags"]) for score in used)
+    doubtful = any(NEVER_BOLD.intersection(score["flags"]) for score in used) and any(
+        _best(cells, s, *compared[s], never=frozenset()) for s in columns_of
+    )
     notes = filled_notes(
         "refusal/refusal",
         show,
@@ -296,14 +297,18 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 
 
 def _best(
-    cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float], no_worse: Shown | None
+    cells: Mapping[tuple[str, str], Score],
+    split: str,
+    p_values: Mapping[Pair, float],
+    no_worse: Shown | None,
+    never: Collection[str] = NEVER_BOLD,
 ) -> set[str]:
-    """Models whose rate of a split stands in bold (see `best`); none whose rate or interval is in doubt."""
+    """Models whose rate of a split stands in bold (see `best`); none whose rate or interval is in doubt (`never`)."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
         model: Rate(*(headline(score)[end] for end in _ENDS))
         for model, score in own.items()
-        if not NEVER_BOLD.intersection(score["flags"])
+        if not set(never).intersection(score["flags"])
     }
     first = next(iter(own.values()))
     return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)

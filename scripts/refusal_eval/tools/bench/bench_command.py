@@ -43,7 +43,7 @@ def command(
 
     Snakemake makes the judge cards, as in any run of the study; its models answer nothing, except for a `first_token`
     judge with `refusal: {judge, split}`. The page ranks the judges of each gold set and shows their agreement with
-    people for each answering model, expectation and language, their cost, and how far gold sets with the same answers
+    gold for each answering model, expectation and language, their cost, and how far gold sets with the same answers
     agree. To add a judge or a gold set, name it in the study file.
     """
     output = output.absolute() if output else None

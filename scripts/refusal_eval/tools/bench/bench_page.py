@@ -12,7 +12,7 @@ import pandas as pd
 from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number
 from refusal_eval.report.paper.judge_card_tables import cards_frame
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
-from refusal_eval.report.paper.table_notes import levels_text, of_all, share_text, value_text, weights_text
+from refusal_eval.report.paper.table_notes import is_peoples, levels_text, of_all, share_text, value_text, weights_text
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.tools.text_templates import rendered
 
@@ -35,12 +35,17 @@ class Benchmark:
 
 
 def frame(found: Benchmark) -> pd.DataFrame:
-    """Return all numbers as rows of judge_cards.csv; a gold set's labels are those of the judge `people of NAME`.
+    """Return all numbers as rows of judge_cards.csv; a gold set's labels are those of the judge `people of NAME`, or
+    `author of NAME` where the answers were written to them.
 
     Further measures: `rank` (low and high; n is the number of judges), `rank_group` (1 for A; a row for each), and
     `speed_` of what an answer took.
     """
-    people = [{**card, "judge": f"people of {card['judge']}"} for card in found.gold_cards]
+    intended = _intended(found)
+    of_gold = [
+        {**card, "judge": f"{'author' if card['judge'] in intended else 'people'} of {card['judge']}"}
+        for card in found.gold_cards
+    ]
     more: list[dict[str, Any]] = []
     for gold, ranks in found.ranks.items():
         for rank in ranks:
@@ -51,7 +56,7 @@ def frame(found: Benchmark) -> pd.DataFrame:
     for (judge, gold), speed in found.speeds.items():
         about = {"judge": judge, "gold": gold}
         more += [about | {"measure": f"speed_{name}", "value": value} for name, value in speed.items()]
-    made = cards_frame([*found.cards, *people])
+    made = cards_frame([*found.cards, *of_gold])
     return pd.DataFrame([*made.to_dict("records"), *more], columns=made.columns, dtype=object)
 
 
@@ -62,6 +67,7 @@ def page(found: Benchmark) -> str:
     values = {
         "study": clean(found.study),
         "levels": levels_text(found.cards),
+        "intended": [show.gold(gold) for gold in sorted(_intended(found))],
         "ranks": [_ranks(found, gold) for gold in found.ranks],
         "groups": _groups(found),
         "speeds": _speeds(found),
@@ -71,6 +77,11 @@ def page(found: Benchmark) -> str:
     }
     filters: dict[str, Callable[..., str]] = {"table": markdown, "escaped": markdown_escaped}
     return rendered(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
+
+
+def _intended(found: Benchmark) -> set[str]:
+    """The gold sets whose answers were written to their labels."""
+    return {card["gold"] for card in found.cards if not is_peoples(card)}
 
 
 def _ranks(found: Benchmark, gold: str) -> Table:

@@ -14,6 +14,7 @@ import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
 from refusal_eval.config.problems import ConfigError
@@ -95,8 +96,8 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_greedy(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a model's sampling draws nothing."""
-    return bool(entry["sampling"]["temperature"] == 0 or entry["sampling"]["top_k"] == 1)
+    """Tell whether a model's samples are one, as the study's check of `samples` has it."""
+    return bool(Sampling(**entry["sampling"]).greedy_by)
 
 
 def prepare(

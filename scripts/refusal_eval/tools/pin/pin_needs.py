@@ -8,7 +8,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.data.hub import RemoteFile
 from refusal_eval.study.study import Study
-from refusal_eval.weights.adapter import FILES as ADAPTER_FILES
+from refusal_eval.weights.adapter import wanted_names
 from refusal_eval.weights.weight_fetching import weights_names
 
 KINDS = {"model": "model", "dataset": "data set"}
@@ -72,7 +72,7 @@ def wanted_files(need: Need, files: Mapping[str, RemoteFile]) -> dict[str, Remot
         elif wants == WEIGHTS:
             names |= set(weights_names(files, str(need)))
         elif wants == ADAPTER:
-            names |= set(ADAPTER_FILES)
+            names |= set(wanted_names(files))
         else:
             names.add(wants)
     for name in sorted(names - set(files)):
