@@ -13,6 +13,7 @@ from config_project import validated
 from scipy.stats import false_discovery_control
 
 from refusal_eval.core.files import write_json
+from refusal_eval.report.paper.comparison_tables import comparisons_frame
 from refusal_eval.stats.comparisons.paired import Paired
 from refusal_eval.stats.comparisons.study_comparisons import (
     compared,
@@ -264,7 +265,7 @@ def test_answers_that_nobody_judged_leave_equivalence_open(made):
     found = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     assert {e["split"] for e in found if "margin_open" in e["flags"]} == {"harm"}
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert "at these p: the worst-case bounds go beyond the margin" in text
+    assert "at these p: the worst-case bounds reach the margin or go beyond it" in text
 
 
 def test_without_a_margin_nothing_is_tested_against_one(made):
@@ -431,6 +432,8 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
         "rate_difference_equivalence_p",
         "rate_difference_noninferiority_p",
     }
+    (row,) = comparisons_frame(compared([family_of_one], cells, study, ()), [family_of_one], 0.95).to_dict("records")
+    assert (row["flags"], row["effect_flags"]) == ([], ["few_clusters"])
 
 
 def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources():

@@ -121,6 +121,13 @@ def test_errors_that_people_measured_come_before_assumed_ones() -> None:
     assert differences.rows[0][4:6] == ["±12.0", "±8.0"]
 
 
+def test_errors_on_gold_that_the_judge_was_chosen_on_are_said_to_be_too_small() -> None:
+    rates, _ = study_of(*measured("pyrit", 0.7, 0.9, flags=("seen_gold",)))
+    assert "The judge was chosen or fitted on this gold, so these errors are too small." in " ".join(rates.notes)
+    rates, _ = study_of(*measured("pyrit", 0.7, 0.9))
+    assert "chosen or fitted" not in " ".join(rates.notes)
+
+
 def test_labels_that_an_author_intended_and_other_judges_measure_no_errors() -> None:
     own = measured("made", 0.99, 0.99, flags=("written_to_label",))
     other = [Estimate("judge_sensitivity", 0.5, judge="llm", parameter="pyrit", reading="broad")]
