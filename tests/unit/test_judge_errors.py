@@ -70,7 +70,7 @@ def test_a_difference_moves_by_the_most_that_an_error_on_either_model_would_do()
     assert differences.rows[0][-2:] == ["75.0*", "6.1*"]
     data.results = [Estimate("rate_difference", 0.5, parameter="minus b", **about)]  # on fewer prompts than the rates
     _, unlike = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
-    assert unlike.rows[0][3] == "50.0" and unlike.rows[0][-2:] == ["\u2013", "\u2013"]
+    assert unlike.rows[0][3] == "50.0" and set(unlike.rows[0][4:]) == {"\u2013"}
     assert differences.rows[0][3] == "6.0*" and any(note.startswith("*") for note in differences.notes)
 
 

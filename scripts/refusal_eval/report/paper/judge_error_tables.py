@@ -192,7 +192,7 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
         alike = rates if not any(blocked for _, blocked in sides) else own  # what was blocked is known of all prompts
         if abs(max(alike) - min(alike) - gap) > UNLIKE:
-            wholes = 0.0, 0.0
+            wholes, moved = (0.0, 0.0), [None] * len(errors)
         needed = [gap / whole if whole > 0 else None for whole in wholes]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(
