@@ -91,7 +91,7 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
                 _difference(row),
                 *(p_text(row[name]) + _open(row) for name in ("p", corrected.column)),
                 marked(_odds(row), few),
-                number(row["cohens_h"]),
+                marked(number(row["cohens_h"]), few),
                 f"{row['n_differ']} of {row['n_clusters']}",
             ]
         )
