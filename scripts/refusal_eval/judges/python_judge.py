@@ -34,7 +34,7 @@ class PythonJudge(OwnKinds, AnswerJudge):
 
     kind: Literal["python"]
     file: FilePath = Field(
-        description="Python file, relative to the YAML file that names it. A change of it, or of a module beside it "
+        description="Python file, relative to the YAML file that names it. A change of it, or of a module in its folder "
         "that it imports, reruns this judge."
     )
     function: Text = Field(
