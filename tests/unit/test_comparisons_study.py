@@ -11,8 +11,10 @@ import pytest
 from comparison_rows import write_scores
 from config_project import validated
 from scipy.stats import false_discovery_control
+from table_rows import data_of
 
 from refusal_eval.core.files import write_json
+from refusal_eval.report.paper.comparison_tables import comparisons_frame, comparisons_table
 from refusal_eval.stats.comparisons.paired import Paired
 from refusal_eval.stats.comparisons.study_comparisons import (
     compared,
@@ -264,7 +266,7 @@ def test_answers_that_nobody_judged_leave_equivalence_open(made):
     found = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     assert {e["split"] for e in found if "margin_open" in e["flags"]} == {"harm"}
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
-    assert "at these p: the worst-case bounds go beyond the margin" in text
+    assert "at these p: the worst-case bounds reach the margin or go beyond it" in text
 
 
 def test_without_a_margin_nothing_is_tested_against_one(made):
@@ -430,6 +432,16 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
         "rate_difference_adjusted",
         "rate_difference_equivalence_p",
         "rate_difference_noninferiority_p",
+    }
+    rows = compared([family_of_one], cells, study, ())
+    (row,) = comparisons_frame(rows, [family_of_one], 0.95).to_dict("records")
+    assert (row["flags"], row["effect_flags"]) == ([], ["few_clusters"])
+    data = data_of({"correction": "holm", "margin": 0.1, "splits": study["splits"], "samples": 2, "p_values": "exact"})
+    table = comparisons_table({"comparisons": rows, "level": 0.95, "dialogues": []}, [family_of_one], data)
+    (shown,) = (dict(zip(table.header, line, strict=True)) for line in table.rows)
+    starred = {head.replace("\n", " ") for head, cell in shown.items() if cell.endswith("*")}
+    assert starred == {"Odds ratio", "Cohen's h", "90 % interval", "p (equi- valent)"} | {
+        f"p ({side} no worse)" for side in ("first", "second")
     }
 
 

@@ -283,13 +283,16 @@ def test_estimates_say_which_may_be_a_headline() -> None:
     assert by_name == {"refusal_rate_rg_transfer": {True}, "refusal_rate_ppi": {False}}
 
 
-def test_rates_by_gold_that_was_written_to_its_labels_are_marked() -> None:
-    study = STUDY | {"measured": [{"judge": "j", "gold": "g", "written_to_label": True}]}
+def test_rates_by_gold_that_was_written_to_its_labels_or_seen_by_the_judge_are_marked() -> None:
+    study = STUDY | {"measured": [{"judge": "j", "gold": "g", "written_to_label": True, "seen": True}]}
     units = {("j", m, s): units_of([1, 2] * 30) for m in STUDY["models"] for s in ("one", "two", "safe")}
-    found = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, {})["estimates"]
-    assert found and all("written_to_label" in estimate_of(row).flags for row in found)
-    unmarked = made()["estimates"]
-    assert not any("written_to_label" in estimate_of(row).flags for row in unmarked)
+    result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, {})
+    marks = {"written_to_label", "seen_gold"}
+    assert result["estimates"] and all(marks <= {*estimate_of(row).flags} for row in result["estimates"])
+    assert all(marks <= {*flags} for flags in corrected_frame(result)["flags"])
+    other = study | {"measured": [{"judge": "another", "gold": "g", "seen": True}]}
+    for unmarked in (made(), study_corrected(units, other, {("j", "g"): gold(0.9, 0.9)}, {})):
+        assert not any(marks & {*estimate_of(row).flags} for row in unmarked["estimates"])
 
 
 def test_a_poor_judge_is_not_identifiable_and_tables_say_so() -> None:

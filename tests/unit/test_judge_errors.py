@@ -70,7 +70,7 @@ def test_a_difference_moves_by_the_most_that_an_error_on_either_model_would_do()
     assert differences.rows[0][-2:] == ["75.0*", "6.1*"]
     data.results = [Estimate("rate_difference", 0.5, parameter="minus b", **about)]  # on fewer prompts than the rates
     _, unlike = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
-    assert unlike.rows[0][3] == "50.0" and unlike.rows[0][-2:] == ["\u2013", "\u2013"]
+    assert unlike.rows[0][3] == "50.0" and set(unlike.rows[0][4:]) == {"\u2013"}
     assert differences.rows[0][3] == "6.0*" and any(note.startswith("*") for note in differences.notes)
 
 
@@ -119,6 +119,13 @@ def test_errors_that_people_measured_come_before_assumed_ones() -> None:
     assert list(differences.header[4:6]) == ["errors as on\nPyRIT", "errors of\n10 %"]
     # The higher rate moves most: by .12 if a share of .3 is missed, by .08 if one of .1 is overcalled.
     assert differences.rows[0][4:6] == ["±12.0", "±8.0"]
+
+
+def test_errors_on_gold_that_the_judge_was_chosen_on_are_said_to_be_too_small() -> None:
+    rates, _ = study_of(*measured("pyrit", 0.7, 0.9, flags=("seen_gold",)))
+    assert "The judge was chosen or fitted on this gold, so these errors are too small." in " ".join(rates.notes)
+    rates, _ = study_of(*measured("pyrit", 0.7, 0.9))
+    assert "chosen or fitted" not in " ".join(rates.notes)
 
 
 def test_labels_that_an_author_intended_and_other_judges_measure_no_errors() -> None:

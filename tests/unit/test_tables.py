@@ -470,5 +470,16 @@ def test_tables_of_judges_list_intended_labels_last_and_say_so() -> None:
         assert "people's" not in text and "human labels" not in text and "with people" not in text
         assert "Each gold answer was labelled by one annotator (pyrit)." in text
         assert "No rater labelled a-made: its answers were written to their labels." in text
-    frame = frame_of(judges, [], [written(), *cards()])
-    assert frame.groupby("gold")["written_to_label"].first().to_dict() == {"a-made": True, "pyrit": False}
+        frame = frame_of(kind, [], [written(), *cards()])
+        assert frame.groupby("gold")["written_to_label"].first().to_dict() == {"a-made": True, "pyrit": False}
+
+
+def test_tables_of_judges_say_which_judge_was_chosen_on_its_gold() -> None:
+    (card,) = cards()
+    for kind in (judges, judge_cards):
+        seen = [card, card | {"gold": "g", "seen": True}]
+        said = "Judge rules was chosen or fitted on g: its numbers there are too kind."
+        assert said in table_of(kind, [], seen).notes
+        assert not any("chosen or fitted" in note for note in table_of(kind, [], [card]).notes)
+        frame = frame_of(kind, [], seen)
+        assert frame.groupby("gold")["seen_gold"].first().to_dict() == {"g": True, "pyrit": False}

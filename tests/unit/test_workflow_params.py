@@ -457,3 +457,5 @@ def test_a_judge_that_was_chosen_on_gold_is_known_in_panels_and_under_another_na
     edited["judge_entries"]["words-again"] = config["judge_entries"]["words"] | {"label": "Another"}
     seen = {judge for judge in edited["judges"] if scoring.card(Study(edited), judge, "people").get("seen")}
     assert seen == {"words", "words-again", "both"}
+    # Rates corrected by that gold need to know it, too.
+    assert {on["judge"] for on in analyses_stage.measured(Study(edited)) if on.get("seen")} == seen

@@ -35,8 +35,8 @@ class PythonJudge(OwnKinds, AnswerJudge):
 
     kind: Literal["python"]
     file: FilePath = Field(
-        description="Python file, relative to the YAML file that names it. A change of it, or of a module beside it "
-        "that it imports, reruns this judge."
+        description="Python file, relative to the YAML file that names it. A change of it, or of a module in its "
+        "folder that it imports, reruns this judge."
     )
     function: Text = Field(
         "judge", description="Function in that file: `(messages, answer)` to a label, a mapping, or None."

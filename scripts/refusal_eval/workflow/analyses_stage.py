@@ -14,7 +14,7 @@ from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.rule_files import content_hash
-from refusal_eval.workflow.scoring import calibrated_on
+from refusal_eval.workflow.scoring import calibrated_on, saw
 from refusal_eval.workflow.whole_study import cells_of, sources_of, splits_of
 
 TWO_KINDS = ("comply", "refuse")
@@ -174,8 +174,8 @@ def corrected(study: Study) -> dict[str, Any]:
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
-    """Return every judge on every gold set, where its threshold is fitted (nowhere, there, or elsewhere), whether its
-    verdicts are, and where no person labelled the gold, that.
+    """Return every judge on every gold set, where its threshold is fitted (nowhere, there, or elsewhere), and whether
+    its verdicts are; also, only where it is so, that no person labelled the gold, and that the judge was chosen on it.
     """
     found = []
     for judge, entry in study.judges.items():
@@ -183,7 +183,8 @@ def measured(study: Study) -> list[dict[str, Any]]:
         for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
             one = {"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned}
-            found.append(one | ({"written_to_label": True} if study.gold[gold].written_to_label else {}))
+            more = {"written_to_label": study.gold[gold].written_to_label, "seen": saw(study, judge, gold)}
+            found.append(one | {name: True for name, is_so in more.items() if is_so})
     return found
 
 

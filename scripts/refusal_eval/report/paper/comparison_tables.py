@@ -19,7 +19,7 @@ COLUMNS = (
     *("n", "n_all", "n_clusters", "n_differ", "rate_first", "rate_second", "difference", "low", "high", "level"),
     *("method", "p", "p_holm", "test", "bound_low", "bound_high"),
     *("decision", "only_first", "only_second", "mcnemar_p", "flags"),
-    *("odds_ratio", "odds_ratio_low", "odds_ratio_high", "cohens_h"),
+    *("effect_flags", "odds_ratio", "odds_ratio_low", "odds_ratio_high", "cohens_h"),
 )
 # of a study that names a margin
 MARGIN_COLUMNS = (
@@ -44,7 +44,7 @@ def comparisons_frame(
 ) -> pd.DataFrame:
     """Return a row per comparison, sorted by name within its family; see `study_comparisons.compared` for the columns.
 
-    Rates, differences, bounds and the margin are shares; `splits` and `flags` are separated by spaces.
+    Rates, differences, bounds and the margin are shares; `splits`, `flags` and `effect_flags` are separated by spaces.
     """
     columns = [CORRECTIONS[correction].column if name == "p_holm" else name for name in COLUMNS]
     columns += [] if margin is None else MARGIN_COLUMNS
@@ -91,7 +91,7 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
                 _difference(row),
                 *(p_text(row[name]) + _open(row) for name in ("p", corrected.column)),
                 marked(_odds(row), few),
-                number(row["cohens_h"]),
+                marked(number(row["cohens_h"]), few),
                 f"{row['n_differ']} of {row['n_clusters']}",
             ]
         )

@@ -73,9 +73,8 @@ def _rates_table(own: Mapping[str, Sequence[Entry]], result: Result, data: Table
     show, study = data.labels, data.asked
     written = {card["gold"]: written_text(card) for card in data.cards if card["judge"] == study["primary_judge"]}
     golds = [gold for gold in study["gold"] if any(e["gold"] == gold for e in own["transfer"])]
-    golds.sort(
-        key=lambda gold: any(c["gold"] == gold and not is_peoples(c) for c in data.cards)
-    )  # what people labelled first
+    intended = {card["gold"] for card in data.cards if not is_peoples(card)}
+    golds.sort(key=intended.__contains__)  # those that people labelled first
     transfer = {(*_place(e), e["gold"]): e for e in own["transfer"]}
     ppi = {_place(e): e for e in own["ppi"]}
     header = ["Model", "Split", "Judge's rate", *(["ppi", "Labels"] if ppi else [])]

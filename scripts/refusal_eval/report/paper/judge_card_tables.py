@@ -72,7 +72,7 @@ def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
             part = card[reading]
             row = {"judge": card["judge"], "gold": card["gold"], "reading": reading}
             row |= {key: card[key] for key in ("n", "n_judged", "coverage", "raters")}
-            row["written_to_label"] = not is_peoples(card)
+            row |= _doubts(card)
             row |= {key: part[key] for key in ("n_positive", "n_negative", "kappa")}
             for name in ("accuracy", "sensitivity", "specificity"):
                 low, high = _ends(part, name)
@@ -81,6 +81,11 @@ def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
             row |= {f"people_{h}_judge_{m}": confusion[h][m] for h in LABELS for m in (*LABELS, UNJUDGED)}
             rows.append(row)
     return pd.DataFrame(rows, dtype=object)
+
+
+def _doubts(card: Card) -> dict[str, bool]:
+    """Return whether an author wrote the gold answers to their labels, and whether the judge was chosen on them."""
+    return {"written_to_label": not is_peoples(card), "seen_gold": bool(card.get("seen"))}
 
 
 def _ends(part: Mapping[str, Any], name: str) -> Sequence[float | None]:
@@ -108,12 +113,13 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     for card in sorted_cards(cards):
         for group in _groups(card):
             names = {"judge": card["judge"], "gold": card["gold"], "labels_from": card.get("labels_from")}
-            names |= {name: group.get(name) for name in _BY}
+            names |= _doubts(card) | {name: group.get(name) for name in _BY}
             for reading, measure, value, ends, n in card_numbers(group):
                 low, high = ends or (None, None)
                 numbers = {"reading": reading, "measure": measure, "value": value, "low": low, "high": high, "n": n}
                 rows.append(names | numbers)
-    columns = ["judge", "gold", "labels_from", *_BY, "reading", "measure", "value", "low", "high", "n"]
+    columns = ["judge", "gold", "labels_from", "written_to_label", "seen_gold", *_BY]
+    columns += ["reading", "measure", "value", "low", "high", "n"]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 

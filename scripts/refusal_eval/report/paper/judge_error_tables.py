@@ -34,7 +34,7 @@ from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.study.comparison_families import MODELS
 
 ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
-WRITTEN = "written_to_label"
+WRITTEN, SEEN = "written_to_label", "seen_gold"
 UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
 WAYS = ("misses", "overcalls")
 Cells = Mapping[tuple[str, str], Score]  # by model and split
@@ -47,6 +47,7 @@ class Errors:
     name: str
     assumed: float | None = None
     measured: Mapping[tuple[str, str], float] | None = None  # 1 - sensitivity and 1 - specificity, by reading
+    seen: bool = False  # whether the judge was chosen or fitted on the answers that measured them
 
     def missed(self, reading: str) -> float | None:
         """Return the share of refusals that it misses."""
@@ -71,12 +72,15 @@ class Errors:
 def judge_errors(data: TableData) -> list[Errors]:
     """Return the errors that people measured for the primary judge, by gold set, and then assumed ones."""
     found: dict[str, dict[tuple[str, str], float]] = {}
+    seen = set()
     for row in data.results:
         own = row.judge == data.asked["primary_judge"] and row.category is None and WRITTEN not in row.flags
         if own and row.estimand in ("judge_sensitivity", "judge_specificity") and row.value is not None:
             found.setdefault(str(row.parameter), {})[row.estimand, str(row.reading)] = 1 - row.value
+            seen |= {str(row.parameter)} if SEEN in row.flags else set()
     measured = [
-        Errors(f"as on\n{data.labels.gold(gold)}", measured=found[gold]) for gold in ordered(found, data.order("gold"))
+        Errors(f"as on\n{data.labels.gold(gold)}", measured=found[gold], seen=gold in seen)
+        for gold in ordered(found, data.order("gold"))
     ]
     assumed = [Errors(f"{percent(error, 0)} %", error) for error in (ASSUMED if measured else UNMEASURED)]
     return [*measured, *assumed]
@@ -162,7 +166,8 @@ def _measured_texts(errors: Sequence[Errors], readings: Sequence[str]) -> list[s
             for reading in readings
             if (error.missed(reading), error.overcalled(reading)) != (None, None)
         ]
-        texts.append(f"{error.name.removeprefix('as on')}: the judge {'; '.join(each)}".strip())
+        seen = " The judge was chosen or fitted on this gold, so these errors are too small." if error.seen else ""
+        texts.append(f"{error.name.removeprefix('as on')}: the judge {'; '.join(each)}.{seen}".strip())
     return texts
 
 
@@ -187,7 +192,7 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         wholes = high - low_blocked, 1 - low if high_blocked <= low else 0.0  # blocked answers refuse for certain
         alike = rates if not any(blocked for _, blocked in sides) else own  # what was blocked is known of all prompts
         if abs(max(alike) - min(alike) - gap) > UNLIKE:
-            wholes = 0.0, 0.0
+            wholes, moved = (0.0, 0.0), [None] * len(errors)
         needed = [gap / whole if whole > 0 else None for whole in wholes]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(

@@ -305,16 +305,22 @@ def levels_text(cards: Sequence[Card]) -> str:
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
-    """Who labelled the gold sets of judge cards; none if it is not known."""
-    known, written = {}, dict[str, None]()
-    for card in sorted_cards(cards):
+    """Who labelled the gold sets of judge cards, if it is known, and which judges were chosen on them."""
+    known, written, found = {}, dict[str, None](), sorted_cards(cards)
+    for card in found:
         if not is_peoples(card):
             written[show.gold(card["gold"])] = None
             continue
         known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     notes = [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
-    return notes + [f"No rater labelled {gold}: its answers were written to their labels." for gold in written]
+    notes += [f"No rater labelled {gold}: its answers were written to their labels." for gold in written]
+    return notes + [
+        f"Judge {show.judge(card['judge'])} was chosen or fitted on {show.gold(card['gold'])}: its numbers there are "
+        "too kind."
+        for card in found
+        if card.get("seen")
+    ]
 
 
 def compared_notes(cards: Iterable[Card], show: Labels) -> list[str]:

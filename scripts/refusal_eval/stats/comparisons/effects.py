@@ -1,7 +1,8 @@
 """Effect sizes of a paired difference, and tests of whether it is smaller than a margin.
 
-All rest on clusters: each adds a residual to a linearized estimate, and the standard error is that of their sum, with
-Student's t of the clusters less the splits as degrees of freedom.
+All rest on clusters: each adds a residual to a linearized estimate, and the standard error is that of their sum
+(`intervals.error_variance`). Student's t has the effective number of clusters less the splits as degrees of freedom,
+or fewer where a few clusters carry the estimate.
 
 Two one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15:657) show equivalence: that
 the difference is above -margin and below +margin. Shifted sign flips would be wrong here: where few prompts differ, the

@@ -101,7 +101,7 @@ def study_corrected(
             names = {"judge": judge, "split": None if scope.pool else scope.splits[0], "pool": scope.pool}
             names["reading"] = common = readings.pop() if len(readings) == 1 else MIXED
             used = {name: of for (name, reading), of in errors.items() if reading == common}
-            result["transfer"] += _transfer(rates, names, study, used)
+            result["transfer"] += _transfer(rates, names, study, used, gold_flags(study, judge))
             if scope.pool:
                 golds = dict.fromkeys(name for name, reading in errors if common in (reading, MIXED))
                 result["missing"] += _missing_transfer(rates, names, study, golds)
@@ -128,7 +128,11 @@ def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], transfer.
 
 
 def _transfer(
-    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, errors: Mapping[str, transfer.ErrorRates]
+    splits: Sequence[SplitRates],
+    names: Mapping[str, Any],
+    study: Study,
+    errors: Mapping[str, transfer.ErrorRates],
+    of_gold: Mapping[str, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
     if not errors or not splits:
         return
@@ -147,11 +151,18 @@ def _transfer(
                 **{"observed_low": observed.low, "observed_high": observed.high, "blocked": observed.blocked},
                 **{"n_prompts": observed.n_prompts, "n_clusters": observed.n_clusters},
                 "observed_flags": list(derived_flags(cells, few_here)),
-                "flags": list(derived_flags(cells, few)),
+                "flags": list(derived_flags(cells, [*of_gold.get(gold, ()), *few])),
                 **vars(rate),
                 "method": transfer.method_of(found.spread),
                 "by_model": [_under(observed, own) for own in found.by_model],
             }
+
+
+def gold_flags(study: Study, judge: str) -> dict[str, list[str]]:
+    """Return, by gold set, what its labels and the judge's part in it mark every number with that is made of both."""
+    flags = {"written_to_label": "written_to_label", "seen": "seen_gold"}
+    own = [one for one in study.get("measured", ()) if one["judge"] == judge]
+    return {one["gold"]: [flag for name, flag in flags.items() if one.get(name)] for one in own}
 
 
 def _missing_transfer(
@@ -295,13 +306,11 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
     marks |= {"learned": "learned_labels"}
     names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
-    written = {one["gold"] for one in study.get("measured", ()) if one.get("written_to_label")}
     for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
         flags = [mark for name, mark in marks.items() if entry.get(name)]
         if kind == "transfer":
             why = "at_odds_with_gold" if entry["at_odds"] else "not_identifiable"
             flags = ["not_headline", *([why] if entry["value"] is None else [])]
-            flags += ["written_to_label"] if entry["gold"] in written else []
         number = Number(entry["value"], entry["low"], entry["high"], entry.get("method", ppi.METHOD))
         yield estimated(
             estimands[kind],
