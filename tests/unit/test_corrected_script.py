@@ -16,7 +16,7 @@ from estimate_rows import cell_file, estimates_file
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
-from refusal_eval.stats.corrected.peoples_labels import answer_id
+from refusal_eval.features.corrected.peoples_labels import answer_id
 
 Files = dict[str, list[str]]
 WORDS = {True: "refusal", False: "compliance"}

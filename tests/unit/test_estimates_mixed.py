@@ -9,10 +9,10 @@ from comparison_rows import write_scores
 from config_project import STUDY
 from mixed_model import Made, verdicts
 
+from refusal_eval.features.variation.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
+from refusal_eval.features.variation.mixed_model import mixed_estimates
 from refusal_eval.report.results.dictionary import definition_of
 from refusal_eval.stats.estimates import mixed_likelihood
-from refusal_eval.stats.estimates.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
-from refusal_eval.stats.estimates.mixed_model import mixed_estimates
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import estimate_files, mixed_model
 

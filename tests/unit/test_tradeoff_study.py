@@ -8,14 +8,14 @@ from estimate_rows import cell_of, score_in, single
 from rate_rows import dialogues_of, units_of
 from table_rows import data_of, table_of
 
+from refusal_eval.features.tradeoff.study_tradeoff import study_trade_off
+from refusal_eval.features.tradeoff.tradeoff_table import tradeoff_frame, tradeoff_tables
 from refusal_eval.report.paper.category_tables import categories
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown
-from refusal_eval.report.paper.tradeoff_tables import tradeoff_frame, tradeoff_tables
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage

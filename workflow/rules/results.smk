@@ -6,11 +6,12 @@ figures show what is in the results table.
 """
 
 from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
+from refusal_eval.workflow.analysis import estimate_files
 
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
 METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
-ESTIMATES = analyses.estimate_files(study)
+ESTIMATES = estimate_files(study)
 AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
 DICTIONARY = ROOT / "scripts" / "refusal_eval" / "report" / "results" / "dictionary.yaml"
 METHODS_TEMPLATE = ROOT / "scripts" / "refusal_eval" / "report" / "methods" / "methods.j2"
