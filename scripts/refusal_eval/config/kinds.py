@@ -73,6 +73,11 @@ class Registry:
         """Return the file of a class, for `code_version`."""
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
+    def files_beside(self, file: str) -> list[Path]:
+        """Return the files of a name that lie in the folders of the classes, in the classes' order."""
+        beside = (self.module(name).with_name(file) for name in self.names())
+        return list(dict.fromkeys(path for path in beside if path.is_file()))
+
     def add(self, cls: ClassT) -> ClassT:
         """Add a class; a decorator for the class in a plug-in's module.
 

@@ -92,12 +92,8 @@ _CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` wri
 
 def analysis_templates() -> list[tuple[Path, OwnWords]]:
     """Return the template of each analysis that has one, with what gives its own words for all results."""
-    found: dict[Path, OwnWords] = {}
-    for name in ANALYSES.names():
-        template = ANALYSES.module(name).with_name(OF_ANALYSIS)
-        if template.is_file():
-            found.setdefault(template, ANALYSES.get(name).methods_words)
-    return list(found.items())
+    folders = {ANALYSES.module(name).parent: ANALYSES.get(name).methods_words for name in reversed(ANALYSES.names())}
+    return [(template, folders[template.parent]) for template in ANALYSES.files_beside(OF_ANALYSIS)]
 
 
 @dataclass(frozen=True)
