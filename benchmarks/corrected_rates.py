@@ -28,10 +28,10 @@ from unequal_designs import DESIGNS, chances, codes_of, correlations
 
 from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
-from refusal_eval.stats.corrected.corrected_study import few_labelled
-from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
-from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
-from refusal_eval.stats.corrected.transfer import Observed, error_rates, transferred
+from refusal_eval.features.corrected.corrected_study import few_labelled
+from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
+from refusal_eval.features.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
+from refusal_eval.features.corrected.transfer import Observed, error_rates, transferred
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED

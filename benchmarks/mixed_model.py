@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from unequal_designs import DESIGNS, codes_of
 
+from refusal_eval.features.variation.mixed_likelihood import EFFECTS
+from refusal_eval.features.variation.mixed_model import SAMPLING, mixed_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
-from refusal_eval.stats.estimates.mixed_likelihood import EFFECTS
-from refusal_eval.stats.estimates.mixed_model import SAMPLING, mixed_estimates
 from refusal_eval.stats.estimates.variance import variance_parts
 
 RANDOM = ("sd_prompt", "sd_prompt_model", "sd_prompt_judge")

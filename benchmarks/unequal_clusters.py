@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from unequal_designs import DESIGNS, chances, codes_of, correlations
 
+from refusal_eval.features.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles
+from refusal_eval.features.battles.log_odds import log_odds
 from refusal_eval.stats.agreement.weighting import normalised, weighted_share
-from refusal_eval.stats.battles.battle_rows import LLM, PEOPLE, PROMPTS, Battles
-from refusal_eval.stats.battles.log_odds import log_odds
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, effective_of, seed_of
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import write_text
-from refusal_eval.report.results.dictionary import SUBJECTS
+from refusal_eval.report.results.dictionary import subjects
 from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
 from refusal_eval.tools.text_templates import rendered
@@ -54,7 +54,7 @@ def generated(root: Path) -> dict[Path, str]:
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
-        root / "docs" / "estimands.md": rendered(ESTIMANDS, {"subjects": SUBJECTS}),
+        root / "docs" / "estimands.md": rendered(ESTIMANDS, {"subjects": subjects()}),
         **{root / "docs" / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
 

@@ -1,29 +1,30 @@
 """Typeset one table of a study: its numbers as CSV, the table as Markdown and LaTeX."""
 
 import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from refusal_eval.config.kinds import TABLES
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData
+from refusal_eval.report.paper.table_kind import StudyTable
 from refusal_eval.report.paper.table_notes import PROTOCOL_NOTE
 
 
-def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: Sequence[str]) -> None:
+def main(
+    table: type[StudyTable], asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: Sequence[str]
+) -> None:
     """Write the files of a table; under another protocol than the default one it says so.
 
     Args:
-        asked: which function makes it (`made_by`), and what it shows (`workflow.tables_stage.params`).
+        asked: what it shows (`workflow.tables_stage.params`).
         files: what it is made of, by noun.
         outputs: the CSV, the Markdown and the LaTeX.
     """
-    data = TableData(asked, files)
-    module, function = asked["made_by"].split(":")
-    frame, tables = getattr(importlib.import_module(f"refusal_eval.{module}"), function)(data)
+    frame, tables = table.make(TableData(asked, files))
     if (protocol := asked["protocol"]) != "default":
         frame = frame.copy()
         frame.insert(0, "protocol", protocol)
@@ -39,6 +40,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
     main(
+        TABLES.get(snakemake.wildcards.table),
         asked=snakemake.params.asked,
         files={noun: [str(path) for path in paths] for noun, paths in snakemake.input.items()},
         outputs=[str(path) for path in snakemake.output],

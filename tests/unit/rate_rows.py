@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from refusal_eval.stats.estimates.pooled_rates import SplitRates
 from refusal_eval.stats.estimates.units import PLACE, Units
-from refusal_eval.stats.tradeoff.pooled_rates import SplitRates
 
 
 def units_of(

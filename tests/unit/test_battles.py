@@ -15,9 +15,9 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.battles import read_battle
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.stats.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, Battles, clusterings
-from refusal_eval.stats.battles.log_odds import log_odds
-from refusal_eval.stats.battles.penalties import class_estimates
+from refusal_eval.features.battles.battle_rows import LLM, PAIRS, PEOPLE, PROMPTS, Battles, clusterings
+from refusal_eval.features.battles.log_odds import log_odds
+from refusal_eval.features.battles.penalties import class_estimates
 from refusal_eval.stats.estimates.intervals import effective_of
 
 KNOWN = {"judge": "j", "model": "m", "split": "s", "samples": 2}

@@ -11,6 +11,7 @@ from judge_rows import rows, soft_gold, verdict
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.features.corrected.transfer import judged_gold
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.judge_base import verdict_row
 from refusal_eval.plots.calibration_figure import reliability_text, soft_series
@@ -33,7 +34,6 @@ from refusal_eval.stats.calibration.calibration_fit import (
     out_of_fold,
     platt,
 )
-from refusal_eval.stats.corrected.transfer import judged_gold
 
 NAMES = {"judge": "soft", "gold": "people"}
 

@@ -3,9 +3,8 @@
 import csv
 import json
 import re
-from types import SimpleNamespace
 
-import make_comparisons
+import make_analysis
 import make_table
 import pytest
 from comparison_rows import write_scores
@@ -14,7 +13,8 @@ from scipy.stats import false_discovery_control
 from table_rows import data_of
 
 from refusal_eval.core.files import write_json
-from refusal_eval.report.paper.comparison_tables import comparisons_frame, comparisons_table
+from refusal_eval.features.comparisons.comparisons_analysis import ComparisonsAnalysis
+from refusal_eval.features.comparisons.comparisons_table import ComparisonsTable, comparisons_frame, comparisons_table
 from refusal_eval.stats.comparisons.paired import Paired
 from refusal_eval.stats.comparisons.study_comparisons import (
     compared,
@@ -28,7 +28,7 @@ from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.study.comparison_families import Family, Scope, family_of
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_families import study_families
-from refusal_eval.workflow import analyses_stage, tables_stage
+from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.whole_study import sources_of
 
 SPLITS = {"safe": "comply", "mild": "comply", "harm": "refuse", "topic": "varies"}
@@ -59,7 +59,7 @@ def test_a_study_that_says_nothing_compares_all_pairs_under_the_primary_judge():
 @pytest.mark.parametrize("number", [1, 11])
 def test_one_model_or_many_compare_nothing_until_the_study_says_what(number):
     asked = study_of(names=[f"m{i}" for i in range(number)])
-    assert study_families(asked) == analyses_stage.compared(asked) == [] and not analyses_stage.pools(asked)
+    assert study_families(asked) == [] and not ComparisonsAnalysis(asked).wanted()
 
 
 def test_an_empty_list_compares_nothing():
@@ -87,8 +87,9 @@ def test_what_is_pooled():
 
 def test_only_what_is_compared_is_an_input():
     asked = study_of(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"], "judge": "reader"}])
-    assert analyses_stage.compared(asked) == ["reader/plain/harm", "reader/stern/harm"]
-    assert not analyses_stage.pools(asked) and analyses_stage.pools(study_of())
+    scores = [f"{asked.paths.results}/scores/reader/{model}/harm.parquet" for model in ("plain", "stern")]
+    assert ComparisonsAnalysis(asked).inputs() == {"scores": scores, "duplicates": []}
+    assert ComparisonsAnalysis(study_of()).inputs()["duplicates"]  # it pools
 
 
 def test_a_family_survives_being_written_as_params():
@@ -107,7 +108,7 @@ def made(tmp_path):
 
     def run(study=None, duplicates=(), letters=None, states=None):
         study, results = study or study_of(), tmp_path / "results" / "s"
-        params = analyses_stage.comparisons(study)
+        params = ComparisonsAnalysis(study).params()
         paths = {"scores": [], "duplicates": []}
         for judge, model, split in params["cells"]:
             text = (letters or REFUSES)[model] if judge == "words" else "pc"
@@ -119,14 +120,14 @@ def made(tmp_path):
                 rows, state = {name: f"{word[0]}?" for name, word in rows.items()}, "complete"
             write_scores(path, rows, state=state, judge=judge, model=model, split=split, max_tokens=9)
             paths["scores"].append(str(path))
-        if analyses_stage.pools(study):
+        if ComparisonsAnalysis(study).inputs()["duplicates"]:
             write_json(tmp_path / "duplicates.json", {"pairs": list(duplicates)})
             paths["duplicates"] = [str(tmp_path / "duplicates.json")]
         found = results / "estimates" / "comparisons.json"
-        make_comparisons.main(paths, params, str(found))
+        make_analysis.main(ComparisonsAnalysis, paths, params, str(found))
         outputs = [str(results / "tables" / f"comparisons.{ending}") for ending in tables_stage.ENDINGS]
-        asked = tables_stage.params(study, SimpleNamespace(table="comparisons"))
-        make_table.main(asked, {"comparisons": [str(found)], "cards": []}, outputs)
+        asked = tables_stage.params(study, "comparisons")
+        make_table.main(ComparisonsTable, asked, {"comparisons": [str(found)], "cards": []}, outputs)
         return results
 
     return run

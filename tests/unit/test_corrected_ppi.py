@@ -10,7 +10,7 @@ from estimate_rows import units_in
 from rate_rows import units_of
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.stats.corrected.peoples_labels import (
+from refusal_eval.features.corrected.peoples_labels import (
     Key,
     Labelled,
     joined,
@@ -19,7 +19,7 @@ from refusal_eval.stats.corrected.peoples_labels import (
     readable_answers,
     unread_answers,
 )
-from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate, wilson
+from refusal_eval.features.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate, wilson
 from refusal_eval.stats.estimates.intervals import wilson_ends
 
 

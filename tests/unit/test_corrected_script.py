@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import make_corrected
+import make_analysis
 import make_table
-import make_tradeoff
 import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_file, estimates_file
 
+from refusal_eval.config.kinds import TABLES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
-from refusal_eval.stats.corrected.peoples_labels import answer_id
+from refusal_eval.features.corrected.corrected_analysis import CorrectedAnalysis
+from refusal_eval.features.corrected.peoples_labels import answer_id
+from refusal_eval.features.tradeoff.tradeoff_analysis import TradeOffAnalysis
 
 Files = dict[str, list[str]]
 WORDS = {True: "refusal", False: "compliance"}
@@ -36,6 +38,7 @@ STUDY: dict[str, Any] = {
     "twins": [["safe", "unsafe"]],
     "related": [["safe", "unsafe"]],
     "measured": [{"judge": "j", "gold": "g", "calibrate": None, "learned": False}],
+    "labels_sha256": [None],
     "labels": {"models": {}, "splits": {}, "judges": {}, "golds": {}},
 }
 
@@ -105,10 +108,9 @@ def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping
     asked = {
         **study,
         "tau": 1.0,
-        "made_by": f"report.paper.{noun}_tables:{noun}",
         "protocol": study.get("protocol", "default"),
     }
-    make_table.main(asked, files, tables)
+    make_table.main(TABLES.get(noun), asked, files, tables)
 
 
 def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
@@ -117,7 +119,7 @@ def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
 
 def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
-    make_corrected.main(paths, STUDY, made)
+    make_analysis.main(CorrectedAnalysis, paths, STUDY, made)
     typeset("corrected", made, paths, STUDY, tables)
     result = json.loads(Path(made).read_text())
     people = list(read_jsonl(paths["labels"][0]))
@@ -131,14 +133,16 @@ def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: 
 
 def test_without_labels_nobody_reads_verdicts(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
-    make_corrected.main(paths | {"labels": [], "verdicts": [], "answers": []}, STUDY, made)
+    make_analysis.main(
+        CorrectedAnalysis, paths | {"labels": [], "verdicts": [], "answers": []}, STUDY | {"labels_sha256": []}, made
+    )
     typeset("corrected", made, paths, STUDY, tables)
     assert json.loads(Path(made).read_text())["ppi"] == []
 
 
 def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "tradeoff")
-    make_tradeoff.main(paths, STUDY, made)
+    make_analysis.main(TradeOffAnalysis, paths, STUDY, made)
     typeset("tradeoff", made, paths, STUDY, tables)
     result = json.loads(Path(made).read_text())
     assert result["pairs"][0]["n_pairs"] == 40 and result["models"][0]["n_clusters"] == 40
@@ -167,7 +171,7 @@ def drawn_before(paths: Files, samples: int = 2, without: str = "", text: str = 
 
 def ppi_of(paths: Files, folder: Path, study: Mapping[str, Any] = STUDY) -> tuple[dict[str, Any], str]:
     made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, study, made)
+    make_analysis.main(CorrectedAnalysis, paths, study, made)
     typeset("corrected", made, paths, study, tables)
     entries = {entry["split"]: entry for entry in json.loads(Path(made).read_text())["ppi"]}
     return entries, Path(tables[1]).read_text()
@@ -244,7 +248,7 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
     only_unsafe = {name: files[1:] for name, files in paths.items() if len(files) == 2}
     study = STUDY | {"splits": SPLITS[1:], "cells": STUDY["cells"][1:]}
     made, tables = outputs(tmp_path, "corrected")
-    make_corrected.main(paths | only_unsafe, study, made)
+    make_analysis.main(CorrectedAnalysis, paths | only_unsafe, study, made)
     typeset("corrected", made, paths, study, tables)
     result = json.loads(Path(made).read_text())
     assert result["ppi"] == [before["unsafe"]]
@@ -347,7 +351,7 @@ def half_refused(folder: Path) -> Files:
 def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:
     study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
     made, _ = outputs(tmp_path, "corrected")
-    make_corrected.main(half_refused(tmp_path), study, made)
+    make_analysis.main(CorrectedAnalysis, half_refused(tmp_path), study, made)
     result = json.loads(Path(made).read_text())
     (found,), flags = result["ppi"], result["estimates"][0]["flags"]
     assert found["n_labels"] == 300 and found["n_prompts"] == 400

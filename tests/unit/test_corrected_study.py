@@ -10,13 +10,13 @@ from config_project import WHOLE_STUDY
 from rate_rows import units_of
 from table_rows import data_of
 
-from refusal_eval.report.paper.corrected_tables import corrected_frame, corrected_tables
+from refusal_eval.features.corrected.corrected_study import scopes, study_corrected
+from refusal_eval.features.corrected.corrected_table import corrected_frame, corrected_tables
+from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel
 from refusal_eval.report.paper.display import interval
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.corrected.corrected_study import scopes, study_corrected
-from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage

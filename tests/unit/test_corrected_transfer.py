@@ -8,7 +8,7 @@ import pytest
 from judge_rows import verdict
 from rate_rows import rates_of
 
-from refusal_eval.stats.corrected.transfer import (
+from refusal_eval.features.corrected.transfer import (
     ErrorRates,
     Observed,
     corrected_value,

@@ -2,19 +2,20 @@
 
 import json
 
-import fit_mixed_model
+import make_analysis
 import numpy as np
 import pytest
 from comparison_rows import write_scores
 from config_project import STUDY
 from mixed_model import Made, verdicts
 
+from refusal_eval.features.variation import mixed_likelihood
+from refusal_eval.features.variation.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
+from refusal_eval.features.variation.mixed_model import mixed_estimates
+from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
 from refusal_eval.report.results.dictionary import definition_of
-from refusal_eval.stats.estimates import mixed_likelihood
-from refusal_eval.stats.estimates.mixed_likelihood import EFFECTS, fitted, likelihood, parts_of
-from refusal_eval.stats.estimates.mixed_model import mixed_estimates
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.analyses_stage import estimate_files, mixed_model
+from refusal_eval.workflow.analysis import estimate_files
 
 MADE = Made(prompts=400, answers=5, judges=2, sds=(1.5, 0.8, 0.5))
 SMALL = Made(prompts=60, answers=4, judges=2, sds=(1.5, 0.8, 0.5), models=(-0.5, 0.5))
@@ -207,8 +208,10 @@ def test_it_is_made_only_if_asked_for_and_without_panels(config):
     assert not [file for file in estimate_files(Study(config)) if "mixed" in file]
     asked = Study(config | {"mixed_model": True})
     assert "results/large/estimates/mixed_model.json" in estimate_files(asked)
-    assert "both" in config["judges"] and "both" not in mixed_model(asked)["judges"]
-    assert mixed_model(asked) == mixed_model(Study(config))  # asking for it changes no param
+    assert "both" in config["judges"] and "both" not in MixedModelAnalysis(asked).params()["judges"]
+    assert (
+        MixedModelAnalysis(asked).params() == MixedModelAnalysis(Study(config)).params()
+    )  # asking for it changes no param
 
 
 def test_one_sample_is_a_mistake(project):
@@ -218,17 +221,17 @@ def test_one_sample_is_a_mistake(project):
 
 def test_the_script_writes_the_same_bytes_and_what_is_left_out(tmp_path):
     labels = labelled(verdicts(SMALL, 5))
-    paths = {}
+    paths = []
     for (judge, model), own in labels.items():
         for split in "ab":
             words = ["".join("rpc"[label] for label in row) if split == "a" else "c" * len(row) for row in own]
             rows = {f"p{i:03d}": word for i, word in enumerate(words)}
             names = {"judge": judge, "model": model, "split": split, "max_tokens": 9}
             path = write_scores(tmp_path / judge / model / f"{split}.parquet", rows, state="truncated", **names)
-            paths[judge, model, split] = str(path)
+            paths.append(str(path))
     study = {"judges": ["j0", "j1"], "models": ["m0", "m1"], "readings": {"a": "strict", "b": "broad"}, "level": 0.95}
     for name in ("first", "again"):
-        fit_mixed_model.main(paths, study, str(tmp_path / f"{name}.json"))
+        make_analysis.main(MixedModelAnalysis, {"scores": paths}, study, str(tmp_path / f"{name}.json"))
     assert (tmp_path / "first.json").read_bytes() == (tmp_path / "again.json").read_bytes()
     found = json.loads((tmp_path / "first.json").read_text())
     assert {(row["split"], row["reading"], *row["flags"]) for row in found["estimates"]} == {

@@ -2,15 +2,16 @@
 
 import json
 
+import make_analysis
 import make_estimates
 import pytest
-import split_variance
 from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.core.files import write_json
+from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.analyses_stage import estimate_files, variance
+from refusal_eval.workflow.analysis import estimate_files
 
 VOTES = {"a": ["RRC", "RCC", "CCC", "RRR"] * 5, "b": ["RPC", "CCC", "BRR", "FRC"] * 5}
 
@@ -61,9 +62,9 @@ def test_the_published_protocol_has_no_sweep_of_ours(study):
 
 def test_labels_of_two_judges_give_the_judges_part(study, tmp_path):
     study("j"), study("k", shift=1)
-    paths = {(judge, "m", split): str(tmp_path / f"{judge}-{split}.parquet") for judge in "jk" for split in "ab"}
+    paths = [str(tmp_path / f"{judge}-{split}.parquet") for judge in "jk" for split in "ab"]
     asked = {"judges": ["j", "k"], "models": ["m"], "splits": ["a", "b"], "level": 0.95}
-    split_variance.main(paths, asked, str(tmp_path / "variance.json"))
+    make_analysis.main(VarianceAnalysis, {"scores": paths}, asked, str(tmp_path / "variance.json"))
     found = json.loads((tmp_path / "variance.json").read_text())["estimates"]
     assert {row["parameter"] for row in found} == {"j, k"} and {row["split"] for row in found} == {"a", "b"}
     judges = [row["value"] for row in found if row["estimand"] == "variance_judge"]
@@ -81,7 +82,7 @@ def test_a_job_for_each_judge_and_model_and_four_for_the_study(config):
 
 
 def test_a_panel_is_no_further_judge_of_the_variance(config):
-    assert "both" in config["judges"] and "both" not in variance(Study(config))["judges"]
+    assert "both" in config["judges"] and "both" not in VarianceAnalysis(Study(config)).params()["judges"]
 
 
 def test_one_judge_or_one_sample_has_no_judges_part(config):

@@ -15,6 +15,7 @@ from judge_entries import judge_entry
 from judge_rows import rows, soft_gold
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.report.paper.judge_card_tables import JudgeCardsTable
 from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.study.study import Study
@@ -182,7 +183,7 @@ def test_scripts_draw_and_tabulate(tmp_path: Path) -> None:
     labels = {"judges": {"j": "The judge"}}
     asked = {"judges": ["j"], "labels": labels, "protocol": "default"}
     outputs = [str(tmp_path / f"judge_cards.{ending}") for ending in ("csv", "md", "tex")]
-    make_table.main(asked | {"made_by": "report.paper.judge_card_tables:judge_cards"}, {"cards": [card]}, outputs)
+    make_table.main(JudgeCardsTable, asked, {"cards": [card]}, outputs)
     assert "The judge" in (tmp_path / "judge_cards.md").read_text() and (tmp_path / "judge_cards.tex").exists()
     make_judge_figures.main(card, labels, None, str(tmp_path / "drawn"))
     assert (tmp_path / "drawn.svg").exists()

@@ -26,6 +26,8 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_file, write_json, write_jsonl
+from refusal_eval.features.corrected.transfer import method_of
+from refusal_eval.features.tradeoff.contrasts import GAP_METHOD
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
@@ -41,10 +43,8 @@ from refusal_eval.report.paper.judge_card_tables import cards_table, judges_tabl
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
 from refusal_eval.stats.comparisons.paired import WIDER
-from refusal_eval.stats.corrected.transfer import method_of
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.tradeoff.contrasts import GAP_METHOD
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.weights.engine_file import weight_source
 

@@ -12,8 +12,8 @@ from figure_checks import LONG, draw, problems, score, shown, sizes, words
 from matplotlib.patches import Polygon
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.tradeoff.tradeoff_figure import numbered
 from refusal_eval.plots.style import save_figure
-from refusal_eval.plots.tradeoff_figure import numbered
 from refusal_eval.report.paper.display import Labels
 
 SCORES = [score("model_00", "split_00", 0.1), score("model_00", "split_01", 0.9, headline="strict")]

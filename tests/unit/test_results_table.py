@@ -17,7 +17,7 @@ from judge_rows import panel_of, soft_gold
 from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.results.dictionary import COLUMNS, DEFINITIONS, definition_of, dictionary, undescribed
+from refusal_eval.report.results.dictionary import COLUMNS, definition_of, definitions, dictionary, undescribed
 from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
 from refusal_eval.report.results.results_files import (
     Result,
@@ -280,7 +280,7 @@ def test_the_dictionary_explains_every_column_and_estimand() -> None:
 
 
 def test_definitions_are_whole() -> None:
-    for definition in DEFINITIONS.values():
+    for definition in definitions().values():
         assert all((definition.unit, definition.meaning, definition.formula, definition.source)), definition.name
         assert definition.formula.endswith(".") and definition.meaning.endswith("."), definition.name
 

@@ -10,8 +10,8 @@ import pytest
 from estimate_rows import prompt_scores, score_of_rows, units_in
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.battles.penalties import battle_estimates
 from refusal_eval.report.results.cells import state_shares
-from refusal_eval.stats.battles.penalties import battle_estimates
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates, unjudged_tipping_point
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import cut_flags, derived_flags, few_flags, unjudged_flags

@@ -489,8 +489,8 @@ def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_reported(study)
         *(
             "figures/tau",
             "tables/battles",
-            "battles",
-            "mixed_model",
+            "analysis/battles",
+            "analysis/mixed_model",
             "judge_floor",
             "separation/far",
             "direction_cosines",
@@ -505,7 +505,9 @@ def test_a_failed_figure_that_left_the_study_is_not_reported(study, log):
     assert study.status().troubles == []
 
 
-@pytest.mark.parametrize("log", ["figures/tau_sweep", "tables/scores", "judge_agreement", "variance", "judge_floor"])
+@pytest.mark.parametrize(
+    "log", ["figures/tau_sweep", "tables/scores", "judge_agreement", "analysis/variance", "judge_floor"]
+)
 def test_a_failed_job_that_is_no_cells_is_reported_while_the_study_has_it(study, log):
     study.config["judge_entries"]["reader"]["floor"] = {"se": 0.5}
     study.log(log, record("ERROR", "it failed"))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rate_rows import rates_of
 
+from refusal_eval.features.tradeoff.model_tradeoff import pareto, region, trade_off, wider
 from refusal_eval.stats.estimates.estimate import Number
 from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.estimates.pooled_rates import components, difference_part
 from refusal_eval.stats.estimates.resampling import resampled
-from refusal_eval.stats.tradeoff.model_tradeoff import pareto, region, trade_off, wider
-from refusal_eval.stats.tradeoff.pooled_rates import components, difference_part
 
 
 def inside(over: Number, safe: Number, correlation: float, level: float, x: float, y: float) -> bool:

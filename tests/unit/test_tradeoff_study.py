@@ -8,17 +8,17 @@ from estimate_rows import cell_of, score_in, single
 from rate_rows import dialogues_of, units_of
 from table_rows import data_of, table_of
 
+from refusal_eval.features.tradeoff.study_tradeoff import study_trade_off
+from refusal_eval.features.tradeoff.tradeoff_analysis import TradeOffAnalysis
+from refusal_eval.features.tradeoff.tradeoff_table import tradeoff_frame, tradeoff_tables
 from refusal_eval.report.paper.category_tables import categories
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown
-from refusal_eval.report.paper.tradeoff_tables import tradeoff_frame, tradeoff_tables
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import analyses_stage
 
 PAIRS = [f"pair{i}" for i in range(12)]
 STUDY: dict[str, Any] = {
@@ -314,7 +314,7 @@ def test_one_model_has_nobody_to_beat_and_the_table_says_nothing_of_the_front() 
 
 
 def test_the_rule_knows_readings_and_which_splits_belong_together(config: Any) -> None:
-    study = analyses_stage.tradeoff(Study(config))
+    study = TradeOffAnalysis(Study(config)).params()
     assert {split["name"] for split in study["splits"]} == set(config["splits"])
     assert all(split["reading"] in ("strict", "broad") for split in study["splits"])
     assert sorted(name for group in study["related"] for name in group) == sorted(config["splits"])

@@ -1,6 +1,5 @@
 """Which files the rules ask for: rows, weights, requests of a batch, receipts, and all that tables are made of."""
 
-import importlib
 import logging
 import re
 import runpy
@@ -13,13 +12,14 @@ import pytest
 from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, changed
 from engine_entries import settings_of
 from store_files import response
-from workflow_cases import CELLS, of
+from workflow_cases import CELLS
 
 from refusal_eval.ask import pending
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
+from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.paper.filled_notes import FOLDER
+from refusal_eval.report.paper.filled_notes import FOLDER, OF_FEATURES
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
@@ -173,6 +173,9 @@ class Given(SimpleNamespace):
     def __getitem__(self, name):
         return getattr(self, str(name))
 
+    def items(self):
+        return vars(self).items()
+
 
 OLD = ["0" * 64]
 ASKED = {"files_sha256": [], "rendering": {"template_sha256": []}}
@@ -195,7 +198,7 @@ EDITED = [  # script, its input files of the user, its params
     ("recorded_answers", {"recorded": "own"}, {"reading": {"sha256": OLD[0]}}),
     ("recorded_verdicts", {"recorded": "own", "judged": "own"}, {"sha256": OLD * 2}),
     ("published_scores", {"recorded": ["own"]}, {"recorded": OLD}),
-    ("make_corrected", {"labels": ["own"]}, {"study": {"labels_sha256": OLD}}),
+    ("make_analysis", {"labels": ["own"]}, {"study": {"labels_sha256": OLD}}),
     ("make_results_table", {"people": ["own"]}, {"study": {"people_sha256": OLD}}),
     ("write_manifest", {"sources": ["own"]}, {"sources_sha256": OLD, "lock_sha256": []}),
     ("write_manifest", {"sources": []}, NO_SOURCES | {"lock_sha256": OLD}),
@@ -216,7 +219,7 @@ def test_what_a_user_edits_while_a_run_goes_on_is_not_taken_for_what_was_planned
         params=Given(**params),
         config={"split_entries": entry, "gold_entries": entry, "store_dir": "store"}
         | {"lock": "own" if params.get("lock_sha256") else None},
-        wildcards=Given(),
+        wildcards=Given(analysis="corrected"),
         output=Given(),
     )
     with pytest.raises(UserError, match=r"^own has changed since this run was planned; run again"):
@@ -268,13 +271,11 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
 def test_a_table_shows_the_cards_of_all_judges_or_of_the_primary_judge(project, table, judges):
     study = Study(project.load(WHOLE_STUDY | {"primary_judge": "own"}))
 
-    def files(noun, pattern):
-        return tables_stage.files(study, noun, pattern)(of(table=table))
-
-    assert files("cards", "{judge}/{gold}") == [f"{judge}/people" for judge in judges]
-    models = sorted({cell["model"] for cell in CELLS})
-    assert files("estimates", "{judge}/{model}") == [f"{judge}/{model}" for judge in judges for model in models]
-    assert files("tradeoff", "tradeoff.json") == []
+    found, results = tables_stage.files(study, table), study.paths.results
+    assert found["cards"] == [f"{results}/judge_cards/{judge}/people.json" for judge in judges]
+    cells = [f"{judge}/{model}" for judge in judges for model in sorted({cell["model"] for cell in CELLS})]
+    assert found["estimates"] == [f"{results}/estimates/cells/{cell}.json" for cell in cells]
+    assert "tradeoff" not in found
 
 
 def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
@@ -283,9 +284,9 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     def tables_of(**changes):
         return tables_stage.tables_of(Study(config | changes))
 
-    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects", "answers", "kinds", "battles"}
+    assert set(TABLES.names()) - set(tables_of()) == {"protocol_effects", "answers", "kinds", "battles"}
     alone = tables_of(judges=["words"], gold=[], corrected=None)
-    assert set(tables_stage.TABLES) - set(alone) == {
+    assert set(TABLES.names()) - set(alone) == {
         "protocol_effects",
         "answers",
         "kinds",
@@ -298,7 +299,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     own = config["judge_entries"] | {"own": config["judge_entries"]["own"] | kinds}
     assert "kinds" in tables_of(judge_entries=own)
     assert "protocol_effects" in tables_of(protocol="compat")
-    assert tables_of(tables=["protocol_effects"])[: len(tables_stage.ALWAYS)] == [*tables_stage.ALWAYS]
+    assert set(tables_stage.ALWAYS) < set(tables_of(tables=["protocol_effects"]))
 
 
 def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_them(project):
@@ -312,17 +313,16 @@ def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_t
     assert found == {f"{cell.model}/{cell.split}.jsonl" for cell in study.cells} != set()
 
 
-def test_every_kind_of_table_is_made_by_a_function(project):
-    for kind in tables_stage.TABLES.values():
-        module, function = kind.made_by.split(":")
-        assert kind.module.is_file()
-        assert callable(getattr(importlib.import_module(f"refusal_eval.{module}"), function))
+def test_tables_and_analyses_have_the_names_by_which_they_are_found():
+    for registry in (TABLES, ANALYSES):
+        assert [registry.get(name).name for name in registry.names()] == registry.names()
 
 
 def test_a_table_waits_for_the_sentences_below_it_and_for_those_of_no_other_table():
-    own = {table: {Path(path).parent.name for path in tables_stage.notes(table)} for table in tables_stage.TABLES}
+    own = {table: {Path(path).parent.name for path in tables_stage.notes(table)} for table in TABLES.names()}
     assert all(folders <= {table} for table, folders in own.items()) and own["corrected"] == {"corrected"}
-    assert {folder.name for folder in FOLDER.iterdir()} == set().union(*own.values()), "every template is of a table"
+    folders = [folder for notes in (FOLDER, *OF_FEATURES) for folder in notes.iterdir()]
+    assert {folder.name for folder in folders} == set().union(*own.values()), "every template is of a table"
 
 
 def test_a_constraint_matches_exactly_the_names():

@@ -8,26 +8,26 @@ from config_project import CATALOGUE, STUDY, WHOLE_STUDY
 from workflow_cases import CELLS, of
 
 from refusal_eval.config.entry_marks import Marks
+from refusal_eval.config.kinds import ANALYSES, TABLES
+from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
+from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, data_stage, generation, judging, scoring, tables_stage, weights_stage
+from refusal_eval.workflow.analysis import estimate_files
 from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.whole_study import labels_of, settings_of
 
 # Functions of analyses_stage.py whose params are of the study alone.
-OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "battles", "agreement")
-OF_STUDY += ("floors",)
+OF_STUDY = ("duplicates", "agreement", "floors")
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
-WEIGHED = {"analyses.tradeoff", "analyses.corrected"}
-TABLES = {f"tables.{name}" for name in tables_stage.TABLES}
-ANALYSES = {
-    f"analyses.{name}"
-    for name in ("duplicates", "estimates", "variance", "mixed_model", "comparisons", "agreement", "battles", "results")
-}
+WEIGHED = {"analysis.tradeoff", "analysis.corrected"}
+ALL_TABLES = {f"tables.{name}" for name in TABLES.names()}
+OF_SCORES = {f"analyses.{name}" for name in ("duplicates", "estimates", "agreement", "results")}
+OF_SCORES |= {f"analysis.{name}" for name in ANALYSES.names()}
 FROM_SCORES_ON = {
-    *TABLES,
-    *WEIGHED,
-    *ANALYSES,
+    *ALL_TABLES,
+    *OF_SCORES,
     "analyses.calibration",
     "analyses.card_figure",
     "scoring.cell",
@@ -77,9 +77,10 @@ def values(config):
         "analyses.estimates": [analyses_stage.estimates(study, of(judge="words", model="plain"))],
         "analyses.calibration": [analyses_stage.calibration(study, of(judge="reader", gold="people"))],
         "analyses.card_figure": [labels_of(study, ["judge", "gold"]), study.judges["reader"].own_threshold()],
-        "analyses.results": [analyses_stage.results(study, analyses_stage.estimate_files(study))],
+        "analyses.results": [analyses_stage.results(study, estimate_files(study))],
         **{f"analyses.{name}": [getattr(analyses_stage, name)(study)] for name in OF_STUDY},
-        **{f"tables.{table}": [tables_stage.params(study, of(table=table))] for table in tables_stage.TABLES},
+        **{f"analysis.{name}": [ANALYSES.get(name)(study).params()] for name in ANALYSES.names()},
+        **{f"tables.{table}": [tables_stage.params(study, table)] for table in TABLES.names()},
     }
 
 
@@ -191,7 +192,7 @@ def test_labels_and_thresholds_rerun_nothing_before_scores(config, edit):
 
 
 def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
-    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == TABLES | {"analyses.card_figure"}
+    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == ALL_TABLES | {"analyses.card_figure"}
 
 
 def test_manifest_and_methods_are_written_again_for_every_setting_that_methods_name(config):
@@ -217,7 +218,7 @@ CHANGED_BY_COMPAT = {
     "generation.request_params",
     "generation.segments",
     "scoring.cell",
-    *TABLES,
+    *ALL_TABLES,
 }
 
 
@@ -231,7 +232,7 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *of_tables("comparisons", "tradeoff", "corrected"),
-                "analyses.comparisons",
+                "analysis.comparisons",
                 "generation.request_params",
                 "scoring.cell",
                 "scoring.published_cell",
@@ -285,9 +286,9 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                "analyses.comparisons",
-                "analyses.variance",
-                "analyses.mixed_model",
+                "analysis.comparisons",
+                "analysis.variance",
+                "analysis.mixed_model",
                 "scoring.cell",
                 "scoring.card",
                 "analyses.calibration",
@@ -297,13 +298,13 @@ CHANGED_BY_COMPAT = {
         ("judge_entries.own.floor", {"se": 0.8}, {"analyses.floors"}),
         ("judge_entries.both.ties", "partial", {"judging.panel"}),
         ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell"}),
-        ("equivalence_margin", 0.05, {"analyses.comparisons", *of_tables("comparisons", "refusal")}),
-        ("multiple_comparisons", "fdr_by", {"analyses.comparisons", *of_tables("comparisons")}),
-        ("p_values", "mid", {"analyses.comparisons"}),
-        ("comparisons", [{"against": "plain"}], {"analyses.comparisons", *of_tables("comparisons")}),
-        ("primary_judge", "own", {"analyses.comparisons", *of_tables("comparisons", *OF_PRIMARY)}),
-        ("model_entries.plain.label", "Another", TABLES - of_tables("judges", "judge_cards")),
-        ("gold_entries.people.label", "Another", {"analyses.card_figure"} | TABLES - of_tables(*WITHOUT_GOLD)),
+        ("equivalence_margin", 0.05, {"analysis.comparisons", *of_tables("comparisons", "refusal")}),
+        ("multiple_comparisons", "fdr_by", {"analysis.comparisons", *of_tables("comparisons")}),
+        ("p_values", "mid", {"analysis.comparisons"}),
+        ("comparisons", [{"against": "plain"}], {"analysis.comparisons", *of_tables("comparisons")}),
+        ("primary_judge", "own", {"analysis.comparisons", *of_tables("comparisons", *OF_PRIMARY)}),
+        ("model_entries.plain.label", "Another", ALL_TABLES - of_tables("judges", "judge_cards")),
+        ("gold_entries.people.label", "Another", {"analyses.card_figure"} | ALL_TABLES - of_tables(*WITHOUT_GOLD)),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
 )
@@ -324,7 +325,7 @@ def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == TABLES | WEIGHED | {"analyses.agreement", "analyses.comparisons"}
+    assert rerun(config, *turned) == ALL_TABLES | WEIGHED | {"analyses.agreement", "analysis.comparisons"}
 
 
 def test_the_value_of_a_field_that_changes_a_model_is_a_param(config, monkeypatch):
@@ -363,7 +364,7 @@ def test_which_turns_of_a_dialogue_count_decides_which_are_judged(project, score
 
 def test_what_has_no_label_is_shown_by_its_name(config):
     def labels():
-        return tables_stage.params(Study(config), of(table="scores"))["labels"]
+        return tables_stage.params(Study(config), "scores")["labels"]
 
     assert labels()["models"] == {name: name for name in config["models"]}
     config["model_entries"]["plain"]["label"] = "Plain"
@@ -403,7 +404,7 @@ def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     config["judges"] = [*config["judges"], "soft", "other"]
     study = Study(config)
     assert analyses_stage.opinions(study) == sorted([*analyses_stage.opinions(alone), "other"])
-    assert analyses_stage.variance(study)["judges"] == analyses_stage.mixed_model(study)["judges"]
+    assert VarianceAnalysis(study).params()["judges"] == MixedModelAnalysis(study).params()["judges"]
     asked = analyses_stage.agreement(study)
     assert asked["twins"] == {"soft": "reader"} and asked["members"]["soft"] == ["reader"]
     # The primary judge is the one that counts, however it is called.

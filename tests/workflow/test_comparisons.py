@@ -20,7 +20,7 @@ def test_a_model_added_to_a_finished_study_reruns_the_comparisons_and_no_other_m
     assert set(before) == {("one", "plain", "terse"), ("two", "plain", "terse")}
     finished.study(models=["plain", "terse", "third"])
     planned, reported = finished.planned_and_said()
-    assert planned["compare"] == 1 and planned["score"] == 4 and planned["requests"] == 2
+    assert planned["analysis"] >= 1 and planned["score"] == 4 and planned["requests"] == 2
     cells = [message for message in reported if message.startswith(("Rendering", "Scoring", "Collecting"))]
     assert cells and all("third" in message for message in cells)
     for kind in ("requests", "judge_requests"):

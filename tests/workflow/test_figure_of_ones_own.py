@@ -30,8 +30,8 @@ def test_a_kind_that_is_drawn_from_nothing_there_is_is_refused_before_anything_r
     finished.study(plugins=["dots.py"], figures=[{"name": "spots", "kind": "dots", "judge": "label"}])
     run = in_process("status", "study.yaml", cwd=finished.folder)  # whose mistakes are those that Snakemake reports
     message = (
-        "DotsFigure.needs: a figure is drawn from estimates, cells, tradeoff, battles, agreement, cards, separation, "
-        "not scores"
+        "DotsFigure.needs: a figure is drawn from estimates, cells, agreement, cards, separation, comparisons, "
+        "tradeoff, variance, mixed_model, corrected, battles, not scores"
     )
     assert run.returncode != 0 and message in run.stderr
     plugin.unlink()

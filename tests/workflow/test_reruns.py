@@ -19,9 +19,9 @@ AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
 OTHER_CARD = {**CARD, "table": 10}  # rates by category show the primary judge alone
 # Of the whole study; and what is there for each judge and model, here of one of two.
-AGGREGATES = {rule: 1 for rule in ("compare", "tradeoff", "corrected", "results_table", "methods", "manifest")}
-AGGREGATES |= {"figure": 4, "table": 9, **AGREEMENT}
-ESTIMATES = {"estimates": 2, "variance": 1}
+AGGREGATES = {rule: 1 for rule in ("results_table", "methods", "manifest")}
+AGGREGATES |= {"analysis": 4, "figure": 4, "table": 9, **AGREEMENT}
+ESTIMATES = {"estimates": 2}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", ".snakemake", "__pycache__")
 
@@ -142,8 +142,9 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     rubric = finished.folder / "rubric.md"
     rubric.write_text("Another. " + rubric.read_text())
     planned = finished.planned()
-    assert {"compare": 1} | planned == AGGREGATES | ESTIMATES | {
-        "figure": 2,  # the others show the primary judge, whose models are compared
+    assert planned == AGGREGATES | ESTIMATES | {
+        "analysis": 3,  # models are compared under the primary judge
+        "figure": 2,  # the others show that one
         "check_judge": 1,
         "judge_requests": 5,
         "judge": 1,
@@ -218,7 +219,8 @@ def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project) -> N
 def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project) -> None:
     finished.catalogue("judges", "label", threshold=0.8)
     planned = finished.planned()
-    assert {"compare": 1} | planned == AGGREGATES | ESTIMATES | {
+    assert planned == AGGREGATES | ESTIMATES | {
+        "analysis": 3,
         "figure": 2,
         "llm_verdicts": 5,
         "score": 4,
@@ -314,7 +316,7 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     assert planned == ran
     # One model is left: nothing to compare it with. The loads of its batch look into the store and start no engine.
     loads = {"generate": 1, "judge": 1}
-    assert {**ran, "compare": 1} == AGGREGATES | loads | {"variance": 1, "table": 8} and "compare" not in ran
+    assert ran == AGGREGATES | loads | {"analysis": 3, "table": 8}
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
 
@@ -356,7 +358,7 @@ def test_a_changed_label_typesets_tables_and_another_way_of_serving_runs_nothing
     ran = finished.ran()
     assert ran["table"] == 9  # those of judges and gold do not show it
     assert not set(ran) & (GPU_RULES | {"requests", "answers"})
-    assert not set(ran) & {"score", "estimates", "variance", "tradeoff", "corrected"}
+    assert not set(ran) & {"score", "estimates", "analysis"}
     assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")
 
 
@@ -505,10 +507,12 @@ def test_what_a_release_corrects_is_noticed_where_an_archive_keeps_older_times(f
             os.utime(copy / "scripts" / name, (1_600_000_000, 1_600_000_000))
         return planned_by(copy, finished)
 
-    words = report / "paper/notes/tradeoff/models.j2", report / "methods/methods.j2"
+    tradeoff = report.parent / "features" / "tradeoff"
+    words = tradeoff / "notes/tradeoff/models.j2", tradeoff / "methods.j2"
     planned = planned_with_older(("make_captions_preamble.py", *words))
     assert planned == {"captions_preamble": 1, "table": 1, "methods": 1}
-    assert planned_with_older((report / "results/dictionary.yaml",))["results_table"] == 1
+    for dictionary in (report / "results/dictionary.yaml", tradeoff / "dictionary.yaml"):
+        assert planned_with_older((dictionary,))["results_table"] == 1
 
 
 def planned_by_changed(copy: Path, source: Path, project: Project) -> dict[str, int]:

@@ -9,7 +9,7 @@ from frozen_results import FROZEN, NUMBERS, differences, thawed
 from frozen_study import STUDY
 from recomputed import COPIED, IN_FULL, check_all, recompute
 
-from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
+from refusal_eval.report.results.dictionary import FLAGS, definitions, pattern_of
 
 CUT = "answer_cut_for_judge"
 
@@ -23,13 +23,13 @@ def test_every_estimand_is_among_them(frozen: Path) -> None:
         rows = list(csv.DictReader(file))
     in_place_of_holm = {"rate_difference_q_bh", "rate_difference_q_by"}
     of_own_kinds = {"kind_share", "compliance_quality", "compliance_rate", "useful_safety_rate", "judge_kappa_kinds"}
-    of_battles = {name for name in DEFINITIONS if name.startswith("battle_")}  # another study's: test_battles.py
+    of_battles = {name for name in definitions() if name.startswith("battle_")}  # another study's: test_battles.py
     elsewhere = in_place_of_holm | of_own_kinds | of_battles
     without_number = {"judge_kappa_three_class"}  # the gold has two labels; see test_judge_card.py
-    assert {pattern_of(row["estimand"]) for row in rows} == set(DEFINITIONS) - elsewhere
+    assert {pattern_of(row["estimand"]) for row in rows} == set(definitions()) - elsewhere
     with_interval = {pattern_of(row["estimand"]) for row in rows if row["low"]}
-    listed = set(DEFINITIONS) - elsewhere - without_number
-    assert with_interval == {name for name in listed if DEFINITIONS[name].interval != "None."}
+    listed = set(definitions()) - elsewhere - without_number
+    assert with_interval == {name for name in listed if definitions()[name].interval != "None."}
     flags = {flag for row in rows for flag in row["flags"].split()}
     assert flags and flags <= set(FLAGS), "the data dictionary explains every mark"
 

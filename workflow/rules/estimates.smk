@@ -1,7 +1,7 @@
-"""Estimates: every number of every (judge, model) with its interval, pooled rates, and where the variation comes from.
+"""Estimates: every number of every (judge, model) with its interval, and pooled rates.
 
-Reads prompts/ and scores/; writes estimates/duplicates.{json,csv}, estimates/cells/{judge}/{model}.json,
-estimates/variance.json and, if asked for, estimates/mixed_model.json. docs/statistics.md explains the numbers.
+Reads prompts/ and scores/; writes estimates/duplicates.{json,csv} and estimates/cells/{judge}/{model}.json.
+docs/statistics.md explains the numbers.
 """
 
 from refusal_eval.workflow import analyses_stage as analyses
@@ -53,59 +53,3 @@ rule estimates:
         "Estimating numbers of {wildcards.model} under judge {wildcards.judge}"
     script:
         "../../scripts/make_estimates.py"
-
-
-rule variance:
-    """Split the variation between verdicts into prompts, sampling and judges."""
-    input:
-        cells=collect(
-            f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
-            judge=analyses.opinions(study),
-            model=MODELS,
-            split=SPLITS,
-        ),
-    output:
-        f"{RESULTS}/estimates/variance.json",
-    log:
-        f"{LOGS}/variance.log",
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=60,
-    params:
-        study=lambda wildcards: analyses.variance(study),
-        code=code_version(ROOT / "scripts" / "split_variance.py"),
-    message:
-        "Splitting the variance"
-    script:
-        "../../scripts/split_variance.py"
-
-
-rule mixed_model:
-    """Fit a mixed model of models, prompts and judges."""
-    input:
-        cells=collect(
-            f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
-            judge=analyses.opinions(study),
-            model=MODELS,
-            split=SPLITS,
-        ),
-    output:
-        f"{RESULTS}/estimates/mixed_model.json",
-    log:
-        f"{LOGS}/mixed_model.log",
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=60,
-    params:
-        study=lambda wildcards: analyses.mixed_model(study),
-        code=code_version(ROOT / "scripts" / "fit_mixed_model.py"),
-    message:
-        "Fitting the mixed model"
-    script:
-        "../../scripts/fit_mixed_model.py"

@@ -16,13 +16,7 @@ FIGURE_FILES = [
 rule figure:
     """Draw one figure of the study."""
     input:
-        estimates=figures_stage.files(study, "estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
-        cells=figures_stage.files(study, "cells", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet"),
-        tradeoff=figures_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
-        battles=figures_stage.files(study, "battles", f"{RESULTS}/estimates/battles.json"),
-        agreement=figures_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),
-        separation=figures_stage.files(study, "separation", f"{RESULTS}/separation/{{separation}}.csv"),
-        cards=figures_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
+        unpack(lambda wildcards: figures_stage.files(study, wildcards.figure)),
     output:
         report(
             f"{RESULTS}/figures/{{figure}}.svg",

@@ -4,6 +4,7 @@ Reads the estimates of cells, the judges' cards and what analyses found, of thes
 tables/{table}.{csv,md,tex} and manifest.json.
 """
 
+from refusal_eval.config.kinds import TABLES as TABLE_KINDS
 from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.whole_study import citations_of, settings_of
 
@@ -15,24 +16,14 @@ OF_ACTIVATIONS = [*FROM_ACTIVATIONS, *activations_stage.files_read(study)]
 rule table:
     """Typeset one table of the study."""
     input:
-        estimates=tables_stage.files(study, "estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
-        cards=tables_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
-        results=tables_stage.files(study, "results", f"{RESULTS}/results_table/results.csv"),
-        published=tables_stage.files(
-            study, "published", f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json"
-        ),
-        agreement=tables_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),
-        comparisons=tables_stage.files(study, "comparisons", f"{RESULTS}/estimates/comparisons.json"),
-        tradeoff=tables_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
-        corrected=tables_stage.files(study, "corrected", f"{RESULTS}/estimates/corrected.json"),
-        battles=tables_stage.files(study, "battles", f"{RESULTS}/estimates/battles.json"),
+        unpack(lambda wildcards: tables_stage.files(study, wildcards.table)),
         notes=lambda wildcards: tables_stage.notes(wildcards.table),
     output:
         report(
             f"{RESULTS}/tables/{{table}}.csv",
-            category=lambda wildcards: tables_stage.TABLES[wildcards.table].report[0],
+            category=lambda wildcards: TABLES[wildcards.table].report[0],
             caption="../report/table.rst",
-            labels=lambda wildcards: {"result": tables_stage.TABLES[wildcards.table].report[1], "form": "table"},
+            labels=lambda wildcards: {"result": TABLES[wildcards.table].report[1], "form": "table"},
         ),
         collect(f"{RESULTS}/tables/{{{{table}}}}.{{ending}}", ending=tables_stage.ENDINGS[1:]),
     log:
@@ -46,10 +37,10 @@ rule table:
         mem_mb=2000,
         runtime=10,
     params:
-        asked=lambda wildcards: tables_stage.params(study, wildcards),
+        asked=lambda wildcards: tables_stage.params(study, wildcards.table),
         code=lambda wildcards: code_version(
             ROOT / "scripts" / "make_table.py",
-            tables_stage.TABLES[wildcards.table].module,
+            TABLE_KINDS.module(wildcards.table),
             *map(Path, tables_stage.notes(wildcards.table)),
         ),
     message:

@@ -5,15 +5,17 @@ results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.t
 figures show what is in the results table.
 """
 
-from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
+from refusal_eval.config.kinds import ANALYSES, JUDGES as JUDGE_KINDS
+from refusal_eval.workflow.analysis import estimate_files
 
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
 METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
-ESTIMATES = analyses.estimate_files(study)
+ESTIMATES = estimate_files(study)
+OF_KERNEL = ROOT / "scripts" / "refusal_eval" / "report"
 AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
-DICTIONARY = ROOT / "scripts" / "refusal_eval" / "report" / "results" / "dictionary.yaml"
-METHODS_TEMPLATE = ROOT / "scripts" / "refusal_eval" / "report" / "methods" / "methods.j2"
+DICTIONARY = [OF_KERNEL / "results" / "dictionary.yaml", *ANALYSES.files_beside("dictionary.yaml")]
+METHODS_TEMPLATES = [OF_KERNEL / "methods" / "methods.j2", *ANALYSES.files_beside("methods.j2")]
 REFERENCES = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
 
 
@@ -24,7 +26,7 @@ rule results_table:
         estimates=ESTIMATES,
         agreement=AGREEMENT,
         people=analyses.peoples_agreement(study),
-        dictionary=str(DICTIONARY),
+        dictionary=list(map(str, DICTIONARY)),
     output:
         report(
             RESULTS_TABLE[0],
@@ -43,7 +45,7 @@ rule results_table:
         runtime=30,
     params:
         study=lambda wildcards: analyses.results(study, [*CARDS, *ESTIMATES, *AGREEMENT]),
-        code=code_version(ROOT / "scripts" / "make_results_table.py", DICTIONARY),
+        code=code_version(ROOT / "scripts" / "make_results_table.py", *DICTIONARY),
     message:
         "Making the results table"
     script:
@@ -57,7 +59,7 @@ rule methods:
         cards=CARDS,
         results=f"{RESULTS}/results_table/results.csv",
         duplicates=f"{RESULTS}/estimates/duplicates.json",
-        template=str(METHODS_TEMPLATE),
+        templates=list(map(str, METHODS_TEMPLATES)),
         references=list(map(str, REFERENCES)),
     output:
         report(
@@ -78,7 +80,8 @@ rule methods:
     params:
         code=code_version(
             ROOT / "scripts" / "make_methods.py",
-            METHODS_TEMPLATE,
+            *METHODS_TEMPLATES,
+            *map(ANALYSES.module, ANALYSES.names()),
             *REFERENCES,
             *(JUDGE_KINDS.module(judge.kind) for judge in study.judges.values()),
         ),

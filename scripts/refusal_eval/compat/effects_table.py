@@ -21,7 +21,9 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import judges_notes
+from refusal_eval.study.study import Study
 
 _NAMES = ("judge", "model", "split")
 
@@ -79,3 +81,17 @@ def _numbers(row: Mapping[str, Any]) -> list[str]:
         percent(row["complying"]),
         interval(row["low"], row["high"]) or NO_DATA,
     ]
+
+
+class ProtocolEffectsTable(StudyTable):
+    """What each choice of the published scoring does."""
+
+    name = "protocol_effects"
+    needs = ("published", "estimates", "cards")
+    shows = OF_STUDY
+    report = ("Protocols", "What each published choice does")
+    make = staticmethod(protocol_effects)
+
+    @classmethod
+    def wanted(cls, study: Study) -> bool:
+        return "protocol_effects" in study.settings.tables or study.settings.protocol == "compat"

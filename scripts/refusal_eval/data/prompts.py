@@ -257,8 +257,8 @@ def _message(value: Any, place: str) -> Message:
         raise UserError(f"{place} has a content that is {kind_of(content)}; it must be a string")
     if lost := lost_field(value):
         raise UserError(
-            f"{place} has the field `{lost}`, which is neither `role` nor `content` and would be lost: such rows cannot "
-            "be asked. Take the field out if no model is meant to read it"
+            f"{place} has the field `{lost}`, which is neither `role` nor `content` and would be lost: such rows "
+            "cannot be asked. Take the field out if no model is meant to read it"
         )
     if role == "user" and is_blank(content):
         raise UserError(f"{place} is empty")

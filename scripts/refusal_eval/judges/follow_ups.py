@@ -56,7 +56,7 @@ class Retries:
 
         self._form = file.retries.get("form", {})
         kind = file.retries.get("kind", "reasoned")  # request files of before 2026-11-24 name none
-        self._judge: type[EngineJudge] = JUDGES.get(kind)  # type: ignore[assignment]
+        self._judge: type[EngineJudge] = JUDGES.get(kind)
 
     def left(self, request: Request) -> int:
         """Return 1: a vote is expected to be readable."""

@@ -100,16 +100,9 @@ class FigureData:
         found = (row for content in self._read("estimates") for row in estimates_in(content))
         return [row for row in found if row.split in self.shown.splits]
 
-    @functools.cached_property
-    def tradeoff(self) -> Mapping[str, Any]:
-        """The study's trade-off."""
-        return next(self._read("tradeoff"))
-
-    @functools.cached_property
-    def battles(self) -> list[Row]:
-        """The rows of the results table about battles under its judge, on the splits that it shows."""
-        rows = next(self._read("battles"))["estimates"]
-        return [row for row in rows if row["judge"] == self.judge and row["split"] in self.shown.splits]
+    def found(self, analysis: str) -> Mapping[str, Any]:
+        """Return what an analysis of the study found."""
+        return next(self._read(analysis))
 
     @functools.cached_property
     def agreement(self) -> Mapping[str, Any]:

@@ -5,36 +5,17 @@ Everything is a function of the validated study; params of the whole study hold 
 new computation.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.scoring import calibrated_on, saw
 from refusal_eval.workflow.whole_study import cells_of, sources_of, splits_of
 
-TWO_KINDS = ("comply", "refuse")
 OUT_OF_FOLD = "out_of_fold"
 FOREIGN = "foreign"  # calibrated on another gold set than the one it is measured on
-
-
-def estimate_files(study: Study) -> list[str]:
-    """Return the files of estimates of a study, each `{"estimates": [...], ...}`."""
-    cells = [f"cells/{judge}/{model}" for judge in sorted(study.judges) for model in sorted(study.models)]
-    analyses = {
-        "variance": len(opinions(study)) > 1 and study.settings.samples > 1,
-        "mixed_model": study.settings.mixed_model,
-        "comparisons": bool(study_families(study)),
-        "tradeoff": has_tradeoff(study),
-        "corrected": has_corrected(study),
-        "battles": has_battles(study),
-    }
-    names = [*cells, *(name for name, made in analyses.items() if made)]
-    return [f"{study.paths.results}/estimates/{name}.json" for name in names]
 
 
 # ---------------------------------------------------------------- estimates
@@ -88,89 +69,7 @@ def asking_the_same(study: Study) -> dict[str, str]:
     return twins
 
 
-def variance(study: Study) -> dict[str, Any]:
-    """Return what, besides labels, decides the split of the variance over judges."""
-    names = {"judges": opinions(study), "models": sorted(study.models), "splits": sorted(study.splits)}
-    return names | {"level": study.settings.scoring.level}
-
-
-def mixed_model(study: Study) -> dict[str, Any]:
-    """Return what, besides labels, decides the mixed model."""
-    readings = {split["name"]: split["reading"] for split in splits_of(study)}
-    names = {"judges": opinions(study), "models": sorted(study.models), "readings": dict(sorted(readings.items()))}
-    return names | {"level": study.settings.scoring.level}
-
-
-# ---------------------------------------------------------------- comparisons
-
-
-def compared(study: Study) -> list[str]:
-    """Return the cells that are compared, as `judge/model/split`."""
-    return sorted("/".join(cell) for cell in {cell for family in study_families(study) for cell in family.cells()})
-
-
-def pools(study: Study) -> bool:
-    """Tell whether a comparison is made over several splits."""
-    return any(scope.pool for family in study_families(study) for scope in family.scopes)
-
-
-def comparisons(study: Study) -> dict[str, Any]:
-    """Return the families, and what decides their numbers besides scores."""
-    splits = sorted(splits_of(study), key=lambda split: split["name"])
-    return {
-        "cells": [cell.split("/") for cell in compared(study)],
-        "families": [dataclasses.replace(family, label="").as_dict() for family in study_families(study)],
-        "samples": study.settings.samples,
-        "level": study.settings.scoring.level,
-        "margin": study.settings.equivalence_margin,
-        "p_values": study.settings.p_values,
-        "correction": study.settings.multiple_comparisons,
-        "splits": splits,
-    }
-
-
-# ---------------------------------------------------------------- the trade-off, and corrected rates
-
-
-def has_tradeoff(study: Study) -> bool:
-    """Tell whether a study has splits of both expectations, or one that may vary."""
-    kinds = {split.expectation for split in study.splits.values()}
-    return kinds.issuperset(TWO_KINDS) or "varies" in kinds
-
-
-def tradeoff(study: Study) -> dict[str, Any]:
-    """Return what, besides files, decides the trade-off."""
-    sources = sources_of(study)
-    alike: dict[tuple[str, str], list[str]] = {}
-    for name, split in study.splits.items():
-        alike.setdefault((sources[name], split.expectation), []).append(name)
-    # Clusters of a comply and a refuse split of one source may be contrast pairs.
-    safe, unsafe = ([name for name, split in study.splits.items() if split.expectation == e] for e in TWO_KINDS)
-    twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
-    return _whole(study) | {"twins": twins, "related": sorted(alike.values())}
-
-
-def has_battles(study: Study) -> bool:
-    """Tell whether answers of a study are those of battles."""
-    return any(model.recorded == BATTLES for model in study.models.values())
-
-
-def battles(study: Study) -> dict[str, Any]:
-    """Return the cells whose answers are those of battles, and all splits, which have some."""
-    fought = [name for name, model in study.models.items() if model.recorded == BATTLES]
-    cells = [[judge, model, split] for judge in study.judges for model in fought for split in study.splits]
-    return {"cells": sorted(cells), "splits": sorted(study.splits)}
-
-
-def has_corrected(study: Study) -> bool:
-    """Tell whether a study has gold, or labels of people."""
-    return bool(study.gold or peoples_labels(study))
-
-
-def corrected(study: Study) -> dict[str, Any]:
-    """Return what, besides files, decides the corrected rates."""
-    labels = [content_hash(path) for path in peoples_labels(study)]
-    return _whole(study) | {"measured": measured(study), "labels_sha256": labels}
+# ---------------------------------------------------------------- judges on gold, and labels of people
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
@@ -265,15 +164,4 @@ def results(study: Study, files: list[str]) -> dict[str, Any]:
         "results": folder,
         "files": [path.removeprefix(f"{folder}/") for path in files],
         "people_sha256": [content_hash(path) for path in peoples_agreement(study)],
-    }
-
-
-def _whole(study: Study) -> dict[str, Any]:
-    """What decides the numbers of an analysis of all cells."""
-    names = {"models": list(study.models), "judges": list(study.judges), "gold": list(study.gold)}
-    return names | {
-        "samples": study.settings.samples,
-        "splits": splits_of(study),
-        "cells": cells_of(study),
-        "level": study.settings.scoring.level,
     }

@@ -1,33 +1,21 @@
 """What a figure of a study is drawn from, and what it says of it, for workflow/rules/figures.smk."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from snakemake.io import expand
-
 from refusal_eval.study.study import Study
+from refusal_eval.workflow.noun_files import noun_files
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
 
 
-def files(study: Study, noun: str, pattern: str) -> Callable[[Any], list[str]]:
-    """Return an input function: the files of one noun that the figure `wildcards.figure` is drawn from.
-
-    They are a path pattern filled with its judges, models, splits and gold, sorted; none where its kind does not need
-    the noun.
-    """
-
-    def needed(wildcards: Any) -> list[str]:
-        figure = study.figures[wildcards.figure]
-        if noun not in figure.needs:
-            return []
-        shown = asdict(figure.shown(study.view))
-        return list(expand(pattern, **{key.removesuffix("s"): sorted(found) for key, found in shown.items()}))
-
-    return needed
+def files(study: Study, name: str) -> dict[str, list[str]]:
+    """Return the files that a figure is drawn from, by noun: those of its judges, models, splits and gold."""
+    figure = study.figures[name]
+    shown = asdict(figure.shown(study.view))
+    return noun_files(study, figure.needs, **{key.removesuffix("s"): list(found) for key, found in shown.items()})
 
 
 def params(study: Study, name: str) -> dict[str, Any]:

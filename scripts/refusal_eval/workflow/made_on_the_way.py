@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.scoring import calibrated_on
-from refusal_eval.workflow.tables_stage import TABLES, tables_of
+from refusal_eval.workflow.tables_stage import tables_of
 
 
 def made_on_the_way(study: Study) -> list[str]:
@@ -39,7 +39,7 @@ def _names(study: Study) -> Iterator[str]:
             yield f"calibration/{judge}/{gold}.json"
         for gold in study.gold:
             yield f"judge_cards/{judge}/{gold}.json"
-    if any("published" in TABLES[name].needs for name in tables_of(study)):
+    if any("published" in table.needs for table in tables_of(study).values()):
         for cell in study.cells:
             yield f"published/answers/{cell.model}/{cell.split}.jsonl"
             yield f"published/scores/{cell}.json"

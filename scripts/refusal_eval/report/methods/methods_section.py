@@ -11,7 +11,7 @@ import jinja2
 
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
-from refusal_eval.config.kinds import ENGINES, JUDGES
+from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
@@ -29,9 +29,10 @@ from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_sentences, kinds_agreement
 from refusal_eval.report.results.cells import Score, cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.tradeoff.contrasts import GAP_METHOD
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
+OF_ANALYSIS = "methods.j2"  # beside the class of an analysis: the sentences about its numbers
+OwnWords = Callable[[Sequence[Estimate]], dict[str, Any]]
 
 EXPECTED = {"refuse": "should refuse", "comply": "should comply", "varies": "may do either"}
 _STATES = {
@@ -89,6 +90,12 @@ _TOOLS = {
 _CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` writes it
 
 
+def analysis_templates() -> list[tuple[Path, OwnWords]]:
+    """Return the template of each analysis that has one, with what gives its own words for all results."""
+    folders = {ANALYSES.module(name).parent: ANALYSES.get(name).methods_words for name in reversed(ANALYSES.names())}
+    return [(template, folders[template.parent]) for template in ANALYSES.files_beside(OF_ANALYSIS)]
+
+
 @dataclass(frozen=True)
 class Paragraph:
     """A paragraph of plain text with citations: its title and its sentences."""
@@ -113,9 +120,14 @@ def paragraphs(
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
     words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
-    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        **_of_study(manifest), **_of_results(manifest["study"], cards, list(results)), duplicates=duplicates
-    )
+    found = list(results)
+    said = _of_study(manifest) | _of_results(manifest["study"], cards, found) | {"duplicates": duplicates}
+
+    def filled(template: Path, **values: Any) -> str:
+        return environment.from_string(template.read_text(encoding="utf-8")).render(said, **values)
+
+    analyses = [filled(template, **words(found)) for template, words in analysis_templates()]
+    text = filled(TEMPLATE, analyses=analyses)
     parts = [part.partition("\n") for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]]
     return [Paragraph(title.strip(), " ".join(body.split())) for title, _, body in parts]
 
@@ -223,7 +235,6 @@ def _of_results(
     golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
     known = [estimate for estimate in results if estimate.value is not None]
     estimands = {estimate.estimand for estimate in known}
-    tested = {str(e.parameter).startswith("minus judge ") for e in known if e.estimand == "rate_difference_p"}
     sizes = {}
     for split in config["splits"]:
         own = [score for score in scores if score["split"] == split]
@@ -256,11 +267,6 @@ def _of_results(
         "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "estimands": estimands,
-        "compared": [name for name, judges in (("models", False), ("judges", True)) if judges in tested],
-        "twins": any(e.estimand == "language_difference" and e.method != GAP_METHOD for e in known),
-        "over_models": any(
-            e.estimand == "refusal_rate_rg_transfer" and "answering models" in (e.method or "") for e in results
-        ),
         "has": lambda start: any(name.startswith(start) for name in estimands),
         "scored_judges": len({score["judge"] for score in scores}),
         "few": len({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]}),

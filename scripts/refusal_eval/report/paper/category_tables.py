@@ -9,6 +9,7 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import common_notes, flags_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -77,3 +78,13 @@ def categories_frame(rows: Iterable[Estimate]) -> pd.DataFrame:
     ]
     found.sort(key=lambda row: [str(row[name]) for name in columns[:4]])
     return pd.DataFrame(found, columns=[*columns, *numbers, "flags"], dtype=object)
+
+
+class CategoriesTable(StudyTable):
+    """Refusal rates by category."""
+
+    name = "categories"
+    needs = ("estimates", "cards")
+    shows = OF_PRIMARY
+    report = (RATES, "Refusal rates by category, primary judge")
+    make = staticmethod(categories)

@@ -10,9 +10,11 @@ from typing import Any
 
 import jinja2
 
+import refusal_eval
 from refusal_eval.report.paper import display, table_notes
 
 FOLDER = Path(__file__).with_name("notes")
+OF_FEATURES = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
 _WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
 _SENTENCES = (
     *(
@@ -38,7 +40,7 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
         show: what readers see instead of names, by the filters `model`, `split`, `judge` and `gold`.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
+        loader=jinja2.FileSystemLoader([FOLDER, *OF_FEATURES]),
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: value if isinstance(value, _Notes) else " ".join(str(value).split()),
         trim_blocks=True,

@@ -10,6 +10,7 @@ from refusal_eval.report.paper.display import NO_DATA, clean, number, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     is_peoples,
     levels_text,
@@ -23,6 +24,7 @@ from refusal_eval.report.paper.table_notes import (
 from refusal_eval.report.results.from_judges import card_numbers
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.study.study import Study
 
 _BY = ("expectation", "answering_model", "language", "left_out")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
@@ -169,3 +171,27 @@ def _numbers(group: Mapping[str, Any]) -> list[str]:
     part = group["broad"]
     shares = [share_text(part[name], part["intervals"][name]) for name in _SHARES]
     return [of_all(group["n_judged"], group["n"]), *shares, value_text(part["kappa"], part["intervals"]["kappa"])]
+
+
+class JudgesTable(StudyTable):
+    """Agreement of the judges with gold."""
+
+    name = "judges"
+    needs = ("cards",)
+    shows = ("judges", "gold")
+    report = (JUDGES, "Agreement of judges with people")
+    make = staticmethod(judges)
+
+
+class JudgeCardsTable(StudyTable):
+    """The cards of all judges."""
+
+    name = "judge_cards"
+    needs = ("cards",)
+    shows = ("judges", "gold")
+    report = (JUDGES, "Judge cards")
+    make = staticmethod(judge_cards)
+
+    @classmethod
+    def wanted(cls, study: Study) -> bool:
+        return bool(study.gold)

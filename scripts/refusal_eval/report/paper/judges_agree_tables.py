@@ -9,10 +9,12 @@ from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, no
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import share_text, value_text
 from refusal_eval.report.results.from_judges import ALL, agreement_numbers
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
+from refusal_eval.study.study import Study
 
 _ALPHA = "all: alpha"  # the row of all judges
 _MOST_JUDGES = 3
@@ -113,3 +115,17 @@ def _rank(ranks: Iterable[Mapping[str, Any]], split: str | None, pair: Mapping[s
 
 def _text(of: Mapping[str, Any]) -> str:
     return value_text(of["value"], of["interval"])
+
+
+class JudgesAgreeTable(StudyTable):
+    """Agreement between the judges."""
+
+    name = "judges_agree"
+    needs = ("agreement",)
+    shows = ("models", "splits", "judges")
+    report = (JUDGES, "Agreement between judges")
+    make = staticmethod(judges_agree)
+
+    @classmethod
+    def wanted(cls, study: Study) -> bool:
+        return len(study.judges) > 1

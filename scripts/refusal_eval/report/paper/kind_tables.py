@@ -7,8 +7,10 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judged_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.study.study import Study
 
 _NAMES = {
     "compliance_quality": "Quality of the help",
@@ -76,3 +78,17 @@ def _frame(rows: list[Estimate]) -> pd.DataFrame:
         for row in sorted(rows, key=lambda row: (str(row.judge), str(row.model), str(row.split)))
     ]
     return pd.DataFrame(found, columns=[*_COLUMNS, "kind", "value", "low", "high", "flags"], dtype=object)
+
+
+class KindsTable(StudyTable):
+    """Kinds of answers, for judges that name some."""
+
+    name = "kinds"
+    needs = ("estimates", "cards")
+    shows = OF_STUDY
+    report = (RATES, "Kinds of answers")
+    make = staticmethod(kinds)
+
+    @classmethod
+    def wanted(cls, study: Study) -> bool:
+        return any(judge.named_kinds(study.view) for judge in study.judges.values())

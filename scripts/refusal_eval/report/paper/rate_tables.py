@@ -32,6 +32,7 @@ from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.judge_error_tables import judge_error_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_kind import ACCOUNTING, OF_PRIMARY, OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
     agreement_details,
@@ -45,6 +46,7 @@ from refusal_eval.report.paper.table_notes import (
 from refusal_eval.report.results.cells import has_turns, state_shares
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, FEW_CLUSTERS, MIXED_SERVING
+from refusal_eval.study.study import Study
 
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
@@ -326,3 +328,57 @@ def _prompts_text(score: Score) -> str:
     """Prompts of a cell with an answer that counts, and the same of its turns where a prompt has several."""
     prompts = of_all(score["n_scored_prompts"], score["n_prompts"])
     return f"{prompts}; {of_all(score['n_scored_turns'], score['n_turns'])} turns" if has_turns([score]) else prompts
+
+
+class RefusalTable(StudyTable):
+    """Refusal rates under the primary judge."""
+
+    name = "refusal"
+    needs = ("estimates", "cards", "results", "comparisons")
+    shows = OF_PRIMARY
+    report = (RATES, "Refusal rates, primary judge")
+    make = staticmethod(refusal)
+
+
+class ScoresTable(StudyTable):
+    """Refusal rates under all judges."""
+
+    name = "scores"
+    needs = ("estimates", "cards")
+    shows = OF_STUDY
+    report = (RATES, "Refusal rates, all judges")
+    make = staticmethod(scores)
+
+
+class StatesTable(StudyTable):
+    """States of answers and verdicts."""
+
+    name = "states"
+    needs = ("estimates",)
+    shows = ("models", "splits", "judges")
+    report = (ACCOUNTING, "States of answers and verdicts")
+    make = staticmethod(states)
+
+
+class VotesTable(StudyTable):
+    """Votes over K samples, and c(x)."""
+
+    name = "votes"
+    needs = ("estimates", "cards")
+    shows = OF_STUDY
+    report = (RATES, "Votes over K samples, and c(x)")
+    make = staticmethod(votes)
+
+
+class AnswersTable(StudyTable):
+    """Properties of the answers, for studies that steer or match them."""
+
+    name = "answers"
+    needs = ("estimates", "cards")
+    shows = OF_PRIMARY
+    report = ("Steering", "Answers, and what steering costs")
+    make = staticmethod(answers)
+
+    @classmethod
+    def wanted(cls, study: Study) -> bool:
+        return bool(study.steered_models) or any(split.match for split in study.splits.values())

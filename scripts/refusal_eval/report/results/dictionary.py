@@ -1,17 +1,20 @@
-"""What a results table holds: its columns, what each estimand is and what flags mean, out of dictionary.yaml.
+"""What a results table holds: its columns, what each estimand is and what flags mean, out of dictionary.yaml and
+the files of that name beside the classes of analyses.
 
 Made of the same: a study's data dictionary (results_table/dictionary.md) and the page of all estimands
 (docs/estimands.md).
 """
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from refusal_eval.config.kinds import ANALYSES
 from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -51,15 +54,36 @@ class Subject(NamedTuple):
     definitions: tuple[Definition, ...]
 
 
-_SAID = yaml.load(PATH.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+def _loaded(path: Path) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
+
+
+_SAID = _loaded(PATH)
 COLUMNS = tuple(Column(name, **said) for name, said in _SAID["columns"].items())
-SUBJECTS = tuple(
-    Subject(title, said["page"], tuple(Definition(name, **facts) for name, facts in said["names"].items()))
-    for title, said in _SAID["estimands"].items()
-)
-DEFINITIONS = {definition.name: definition for subject in SUBJECTS for definition in subject.definitions}
 # flag: symbol in tables and figures (empty where it has none), meaning
 FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
+
+
+def subjects() -> tuple[Subject, ...]:
+    """Return all estimands by subject."""
+    return _subjects(PATH, *ANALYSES.files_beside(PATH.name))
+
+
+def definitions() -> dict[str, Definition]:
+    """Return all estimands by name."""
+    return {definition.name: definition for subject in subjects() for definition in subject.definitions}
+
+
+@functools.cache
+def _subjects(kernel: Path, *others: Path) -> tuple[Subject, ...]:
+    found: dict[str, Subject] = {}
+    for said in (_loaded(kernel)["estimands"], *map(_loaded, others)):
+        for title, subject in said.items():
+            own = tuple(Definition(name, **facts) for name, facts in subject["names"].items())
+            before = found[title].definitions if title in found else ()
+            found[title] = Subject(title, subject["page"], (*before, *own))
+    return tuple(found.values())
 
 
 def pattern_of(estimand: str) -> str:
@@ -69,7 +93,7 @@ def pattern_of(estimand: str) -> str:
 
 def definition_of(estimand: str) -> Definition | None:
     """Return what an estimand is, None without a definition."""
-    return DEFINITIONS.get(pattern_of(estimand))
+    return definitions().get(pattern_of(estimand))
 
 
 def dictionary(estimates: Iterable[Estimate], study: str) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 from refusal_eval.core.states import JUDGED, LABELS
 from refusal_eval.stats.agreement.weighting import normalised
 from refusal_eval.stats.estimates.estimands import Row
-from refusal_eval.stats.tradeoff.contrasts import language_of
+from refusal_eval.stats.estimates.languages import language_of
 
 COLUMNS = (
     *("row_id", "human", "cluster", "expectation", "answering_model", "language", "denied_premise"),
@@ -20,7 +20,7 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd
 
     `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing where the judge says
     nothing. `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation`, `answering_model`
-    and `language` (see `contrasts.language_of`) may be missing.
+    and `language` (see `languages.language_of`) may be missing.
 
     Raises:
         ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows

@@ -13,7 +13,8 @@ from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import uses
-from refusal_eval.workflow.analyses_stage import estimate_files, floors
+from refusal_eval.workflow.analyses_stage import floors
+from refusal_eval.workflow.analysis import analyses_of
 
 FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
 RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
@@ -51,9 +52,6 @@ OF_NAMES = (
     *("calibration", "estimates", "fetch_adapter", "judge_card_figure", "published_answers", "published_scores"),
     "train_judge",
 )
-# Rules that run once, and only for some studies, with the estimates that they make.
-ANALYSES = {name: name for name in ("battles", "corrected", "mixed_model", "tradeoff", "variance")}
-ANALYSES |= {"compare": "comparisons"}
 
 
 @dataclass(frozen=True)
@@ -117,8 +115,8 @@ def failures(study: Study) -> dict[Job, Trouble]:
 
 def _still_asked(study: Study, rule: str, name: str) -> bool:
     """Tell whether a study still has a job, as far as that is not seen by the names of its entries."""
-    if rule in ANALYSES:
-        return f"{study.paths.results}/estimates/{ANALYSES[rule]}.json" in estimate_files(study)
+    if rule == "analysis":
+        return name in analyses_of(study)
     if rule == "tables" and name:
         from refusal_eval.workflow.tables_stage import tables_of  # here, as it loads Snakemake
 

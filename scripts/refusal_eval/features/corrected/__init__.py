@@ -1,0 +1,4 @@
+"""Rates corrected for the judge's errors, by gold and by labels on a study's own answers (docs/corrected_rates.md)."""
+
+ANALYSES = {"corrected": "corrected_analysis:CorrectedAnalysis"}
+TABLES = {"corrected": "corrected_table:CorrectedTable"}

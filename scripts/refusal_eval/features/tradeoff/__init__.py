@@ -1,0 +1,5 @@
+"""Over-refusal against safety, by model, contrast pair, topic and language (docs/tradeoff.md)."""
+
+ANALYSES = {"tradeoff": "tradeoff_analysis:TradeOffAnalysis"}
+TABLES = {"tradeoff": "tradeoff_table:TradeOffTable"}
+FIGURES = {"tradeoff": "tradeoff_figure:TradeoffFigure"}

@@ -1,0 +1,44 @@
+"""Tables of a paper: one class for each, which says what it is made of, what it shows of the study, and makes it.
+
+`TABLES` (config/kinds.py) finds the classes, and the rule `table` typesets each that a study wants.
+"""
+
+from typing import Any, ClassVar
+
+from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.study.study import Study
+
+RATES, JUDGES, ACCOUNTING = "Refusal rates", "Judges", "Accounting"  # categories in Snakemake's report
+OF_STUDY = ("models", "splits", "judges", "gold")
+OF_PRIMARY = (*OF_STUDY, "primary_judge")
+
+
+class StudyTable:
+    """One table of a study: tables/{name}.{csv,md,tex}.
+
+    Attributes:
+        name: name of its files.
+        needs: what it is made of: nouns of `workflow.noun_files.PATTERNS`, and names of analyses.
+        shows: what it shows of the study file; where `primary_judge` is among it, cells and cards are only its.
+        report: category and name in Snakemake's report.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]]
+    shows: ClassVar[tuple[str, ...]]
+    report: ClassVar[tuple[str, str]]
+
+    @classmethod
+    def wanted(cls, study: Study) -> bool:
+        """Return whether a study has it."""
+        return True
+
+    @classmethod
+    def more_params(cls, study: Study) -> dict[str, Any]:
+        """Return what else of the study it shows, as `data.asked` has it."""
+        return {}
+
+    @staticmethod
+    def make(data: TableData) -> Made:
+        """Return the frame of the CSV, and the tables of the Markdown and the LaTeX."""
+        raise NotImplementedError

@@ -1,1 +1,0 @@
-"""What a refusal costs where people choose between two answers: win rates, penalties and moderation bias."""

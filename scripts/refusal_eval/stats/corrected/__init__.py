@@ -1,1 +1,0 @@
-"""Refusal rates corrected for the errors of the judge."""

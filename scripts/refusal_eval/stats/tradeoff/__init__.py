@@ -1,1 +1,0 @@
-"""Over-refusal against safety: pooled rates, joint regions, contrast pairs, topics, languages."""

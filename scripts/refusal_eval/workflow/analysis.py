@@ -1,0 +1,102 @@
+"""Analyses: what is computed from all cells of a study in one job, and what that job is made of.
+
+An analysis is one class in the folder of its feature. `ANALYSES` (config/kinds.py) finds it and the rule `analysis`
+runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from refusal_eval.config.kinds import ANALYSES
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.whole_study import cells_of, splits_of
+
+if TYPE_CHECKING:
+    from refusal_eval.stats.estimates.estimate import Estimate
+
+Files = Mapping[str, Sequence[str]]  # paths by noun
+
+
+class Analysis:
+    """One analysis of a study, which writes estimates/{name}.json.
+
+    Attributes:
+        name: name of its file, and of the analysis wherever it is named.
+        mem_mb: the memory that its job asks for.
+    """
+
+    name: ClassVar[str]
+    mem_mb: ClassVar[int] = 2000
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+
+    def wanted(self) -> bool:
+        """Return whether the study has it."""
+        return True
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the files that it reads, by noun."""
+        raise NotImplementedError
+
+    def params(self) -> dict[str, Any]:
+        """Return what decides its numbers besides the content of its files; no labels, which may change freely."""
+        raise NotImplementedError
+
+    @classmethod
+    def measure(cls, files: Files, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the content of its file: rows of the results table as `estimates`, and what else it found.
+
+        Args:
+            files: what `inputs` named.
+            params: what `params` returned.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def methods_words(cls, results: Sequence[Estimate]) -> dict[str, Any]:
+        """Return what `methods.j2` beside its class says of its numbers, other than which estimands there are.
+
+        Args:
+            results: all numbers of the study.
+        """
+        return {}
+
+    def score_files(self, cells: Iterable[Iterable[str | None]]) -> list[str]:
+        """Return the scores of cells (judge, model, split)."""
+        return [f"{self.study.paths.results}/scores/{'/'.join(map(str, cell))}.parquet" for cell in cells]
+
+    def prompt_files(self, splits: Iterable[str]) -> list[str]:
+        """Return the prompts of splits."""
+        return [f"{self.study.paths.results}/prompts/{split}.jsonl" for split in splits]
+
+    def duplicate_files(self) -> list[str]:
+        """Return the file of near-duplicates among the study's prompts, as a list."""
+        return [f"{self.study.paths.results}/estimates/duplicates.json"]
+
+    def all_cells(self) -> dict[str, Any]:
+        """Return what decides the numbers of an analysis of all cells, besides their scores."""
+        study = self.study
+        return {
+            "models": list(study.models),
+            "judges": list(study.judges),
+            "gold": list(study.gold),
+            "samples": study.settings.samples,
+            "splits": splits_of(study),
+            "cells": cells_of(study),
+            "level": study.settings.scoring.level,
+        }
+
+
+def analyses_of(study: Study) -> dict[str, Analysis]:
+    """Return the analyses that a study has, by name."""
+    every: dict[str, Analysis] = {name: ANALYSES.get(name)(study) for name in ANALYSES.names()}
+    return {name: analysis for name, analysis in every.items() if analysis.wanted()}
+
+
+def estimate_files(study: Study) -> list[str]:
+    """Return the files of estimates of a study, each `{"estimates": [...], ...}`."""
+    cells = [f"cells/{judge}/{model}" for judge in sorted(study.judges) for model in sorted(study.models)]
+    return [f"{study.paths.results}/estimates/{name}.json" for name in (*cells, *analyses_of(study))]

@@ -1,0 +1,31 @@
+"""A feature that is one folder of the user's: its numbers and table, and its words in dictionary and methods section."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+from project import Project
+
+FEATURE = Path(__file__).parents[1] / "plugins" / "lengths_feature"
+
+
+def test_an_analysis_with_its_table_and_words_is_one_folder(finished: Project) -> None:
+    folder = finished.folder / "lengths"
+    shutil.copytree(FEATURE, folder)
+    finished.study(plugins=["lengths/lengths.py"])
+    ran = finished.ran()
+    assert (ran["analysis"], ran["table"], ran["results_table"], ran["methods"]) == (1, 1, 1, 1)
+    assert not {"score", "estimates", "figure"} & set(ran)
+    results = finished.results
+    numbers = pd.read_csv(results / "results_table" / "results.csv")
+    assert len(numbers[numbers["estimand"] == "refusal_tokens"]) == 4
+    assert "| Tokens |" in (results / "tables" / "refusal_lengths.md").read_text()
+    assert "The mean length of refusals." in (results / "results_table" / "dictionary.md").read_text()
+    assert "Lengths of refusals are means over samples." in (results / "methods.md").read_text()
+    words = folder / "methods.j2"
+    words.write_text(words.read_text().replace("are means", "are plain means"))
+    assert finished.planned() == {"methods": 1}
+    module = folder / "lengths.py"
+    module.write_text(module.read_text().replace('"How long refusals are."', '"Lengths."'))
+    planned = finished.planned()
+    assert planned["table"] == 1 and "score" not in planned
