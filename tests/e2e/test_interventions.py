@@ -262,7 +262,7 @@ def test_scale_0_gives_the_plain_models_tokens(steering: Steering) -> None:
 
 def test_a_scale_that_is_lost_in_rounding_stops_the_load(steering: Steering) -> None:
     steering.asked["lost"] = steering.asked["add"] | {"scale": 1e-30}
-    with pytest.raises(UserError, match="is at work on layers .* and changes nothing: 3 greedy answers"):
+    with pytest.raises(UserError, match=r"is at work on layers .* and changes nothing: 3 greedy answers"):
         steering.answers("lost")
 
 
