@@ -51,7 +51,7 @@ for name, part in (("cpu", "CPUWorker"), ("gpu", "Worker")):
 sys.path.insert(0, sys.argv[1])
 import steered_worker as worker  # noqa: E402 - it takes its platform from above
 
-PREFILL = SimpleNamespace(scheduled_new_reqs=[1], num_scheduled_tokens={"r": 4})
+PREFILL = SimpleNamespace(scheduled_new_reqs=[SimpleNamespace(req_id="cmpl-1")], num_scheduled_tokens={"r": 4})
 DECODE = SimpleNamespace(scheduled_new_reqs=[], num_scheduled_tokens={"r": 1})
 
 WIDTH, LAYERS = 4, 3
@@ -197,6 +197,33 @@ def counts_of_a_worker() -> Any:
     for step in (first, DECODE, ask, first, DECODE, ask):
         steered.execute_model(step)
     return written
+
+
+def with_and_without(mode: str, compiled: bool) -> list[bool]:
+    """Return whether the stream of each step is changed: of usual requests, and of such as ask for the plain model."""
+    unit, model = torch.eye(WIDTH)[0], plain((TOKENS, None))
+    parts = {
+        "unit": unit,
+        "add": unit,
+        "offset": torch.zeros(1),
+        "remove": unit,
+        "target": unit,
+        "share": torch.ones(1),
+    }
+    worker.read_intervention = lambda file, sha256: ({**SPEC, "mode": mode}, {f"1.{k}": v for k, v in parts.items()})
+    steered, changed = worker.SteeredWorker(model, True), list[bool]()
+    steered._record = lambda record: None
+    steered.load_model()
+    layer = torch.compile(model.layers[1], fullgraph=True, backend="eager") if compiled else model.layers[1]
+    asking = SimpleNamespace(req_id=f"cmpl-{worker.PLAIN}-0-ab12")
+    without = SimpleNamespace(scheduled_new_reqs=[asking], num_scheduled_tokens={"r": 1})
+    for step in (PREFILL, DECODE, without, DECODE, without, DECODE, PREFILL, DECODE):
+        steered.execute_model(step)
+        changed.append(not torch.equal(layer()[0], TOKENS))
+    return changed
+
+
+found["with and without"] = [with_and_without(mode, one) for mode in ("add", "ablate", "pull") for one in (False, True)]
 
 
 def reported_by_the_compiler(layer: Any) -> Any:

@@ -260,6 +260,12 @@ def test_scale_0_gives_the_plain_models_tokens(steering: Steering) -> None:
     assert steering.records["zero", True]["intervention"]["fired"] == steering.asked["zero"]["layers"]
 
 
+def test_a_scale_that_is_lost_in_rounding_stops_the_load(steering: Steering) -> None:
+    steering.asked["lost"] = steering.asked["add"] | {"scale": 1e-30}
+    with pytest.raises(UserError, match=r"is at work on layers .* and changes nothing: 3 greedy answers"):
+        steering.answers("lost")
+
+
 def test_a_server_refuses_another_intervention_than_it_is_asked_for(steering: Steering) -> None:
     wrong = replace(steering.intervention("add"), sha256="0" * 64)
     with pytest.raises(UserError, match=f"It refused the intervention: .* and {'0' * 64} was asked for"):
@@ -334,6 +340,10 @@ def test_tokens_that_pass_a_gate_are_counted_compiled_or_not(toys: dict[str, Any
 
 def test_a_worker_that_is_asked_writes_what_passed_since_it_was_last_asked(toys: dict[str, Any]) -> None:
     assert toys["counts"] == [["intervention_gate.json", {"tokens": 10, "passed": {"1": 2}}]] * 2
+
+
+def test_a_request_may_ask_for_the_model_without_the_intervention_compiled_or_not(toys: dict[str, Any]) -> None:
+    assert toys["with and without"] == [[True, True, False, False, False, False, True, True]] * 6
 
 
 def test_what_a_hook_refuses_is_recorded(toys: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -442,7 +443,7 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     )
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
-    for line in (*lines, 'COUNTING = "refusal-eval-gate"'):
+    for line in (*lines, 'COUNTING = "refusal-eval-gate"', 'PLAIN = "refusal-eval-plain"'):
         assert line in worker
         assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()
 
@@ -467,14 +468,49 @@ def test_a_server_that_does_not_show_that_all_hooks_fired_is_refused(
         asked.append((path, body["max_tokens"], body["ignore_eos"]))
         if record is not None:
             (tmp_path / "intervention.json").write_text(json.dumps(state | record))
+        return reply(-0.5 if "request_id" in body else -0.25)
 
     if reported is None:
         assert asyncio.run(proven(one, ask, str(tmp_path))) == state
-        assert asked == [("/v1/completions", 3, True)]  # a prefill step, and decode steps
+        # A prefill step and decode steps; then an answer without the intervention, and one with it.
+        assert asked == [("/v1/completions", 3, True), *[("/v1/completions", 8, True)] * 2]
         return
     with pytest.raises(UserError) as raised:
         asyncio.run(proven(one, ask, str(tmp_path)))
     assert reported in str(raised.value)
+
+
+def reply(logprob: float) -> Any:
+    return {"choices": [{"logprobs": {"token_logprobs": [logprob] * 8}}]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "scale", "differs", "stops"),
+    [
+        ("add", 1.0, (), True),
+        ("add", 1.0, (2,), False),  # one certain answer does not stop it
+        ("add", 0.0, (), False),
+        ("gated", 1.0, (), False),  # nothing of the proof may pass
+    ],
+)
+def test_an_intervention_that_fires_and_changes_no_answer_stops_the_load(
+    file: Path, tmp_path: Path, mode: str, scale: float, differs: tuple[int, ...], stops: bool
+) -> None:
+    one = replace(of_file(file, scale), mode=mode)
+    (tmp_path / "intervention.json").write_text(json.dumps({"sha256": one.sha256, "layers": [2], "fired": [2]}))
+    salted = list[bool]()
+
+    async def ask(path: str, body: Any) -> Any:
+        without = body.get("request_id") == "refusal-eval-plain"
+        salted.append(without == ("cache_salt" in body))
+        return reply(-0.5 if without or body["prompt"][0] not in differs else -0.25)
+
+    if not stops:
+        assert asyncio.run(proven(one, ask, str(tmp_path)))["fired"] == [2]
+    else:
+        with pytest.raises(UserError, match=r"of `m` is at work on layers \[2\] and changes nothing: 3 greedy answers"):
+            asyncio.run(proven(one, ask, str(tmp_path)))
+    assert all(salted), "what is computed without it stays out of the cache of prompts"
 
 
 @pytest.mark.parametrize(

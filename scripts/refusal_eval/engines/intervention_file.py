@@ -22,6 +22,10 @@ RECORD = "intervention.json"  # what the worker writes into the server's private
 GATED = ("gated", "constellation")  # modes that leave tokens as they are
 COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
 COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
+PLAIN = "refusal-eval-plain"  # in the id of a request, alone in the engine, that is answered without the intervention
+STRENGTHS = ("add", "remove", "share")  # tensors that are 0 where an intervention changes nothing
+TOKENS = 8  # of each greedy answer that is compared: a first one may be certain
+PROMPTS = (0, 1, 2)  # each a token, compared one after the other until an answer differs
 WORKER = "steered_worker.SteeredWorker"
 
 
@@ -110,6 +114,7 @@ async def proven(
     """Ask a started server for a few tokens; return what its worker then says: {"sha256", "mode", "layers", "fired"}.
 
     The first token is of a prefill step and the others are of decode steps, which on CUDA are graphs that are replayed.
+    Then greedy answers with and without the intervention are compared: hooks may fire and change nothing.
 
     Args:
         intervention: what it was started with.
@@ -117,7 +122,8 @@ async def proven(
         folder: the server's private folder.
 
     Raises:
-        UserError: if the hooks of all layers did not fire in both. Unsteered answers would otherwise count as steered.
+        UserError: if the hooks of all layers did not fire in both, or change no answer. Unsteered answers would
+            otherwise count as steered.
     """
     try:
         await ask("/v1/completions", {"prompt": [0], "max_tokens": 3, "ignore_eos": True, "temperature": 0.0})
@@ -135,7 +141,35 @@ async def proven(
             f"the engine does not show that the intervention of `{intervention.model}` is at work on layers {wanted}: "
             f"{what}. Its answers would not be steered, and none was asked for"
         )
+    if await _changes_nothing(intervention, ask):
+        raise UserError(
+            f"the intervention of `{intervention.model}` is at work on layers {wanted} and changes nothing: "
+            f"{len(PROMPTS)} greedy answers have the same log-probabilities with and without it. Its `scale` may be "
+            "lost in the rounding of the engine's `dtype`; no answer was asked for"
+        )
     return record
+
+
+async def _changes_nothing(
+    intervention: CompiledIntervention, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+) -> bool:
+    """Tell whether greedy answers are the same without an intervention that should change them.
+
+    Of modes with a gate it is not known: these tokens may not pass (see `refuse_nothing_passed` for those that are
+    asked). One of scale 0 should change nothing.
+    """
+    tensors = read_compiled(intervention.file)[1]
+    strengths = [tensor for name, tensor in tensors.items() if name.rpartition(".")[2] in STRENGTHS]
+    if intervention.mode in GATED or not any(tensor.any() for tensor in strengths):
+        return False
+    for token in PROMPTS:
+        asked = {"prompt": [token], "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0.0, "logprobs": 0}
+        # Under a salt of its own, so that the cache of prompts gives no steered request what is computed without it.
+        plain = {**asked, "request_id": PLAIN, "cache_salt": PLAIN}
+        found = [(await ask("/v1/completions", body))["choices"][0]["logprobs"] for body in (plain, asked)]
+        if found[0]["token_logprobs"] != found[1]["token_logprobs"]:
+            return False
+    return True
 
 
 async def gate_counts(

@@ -30,6 +30,8 @@ RECORD = "intervention.json"  # in the server's private temporary folder: what w
 GATED = ("gated", "constellation")  # modes that leave tokens as they are
 COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
 COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
+PLAIN = "refusal-eval-plain"  # in the id of a request, alone in the engine, that is answered without the intervention
+STRENGTHS = ("steer_add", "steer_remove", "steer_share")  # where these are 0 the stream stays as it is
 PASSES = ("prefill", "decode")  # steps that are computed in different ways: on CUDA, decoding is a replayed graph
 # Decoder layers, by module and class, whose forward pass was read: they return (x, residual), and the stream is the sum
 # of both. Others return the whole stream with a residual that is old, so that a sum would be another stream.
@@ -137,6 +139,18 @@ def pass_of(scheduler_output: Any) -> str | None:
     return "decode" if tokens and all(number == 1 for number in tokens) else None
 
 
+def turned_off(layers: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Let hooks change nothing; return the buffers that are now 0, each with a copy of what it held.
+
+    In place, so that it holds in compiled code and in graphs.
+    """
+    found = [getattr(layer, name, None) for layer in layers for name in STRENGTHS]
+    kept = [(buffer, buffer.clone()) for buffer in found if buffer is not None]
+    for buffer, _ in kept:
+        buffer.zero_()
+    return kept
+
+
 def asks_for_counts(scheduler_output: Any) -> bool:
     """Tell whether one of a step's new requests asks how many tokens passed the gate."""
     return any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
@@ -179,6 +193,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
             InterventionError: if there is no intervention, or not the right one for this model.
         """
         super().load_model(*args, **kwargs)
+        self.off: list[tuple[Any, Any]] = []  # see `turned_off`
         asked, config = self.vllm_config.additional_config["intervention"], self.vllm_config.model_config
         self.steered: list[Any] = []
         with self._refusals():
@@ -201,9 +216,19 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
     def execute_model(self, scheduler_output: Any) -> Any:
         """Compute a step; if a request of it asks, write what passed the gate before it, and do not count it.
 
+        A new request that asks for it is answered without the intervention, until the next one begins.
+
         Raises:
             InterventionError: see `_checked_step`.
         """
+        if new := scheduler_output.scheduled_new_reqs:
+            plain = all(PLAIN in request.req_id for request in new)
+            if self.off and not plain:
+                for buffer, value in self.off:
+                    buffer.copy_(value)
+                self.off = []
+            elif plain and not self.off:
+                self.off = turned_off(self.steered)
         if self.spec["mode"] not in GATED or not asks_for_counts(scheduler_output):
             return self._checked_step(scheduler_output)
         counts = gate_counts(self.steered, self.spec["layers"])
