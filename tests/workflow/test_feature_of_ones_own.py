@@ -1,4 +1,4 @@
-"""A feature of the user's own in one folder: its numbers, its table, and its words in the dictionary and the methods."""
+"""A feature of the user's own in one folder: its numbers and table, its words in the dictionary and the methods."""
 
 import shutil
 from pathlib import Path
