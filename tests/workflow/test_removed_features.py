@@ -15,14 +15,19 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = """
 import importlib, pkgutil, refusal_eval
 for module in pkgutil.walk_packages(refusal_eval.__path__, "refusal_eval."):
-    if "vllm_worker" not in module.name and not module.name.endswith("__main__"):
+    if module.name.endswith("__main__"):
+        continue
+    try:
         importlib.import_module(module.name)
+    except ModuleNotFoundError as error:  # of the engine's environment
+        if error.name.split(".")[0] not in ("torch", "vllm", "transformers", "steered_worker"):
+            raise
 """
 
 
 def copy_without(feature: str, folder: Path) -> Path:
     """Return a copy of the workflow without a feature."""
-    for name in ("scripts", "workflow", "config"):
+    for name in ("scripts", "workflow", "config", "envs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     shutil.copy(ROOT / "Snakefile", folder)
     shutil.rmtree(folder / "scripts" / "refusal_eval" / "features" / feature)
