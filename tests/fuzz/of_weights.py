@@ -30,7 +30,7 @@ BASE = "base_model.model.model.layers.0.self_attn.q_proj"
 def _tensors(folder: Path) -> bytes:
     path = folder / "adapter_model.safetensors"
     shapes = {f"{BASE}.lora_A.weight": (4, 8), f"{BASE}.lora_B.weight": (8, 4)}
-    save_file({name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()}, str(path))
+    save_file({name: np.ones(shape, dtype=np.float32) for name, shape in shapes.items()}, str(path))
     return path.read_bytes()
 
 

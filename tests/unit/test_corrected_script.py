@@ -14,10 +14,9 @@ from estimate_rows import cell_file, estimates_file
 
 from refusal_eval.config.kinds import TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
+from refusal_eval.core.files import answer_id, read_jsonl, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
 from refusal_eval.features.corrected.corrected_analysis import CorrectedAnalysis
-from refusal_eval.features.corrected.peoples_labels import answer_id
 from refusal_eval.features.tradeoff.tradeoff_analysis import TradeOffAnalysis
 
 Files = dict[str, list[str]]

@@ -10,7 +10,6 @@ import pytest
 from config_project import STUDY, WHOLE_STUDY, Project
 from estimate_rows import cell_file, estimates_file, rows_of, single
 from figure_checks import words
-from workflow_cases import of
 
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.figure_entry import MOST_CURVES, Shown
@@ -34,7 +33,7 @@ def kinds(config: dict[str, Any]) -> list[str]:
 def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project) -> None:
     assert kinds(project.load(STUDY)) == ["heatmap", "histograms", "tau_sweep"]
     large = project.load(WHOLE_STUDY)
-    assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
+    assert kinds(large) == ["heatmap", "histograms", "tau_sweep", "judge_agreement", "calibration", "tradeoff"]
     whole = Study(large)
     shown = whole.figures["calibration"].shown(whole.view)
     assert (shown.judges, shown.gold) == (["reader"], ["people"])
@@ -93,28 +92,29 @@ def test_as_many_curves_are_allowed_as_there_are_looks() -> None:
 def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
     study = Study(project.load(WHOLE_STUDY | {"figures": [named]}))
-    one = of(figure="one")
-    assert files(study, "estimates", "{judge}/{model}")(one) == ["own/plain"]
-    assert files(study, "cards", "{judge}/{gold}")(one) == ["own/people"]
-    for noun in ("cells", "tradeoff", "agreement"):
-        assert files(study, noun, "x")(one) == []
+    results = study.paths.results
+    assert files(study, "one") == {
+        "estimates": [f"{results}/estimates/cells/own/plain.json"],
+        "cards": [f"{results}/judge_cards/own/people.json"],
+    }
 
 
 def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Project) -> None:
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
     study = Study(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
-    cells = files(study, "cells", "{judge}/{model}/{split}")
-    assert cells(of(figure="c")) == sorted(cells(of(figure="c")))
-    assert len(cells(of(figure="c"))) == 2 * len(WHOLE_STUDY["splits"])
-    assert cells(of(figure="k")) == ["own/plain/file-rows", "own/thinker/file-rows"]
+    cells = files(study, "c")["cells"]
+    assert cells == sorted(cells) and len(cells) == 2 * len(WHOLE_STUDY["splits"])
+    scores = f"{study.paths.results}/scores/own"
+    assert files(study, "k")["cells"] == [f"{scores}/{model}/file-rows.parquet" for model in ("plain", "thinker")]
 
 
 def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
     study = Study(project.load(WHOLE_STUDY))
-    assert files(study, "tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
-    assert files(study, "agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
-    assert len(files(study, "estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
+    results = study.paths.results
+    assert files(study, "tradeoff")["tradeoff"] == [f"{results}/estimates/tradeoff.json"]
+    assert files(study, "judges_agree")["agreement"] == [f"{results}/judge_agreement.json"]
+    assert len(files(study, "tau_sweep")["estimates"]) == len(WHOLE_STUDY["models"])
 
 
 def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:

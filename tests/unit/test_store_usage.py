@@ -86,6 +86,7 @@ def files_of(project: Project, name: str = "study.yaml") -> list[str]:
 def render(path, keys, engine=TINY, dialogue=None) -> None:
     """Write a request file by hand."""
     header = {"key_version": KEY_VERSION, "engine_id": engine, "identity": IDENTITY, "prefix": []}
+    header |= {"sampling": {}, "determinism": "seeded"}
     samples = [{"sample": place, "seed": place, "key": key} for place, key in enumerate([*keys, None])]
     rows = [{"prompt_id": "p", "turn": 0, "token_ids": [1], "samples": samples}]
     write_jsonl(path, [header | ({"dialogue": dialogue} if dialogue else {}), *rows])

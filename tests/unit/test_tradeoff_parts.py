@@ -7,9 +7,10 @@ import pytest
 from estimate_rows import cell_of, single
 from rate_rows import rates_of
 
-from refusal_eval.features.tradeoff.contrasts import CELLS, differences, language_of, pair_shares, topics
+from refusal_eval.features.tradeoff.contrasts import CELLS, differences, pair_shares, topics
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.estimates.languages import language_of
 from refusal_eval.stats.estimates.pooled_rates import split_rates
 
 NAMES = ["1", "2", "3", "4"]

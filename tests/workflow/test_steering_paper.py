@@ -24,8 +24,8 @@ from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.files import read_json, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
+from refusal_eval.features.comparisons.comparisons_analysis import ComparisonsAnalysis
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import analyses_stage
 
 STUDY = ROOT / "config" / "steering_paper.yaml"
 MODEL, STEERED, JUDGE, SPLIT = (
@@ -145,7 +145,7 @@ def test_the_whole_study_is_planned_without_a_network(tmp_path: Path) -> None:
 
 
 def test_each_plain_model_is_compared_with_its_own_steered_ones_alone(config: dict[str, Any]) -> None:
-    families = analyses_stage.comparisons(Study(config))["families"]
+    families = ComparisonsAnalysis(Study(config)).params()["families"]
     assert [len(family["pairs"]) * len(family["scopes"]) for family in families] == [4 * 4] * 3
     for family in families:
         engines = {config["model_entries"][model]["engine"] for pair in family["pairs"] for model in pair}

@@ -3,8 +3,7 @@
 Reads what each names: scores/, prompts/, gold/ and more; writes estimates/{analysis}.json.
 """
 
-from refusal_eval.config.kinds import ANALYSES
-from refusal_eval.workflow.analysis import analyses_of
+from refusal_eval.workflow.analysis import analyses_of, measuring_module
 
 ANALYSES_MADE = analyses_of(study)
 
@@ -27,7 +26,7 @@ rule analysis:
         runtime=60,
     params:
         study=lambda wildcards: ANALYSES_MADE[wildcards.analysis].params(),
-        code=lambda wildcards: code_version(ROOT / "scripts" / "make_analysis.py", ANALYSES.module(wildcards.analysis)),
+        code=lambda wildcards: code_version(ROOT / "scripts" / "make_analysis.py", measuring_module(wildcards.analysis)),
     message:
         "Analysis: {wildcards.analysis}"
     script:

@@ -6,7 +6,7 @@ figures show what is in the results table.
 """
 
 from refusal_eval.config.kinds import ANALYSES, JUDGES as JUDGE_KINDS
-from refusal_eval.workflow.analysis import estimate_files
+from refusal_eval.workflow.analysis import estimate_files, measuring_module
 
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
 METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
@@ -81,7 +81,7 @@ rule methods:
         code=code_version(
             ROOT / "scripts" / "make_methods.py",
             *METHODS_TEMPLATES,
-            *map(ANALYSES.module, ANALYSES.names()),
+            *map(measuring_module, ANALYSES.names()),
             *REFERENCES,
             *(JUDGE_KINDS.module(judge.kind) for judge in study.judges.values()),
         ),

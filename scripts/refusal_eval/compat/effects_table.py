@@ -1,7 +1,7 @@
 """The table `protocol_effects`: what each choice of the published code does to each cell."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -23,7 +23,9 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import judges_notes
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
 
 _NAMES = ("judge", "model", "split")
 
@@ -93,5 +95,5 @@ class ProtocolEffectsTable(StudyTable):
     make = staticmethod(protocol_effects)
 
     @classmethod
-    def wanted(cls, study: Study) -> bool:
+    def wanted(cls, study: "Study") -> bool:
         return "protocol_effects" in study.settings.tables or study.settings.protocol == "compat"

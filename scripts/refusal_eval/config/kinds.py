@@ -22,9 +22,6 @@ from pydantic_core import CoreSchema
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 
-# The folders of features/. One that a study can do without goes with its folder and its name here.
-FEATURES = ("comparisons", "tradeoff", "variation", "corrected", "battles")
-
 
 class Registry:
     """Classes of one noun, each by its name.
@@ -48,7 +45,7 @@ class Registry:
     def _places(self) -> dict[str, str]:
         """Those that ship: of the kernel, and of each feature."""
         found = dict(self._kernel)
-        for feature in FEATURES:
+        for feature in importlib.import_module("refusal_eval.features").FEATURES:
             package = f"refusal_eval.features.{feature}"
             own: Mapping[str, str] = getattr(importlib.import_module(package), self._attribute, {})
             found |= {name: f"{package}.{place}" for name, place in own.items()}

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from refusal_eval.core.files import write_json
@@ -121,14 +122,25 @@ def _strip(tree: ast.Module) -> None:
 
 
 def _imports(tree: ast.Module) -> list[str]:
-    """Return the names of what a file may import: modules, and whatever it takes from a module."""
+    """Return the names of what a file may import: modules, and whatever it takes from a module.
+
+    What it imports for types alone cannot change a result.
+    """
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in _walked(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     return sorted(names)
+
+
+def _walked(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all below it, but for the body of `if TYPE_CHECKING:`."""
+    yield node
+    checked = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    for child in node.orelse if checked and isinstance(node, ast.If) else ast.iter_child_nodes(node):
+        yield from _walked(child)
 
 
 @functools.cache

@@ -73,6 +73,11 @@ def sha256_of(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def answer_id(text: str) -> str:
+    """Return the id of an answer's text, which labels of people name: 16 hex digits of its hash."""
+    return sha256_of(text)[:16]
+
+
 def sha256_of_file(path: str | Path) -> str:
     """Return the SHA-256 (64 hex digits) of a file's bytes."""
     with open(path, "rb") as handle:

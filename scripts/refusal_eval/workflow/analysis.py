@@ -6,7 +6,9 @@ runs it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from refusal_eval.config.kinds import ANALYSES
@@ -45,9 +47,11 @@ class Analysis:
         """Return what decides its numbers besides the content of its files; no labels, which may change freely."""
         raise NotImplementedError
 
-    @classmethod
-    def measure(cls, files: Files, params: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def measure(files: Files, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the content of its file: rows of the results table as `estimates`, and what else it found.
+
+        It is best a function of another module than the class, as the job reruns when the code behind it changes.
 
         Args:
             files: what `inputs` named.
@@ -55,13 +59,17 @@ class Analysis:
         """
         raise NotImplementedError
 
-    @classmethod
-    def methods_words(cls, results: Sequence[Estimate]) -> dict[str, Any]:
+    @staticmethod
+    def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
         """Return what `methods.j2` beside its class says of its numbers, other than which estimands there are.
 
         Args:
             results: all numbers of the study.
         """
+        return {}
+
+    def table_params(self) -> dict[str, Any]:
+        """Return what tables of it show of the study besides names and labels."""
         return {}
 
     def score_files(self, cells: Iterable[Iterable[str | None]]) -> list[str]:
@@ -94,6 +102,11 @@ def analyses_of(study: Study) -> dict[str, Analysis]:
     """Return the analyses that a study has, by name."""
     every: dict[str, Analysis] = {name: ANALYSES.get(name)(study) for name in ANALYSES.names()}
     return {name: analysis for name, analysis in every.items() if analysis.wanted()}
+
+
+def measuring_module(name: str) -> Path:
+    """Return the file with the numbers of an analysis, for `code_version`."""
+    return Path(str(sys.modules[ANALYSES.get(name).measure.__module__].__file__))
 
 
 def estimate_files(study: Study) -> list[str]:

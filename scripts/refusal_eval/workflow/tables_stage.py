@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.config.kinds import TABLES
+from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.study.study import NOUNS, Study
+from refusal_eval.workflow.analysis import analyses_of
 from refusal_eval.workflow.noun_files import noun_files
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import labels_of, shown_splits
@@ -18,7 +19,8 @@ ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
 def tables_of(study: Study) -> dict[str, type["StudyTable"]]:
     """Return the tables that a study has, by name."""
     every: dict[str, type[StudyTable]] = {name: TABLES.get(name) for name in TABLES.names()}
-    return {name: table for name, table in every.items() if table.wanted(study)}
+    possible = {None, *analyses_of(study)}
+    return {name: table for name, table in every.items() if table.of_analysis in possible and table.wanted(study)}
 
 
 def notes(table: str) -> list[str]:
@@ -55,8 +57,10 @@ def params(study: Study, table: str) -> dict[str, Any]:
         shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}
     if {"comparisons", "results"}.intersection(kind.needs):
         shown["margin"] = study.settings.equivalence_margin
+    if kind.of_analysis is not None:
+        shown |= ANALYSES.get(kind.of_analysis)(study).table_params()
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
     return {
-        **shown, **kind.more_params(study), "labels": labels_of(study, nouns), "protocol": "default",
+        **shown, "labels": labels_of(study, nouns), "protocol": "default",
         **protocol_label(study),
     }  # fmt: skip

@@ -10,8 +10,6 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judges_notes, points_text, rate_text, value_text
-from refusal_eval.study.study import Study
-from refusal_eval.workflow.analysis import analyses_of
 
 Row = Mapping[str, Any]  # of the results table
 _NAMES = ("judge", "model", "split", "estimand", "category", "parameter")
@@ -105,11 +103,8 @@ class BattlesTable(StudyTable):
     """What refusals cost in battles."""
 
     name = "battles"
+    of_analysis = "battles"
     needs = ("battles", "cards")
     shows = OF_PRIMARY
     report = ("Battles", "What refusals cost in battles")
     make = staticmethod(battles)
-
-    @classmethod
-    def wanted(cls, study: Study) -> bool:
-        return "battles" in analyses_of(study)

@@ -14,9 +14,6 @@ from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_te
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS
 from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN, is_margin_open
 from refusal_eval.study.comparison_families import JUDGES, Family, family_of
-from refusal_eval.study.study import Study
-from refusal_eval.study.study_families import study_families
-from refusal_eval.workflow.analysis import analyses_of
 
 COLUMNS = (
     *("family", "kind", "held", "first", "second", "split", "pool", "splits", "reading"),
@@ -192,16 +189,8 @@ class ComparisonsTable(StudyTable):
     """Differences on the same prompts."""
 
     name = "comparisons"
+    of_analysis = "comparisons"
     needs = ("comparisons", "cards")
     shows = (*OF_STUDY, "samples")
     report = (RATES, "Differences on the same prompts")
     make = staticmethod(comparisons)
-
-    @classmethod
-    def wanted(cls, study: Study) -> bool:
-        return "comparisons" in analyses_of(study)
-
-    @classmethod
-    def more_params(cls, study: Study) -> dict[str, Any]:
-        families = [family.as_dict() for family in study_families(study)]
-        return {"correction": study.settings.multiple_comparisons, "families": families}

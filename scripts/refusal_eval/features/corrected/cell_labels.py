@@ -1,7 +1,7 @@
 """Labels of people on a study's own answers, with the judges' on the same, by cell."""
 
 import itertools
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from refusal_eval.core.files import read_jsonl
@@ -14,13 +14,12 @@ from refusal_eval.features.corrected.peoples_labels import (
     unread_answers,
 )
 from refusal_eval.stats.estimates.units import Units
-from refusal_eval.workflow.analysis import Files
 
 Cell = tuple[str, str, str]  # judge, model, split
 
 
 def labels_of_cells(
-    files: Files,
+    files: Mapping[str, Sequence[str]],
     params: Mapping[str, Any],
     units: Mapping[Cell, Units],
     learned: Mapping[str, Set[str]],

@@ -21,8 +21,6 @@ from refusal_eval.report.paper.table_notes import (
     written_text,
 )
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
-from refusal_eval.study.study import Study
-from refusal_eval.workflow.analysis import analyses_of
 
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -222,11 +220,8 @@ class CorrectedTable(StudyTable):
     """Rates corrected for the judge's errors."""
 
     name = "corrected"
+    of_analysis = "corrected"
     needs = ("corrected", "cards")
     shows = (*OF_PRIMARY, "samples")
     report = (RATES, "Corrected for the judge's errors")
     make = staticmethod(corrected)
-
-    @classmethod
-    def wanted(cls, study: Study) -> bool:
-        return "corrected" in analyses_of(study)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import sha256_of
+from refusal_eval.core.files import answer_id, sha256_of
 from refusal_eval.core.states import JUDGED_ANSWER_STATES, LABELS
 from refusal_eval.features.corrected.ppi import Answers, Labels
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
@@ -123,11 +123,6 @@ def _with_audit(frame: Frame, other: Frame, place: str) -> Frame:
                 "the cell's labels of one of both audits, and the cell from its `drawn_from`"
             )
     return {model: {**frame.get(model, {}), **other.get(model, {})} for model in (*frame, *other)}
-
-
-def answer_id(text: str) -> str:
-    """Return the id of an answer's text: 16 hex digits of its hash."""
-    return sha256_of(text)[:16]
 
 
 def texts_of(gold: Iterable[Row]) -> set[str]:

@@ -25,8 +25,6 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
-from refusal_eval.study.study import Study
-from refusal_eval.workflow.analysis import analyses_of
 
 WILSON = "Wilson with cluster-robust effective size"
 RECOVERED = "variances recovered from those of both rates"
@@ -234,11 +232,8 @@ class TradeOffTable(StudyTable):
     """Over-refusal against safety."""
 
     name = "tradeoff"
+    of_analysis = "tradeoff"
     needs = ("tradeoff", "estimates", "cards")
     shows = (*OF_PRIMARY, "samples")
     report = ("Trade-off", "Over-refusal against safety")
     make = staticmethod(tradeoff)
-
-    @classmethod
-    def wanted(cls, study: Study) -> bool:
-        return "tradeoff" in analyses_of(study)

@@ -1,7 +1,7 @@
 """The tables of a study's judges: their agreement with gold, and their cards."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -24,7 +24,9 @@ from refusal_eval.report.paper.table_notes import (
 from refusal_eval.report.results.from_judges import card_numbers
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
 
 _BY = ("expectation", "answering_model", "language", "left_out")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
@@ -193,5 +195,5 @@ class JudgeCardsTable(StudyTable):
     make = staticmethod(judge_cards)
 
     @classmethod
-    def wanted(cls, study: Study) -> bool:
+    def wanted(cls, study: "Study") -> bool:
         return bool(study.gold)

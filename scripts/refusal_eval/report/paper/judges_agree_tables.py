@@ -1,7 +1,7 @@
 """The table of agreement between a study's judges, as a frame for CSV and as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,7 +14,9 @@ from refusal_eval.report.paper.table_notes import share_text, value_text
 from refusal_eval.report.results.from_judges import ALL, agreement_numbers
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
 
 _ALPHA = "all: alpha"  # the row of all judges
 _MOST_JUDGES = 3
@@ -127,5 +129,5 @@ class JudgesAgreeTable(StudyTable):
     make = staticmethod(judges_agree)
 
     @classmethod
-    def wanted(cls, study: Study) -> bool:
+    def wanted(cls, study: "Study") -> bool:
         return len(study.judges) > 1

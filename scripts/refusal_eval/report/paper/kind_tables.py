@@ -1,5 +1,7 @@
 """The table of judges with a label set of their own, out of the results table."""
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from refusal_eval.report.paper.display import clean, mark_of, ordered, wrapped
@@ -10,7 +12,9 @@ from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judged_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
 
 _NAMES = {
     "compliance_quality": "Quality of the help",
@@ -90,5 +94,5 @@ class KindsTable(StudyTable):
     make = staticmethod(kinds)
 
     @classmethod
-    def wanted(cls, study: Study) -> bool:
+    def wanted(cls, study: "Study") -> bool:
         return any(judge.named_kinds(study.view) for judge in study.judges.values())

@@ -6,7 +6,7 @@ and 1, c between -1 and 1; what is unknown is None.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -46,7 +46,9 @@ from refusal_eval.report.paper.table_notes import (
 from refusal_eval.report.results.cells import has_turns, state_shares
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, FEW_CLUSTERS, MIXED_SERVING
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
 
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
@@ -380,5 +382,5 @@ class AnswersTable(StudyTable):
     make = staticmethod(answers)
 
     @classmethod
-    def wanted(cls, study: Study) -> bool:
+    def wanted(cls, study: "Study") -> bool:
         return bool(study.steered_models) or any(split.match for split in study.splits.values())

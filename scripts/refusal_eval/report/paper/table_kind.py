@@ -3,10 +3,12 @@
 `TABLES` (config/kinds.py) finds the classes, and the rule `table` typesets each that a study wants.
 """
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from refusal_eval.report.paper.table_data import Made, TableData
-from refusal_eval.study.study import Study
+
+if TYPE_CHECKING:  # what plans a study is not behind its numbers
+    from refusal_eval.study.study import Study
 
 RATES, JUDGES, ACCOUNTING = "Refusal rates", "Judges", "Accounting"  # categories in Snakemake's report
 OF_STUDY = ("models", "splits", "judges", "gold")
@@ -21,22 +23,19 @@ class StudyTable:
         needs: what it is made of: nouns of `workflow.noun_files.PATTERNS`, and names of analyses.
         shows: what it shows of the study file; where `primary_judge` is among it, cells and cards are only its.
         report: category and name in Snakemake's report.
+        of_analysis: the analysis whose numbers it shows; a study without it has no such table.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
     shows: ClassVar[tuple[str, ...]]
     report: ClassVar[tuple[str, str]]
+    of_analysis: ClassVar[str | None] = None
 
     @classmethod
-    def wanted(cls, study: Study) -> bool:
+    def wanted(cls, study: "Study") -> bool:
         """Return whether a study has it."""
         return True
-
-    @classmethod
-    def more_params(cls, study: Study) -> dict[str, Any]:
-        """Return what else of the study it shows, as `data.asked` has it."""
-        return {}
 
     @staticmethod
     def make(data: TableData) -> Made:

@@ -26,9 +26,8 @@ from typing import Any
 import yaml
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import sha256_of
+from refusal_eval.core.files import answer_id, sha256_of
 from refusal_eval.core.states import LABELS
-from refusal_eval.features.corrected.peoples_labels import answer_id
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
 from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.audit_sample import Member

@@ -1,0 +1,31 @@
+"""Differences of models, and of judges, on the same prompts, with tests corrected over each family."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refusal_eval.core.files import read_json
+from refusal_eval.stats.comparisons.study_comparisons import compared, estimates
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.units import dialogue_splits, read_units
+from refusal_eval.study.comparison_families import family_of
+
+
+def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of the analysis' file (`workflow.analysis.Analysis.measure`)."""
+    cells = [(judge, model, split) for judge, model, split in params["cells"]]
+    units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, files["scores"], strict=True)}
+    duplicates = [pair for path in files["duplicates"] for pair in read_json(path)["pairs"]]
+    rows = compared([family_of(family) for family in params["families"]], units, params, duplicates)
+    return {
+        "estimates": [estimate.row() for estimate in estimates(rows, params)],
+        "comparisons": rows,
+        "level": params["level"],
+        "dialogues": dialogue_splits(units),
+    }
+
+
+def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
+    """Return what the methods section says of its numbers (`workflow.analysis.Analysis.methods_words`)."""
+    tests = [e for e in results if e.estimand == "rate_difference_p" and e.value is not None]
+    judges = {str(test.parameter).startswith("minus judge ") for test in tests}
+    return {"compared": [noun for noun, of_judges in (("models", False), ("judges", True)) if of_judges in judges]}

@@ -1,0 +1,52 @@
+"""A feature goes with its folder and its name in `FEATURES`: what is left is whole."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import Project, planned_jobs
+
+from refusal_eval.features import FEATURES
+
+ROOT = Path(__file__).parents[2]
+IMPORTED = """
+import importlib, pkgutil, refusal_eval
+for module in pkgutil.walk_packages(refusal_eval.__path__, "refusal_eval."):
+    if module.name.endswith("__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as error:  # of the engine's environment
+        if error.name.split(".")[0] not in ("torch", "vllm", "transformers", "steered_worker"):
+            raise
+"""
+
+
+def copy_without(feature: str, folder: Path) -> Path:
+    """Return a copy of the workflow without a feature."""
+    for name in ("scripts", "workflow", "config", "envs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    shutil.copy(ROOT / "Snakefile", folder)
+    shutil.rmtree(folder / "scripts" / "refusal_eval" / "features" / feature)
+    names = folder / "scripts" / "refusal_eval" / "features" / "__init__.py"
+    text = names.read_text()
+    (line,) = re.findall(r"^FEATURES = .*$", text, re.MULTILINE)
+    names.write_text(text.replace(line, line.replace(f'"{feature}", ', "").replace(f', "{feature}"', "")))
+    return folder
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_without_a_feature_all_modules_load_and_a_study_is_planned(
+    finished: Project, tmp_path: Path, feature: str
+) -> None:
+    copy = copy_without(feature, tmp_path)
+    subprocess.run([sys.executable, "-c", IMPORTED], check=True, env={"PYTHONPATH": str(copy / "scripts")})
+    study = ["--directory", str(finished.folder), "--configfile", str(finished.folder / "study.yaml")]
+    command = [sys.executable, "-m", "snakemake", "-s", str(copy / "Snakefile"), *study, "-n"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=finished.folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    planned = planned_jobs(run.stdout + run.stderr)
+    assert planned["results_table"] == 1 and not {"requests", "answers", "identify_engine"} & set(planned)
