@@ -49,6 +49,16 @@ def test_descriptions_of_fields_keep_it_and_bounds_do_not(tmp_path):
     assert one == other != bounded
 
 
+def test_what_is_imported_for_types_alone_does_not_count(tmp_path):
+    head = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from lib import {}\nelse:\n    from lib import {}\n"
+    )
+    typed, run = (head.format(*names) for names in (("means", "weights"), ("weights", "means")))
+    other = "def mean(z):\n    return 0\n"
+    assert version(tmp_path / "a", scores=typed) == version(tmp_path / "b", scores=typed, means=other)
+    assert version(tmp_path / "c", scores=run) != version(tmp_path / "d", scores=run, means=other)
+
+
 def test_a_module_beside_a_plugin_counts_and_one_that_nobody_imports_does_not(tmp_path, before):
     library, script = tmp_path / "before" / "lib", tmp_path / "before" / "script.py"
     found = []

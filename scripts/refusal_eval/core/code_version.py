@@ -17,7 +17,9 @@ from refusal_eval.core.files import write_json
 from refusal_eval.core.own_code import modules_beside
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
-KEPT = LIBRARY / "__pycache__" / f"code_version.{sys.implementation.cache_tag}.json"
+# Under a name that changes with this file, which decides what is found out.
+OWN = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+KEPT = LIBRARY / "__pycache__" / f"code_version.{sys.implementation.cache_tag}-{OWN}.json"
 FOUND: dict[Path, tuple[str, list[str]]] = {}  # of each file looked at so far a hash of its code, and what it imports
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

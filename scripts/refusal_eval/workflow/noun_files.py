@@ -25,12 +25,11 @@ def noun_files(study: Study, nouns: Iterable[str], **names: Sequence[str]) -> di
     Args:
         names: the `judge`s, `model`s and so on that the patterns are filled with.
     """
-    made = analyses_of(study)
     found = {}
     for noun in nouns:
         if noun in PATTERNS:
             paths = expand(PATTERNS[noun], **{key: sorted(of) for key, of in names.items()})
         else:
-            paths = [f"estimates/{noun}.json"] if noun in made else []
+            paths = [f"estimates/{noun}.json"] if noun in analyses_of(study) else []
         found[noun] = [f"{study.paths.results}/{path}" for path in paths]
     return found
