@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core import code_version as versions
 from refusal_eval.core.code_version import LIBRARY, code_version, imported_modules
+from refusal_eval.workflow.analysis import measuring_module
 
 SCRIPT = "from lib.scores import rate\nprint(rate([1]))\n"
 MODULES = {
@@ -182,6 +184,15 @@ def test_no_script_whose_code_reruns_it_reaches_what_plans_it(repository):
     assert {"score_cell", "identify_engine", "make_figure"} <= names
     for name in names:
         modules = imported_modules(repository / "scripts" / f"{name}.py")
+        reached = {module.relative_to(LIBRARY).with_suffix("").as_posix() for module in modules}
+        assert not [module for module in reached if module.startswith("workflow/") or module in PLANNING], name
+
+
+def test_the_code_behind_an_analysis_or_a_table_is_not_what_plans_it(repository):
+    files = {f"analysis {name}": measuring_module(name) for name in ANALYSES.names()}
+    files |= {f"table {name}": TABLES.module(name) for name in TABLES.names()}
+    for name, file in files.items():
+        modules = imported_modules(repository / "scripts" / "make_table.py", file)
         reached = {module.relative_to(LIBRARY).with_suffix("").as_posix() for module in modules}
         assert not [module for module in reached if module.startswith("workflow/") or module in PLANNING], name
 
