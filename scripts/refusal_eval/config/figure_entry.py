@@ -1,7 +1,7 @@
 """Figures: what every kind of them has in its entry in a study, and what the rest of the workflow asks a kind.
 
-A kind of figure is one class in a module of plots/: the schema of its entries, what it shows and is drawn from, what it
-needs of its study, and the drawing. `FIGURES` (kinds.py) names the kinds that ship.
+A kind of figure is one class in a module of plots/ or of its feature: the schema of its entries, what it shows and is
+drawn from, what it needs of its study, and the drawing. `FIGURES` (kinds.py) finds the kinds that ship.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,4 @@
-"""What the rules ask that analyse a study: params of estimates, comparisons, the trade-off and corrected rates, and of
-judges beside people and each other.
+"""What the rules ask that estimate, and that compare judges with people and with each other: their params.
 
 Everything is a function of the validated study; params of the whole study hold no labels, which may change without a
 new computation.
