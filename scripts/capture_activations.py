@@ -21,8 +21,8 @@ from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit
 from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
-from refusal_eval.engines.process import end_with_parent
 from refusal_eval.engines.running_jobs import only_capture
+from refusal_eval.engines.stopping import end_with_parent
 
 
 def main(

@@ -21,8 +21,8 @@ from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit, within
 from refusal_eval.engines.intervention_file import CompiledIntervention, refuse_nothing_passed
 from refusal_eval.engines.load_plan import LoadPlan
-from refusal_eval.engines.process import end_with_parent
 from refusal_eval.engines.running_jobs import only_job
+from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.study.batches import shard_of, shards_of
 from refusal_eval.weights.adapter import Adapter
@@ -191,7 +191,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
                 with StoreWriter(plan.store_dir, store.folder.name, job) as writer:
                     writer.refuse_full()  # or this is known after the engine's start
                 load = run_engine(pending, store, server_log, job, plan, most, look_again, keys)
-                outcome, engine = asyncio.run(load)
+                outcome, engine = run_stoppable(load)
                 refuse_incomplete(outcome)
                 check_gate(engine, plan.interventions, said)
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}

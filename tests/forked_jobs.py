@@ -43,7 +43,7 @@ def serve_jobs() -> str:
 
 def _load() -> None:
     """Load what scripts import, and what a first figure loads."""
-    from refusal_eval.engines.process import end_with_parent
+    from refusal_eval.engines.stopping import end_with_parent
 
     end_with_parent()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

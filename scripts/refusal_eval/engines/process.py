@@ -1,7 +1,6 @@
 """Processes, found, signalled and ended without ever mistaking one for another (Linux)."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-PR_SET_PDEATHSIG = 1
 KILL_WAIT = 10.0  # seconds that a killed process may take to give its memory back
 
 
@@ -101,17 +99,3 @@ def _signal_until_gone(find: Callable[[], list[Process]], number: signal.Signals
         if time.monotonic() >= deadline:
             return
         time.sleep(0.05)
-
-
-def end_with_parent() -> None:
-    """Ask the kernel (Linux) to send this process SIGTERM when the one that started it dies.
-
-    On SIGTERM it ends by `SystemExit`, so that its engine is ended and what was answered is kept.
-    """
-    signal.signal(signal.SIGTERM, _stop)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _stop(*_: object) -> None:
-    raise SystemExit("stopped by SIGTERM")

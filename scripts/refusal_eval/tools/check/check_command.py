@@ -1,6 +1,5 @@
 """This machine, a study's needs, and one model's answers through the real path: what is not as it should be."""
 
-import asyncio
 import logging
 import os
 import shutil
@@ -20,7 +19,7 @@ from refusal_eval.core.logs import ShownFormatter
 from refusal_eval.core.texts import visible
 from refusal_eval.engines.devices.lease import may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
-from refusal_eval.engines.process import end_with_parent
+from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.study.engine_environment import built_for
 from refusal_eval.tools.check.check_lines import any_failed, counted, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
@@ -114,7 +113,7 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
         if trial.local_engine.nodes_used() == 1:
             trial.network = take_network_away()
         try:
-            lines = asyncio.run(trial.run(say, STEERING))
+            lines = run_stoppable(trial.run(say, STEERING))
             print(block(model, trial, lines), flush=True)
             failed = any_failed(lines)
         except UserError as error:
