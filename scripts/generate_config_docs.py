@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import write_text
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.report.results.dictionary import subjects
 from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
-from refusal_eval.tools.text_templates import rendered
 
 ROOT = Path(__file__).resolve().parent.parent
 ESTIMANDS = ROOT / "scripts" / "refusal_eval" / "tools" / "pages" / "estimands.md.j2"

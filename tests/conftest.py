@@ -9,8 +9,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.explain import ask_for_kinds_again
-from refusal_eval.config.kinds import Registry
 from refusal_eval.config.problems import Problem
+from refusal_eval.core.registry import Registry
 from refusal_eval.workflow.rule_files import content_hash
 
 REPOSITORY = Path(__file__).resolve().parent.parent

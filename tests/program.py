@@ -37,8 +37,8 @@ def _snakemake_forked() -> Iterator[None]:
     """Let the verbs that start Snakemake fork it; test_recorded.py has them start it in a process of its own."""
     forked = SimpleNamespace(run=_run, Popen=_Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("snakemake_summary", "verify.verify_command", "bench.bench_command"):
-            patch.setattr(f"refusal_eval.tools.{module}.subprocess", forked)
+        for module in ("program.snakemake_summary", "tools.verify.verify_command", "tools.bench.bench_command"):
+            patch.setattr(f"refusal_eval.{module}.subprocess", forked)
         yield
 
 

@@ -16,5 +16,7 @@ report      the results table, tables for a paper, the methods section
 plots       figures
 compat      the published library's arithmetic and layouts
 workflow    what the rules in workflow/rules/ ask
-tools       what a person runs beside the workflow
+program     what the verbs of the program `refusal-eval` share
+features    what a study can do without, a folder each
+tools       the verbs of the program, a folder each
 """

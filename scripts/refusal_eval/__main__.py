@@ -1,33 +1,26 @@
 """The program `refusal-eval`: a verb for each thing that a user does beside running Snakemake."""
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 
-# Verb, its module below `tools`, and what it does. The module holds `command`: a function with typer's annotations, or
-# an app with verbs of its own. Only the module of the verb that is asked for is imported.
-VERBS = {
-    "check": ("check.check_command", "check this machine before a run, or one model's answers"),
-    "pin": ("pin.pin_command", "write the commit of every repository of a study into a lock file"),
-    "plan": ("plan.plan_command", "show a study's costs, terms and unverified facts before anything runs"),
-    "status": ("status.status_command", "show which cells of a study are done, missing or failed, and why"),
-    "verify": ("verify.verify_command", "recompute a finished study's numbers and compare"),
-    "bench-judges": ("bench.bench_command", "measure a study's judges on its gold, rank them, and write a page"),
-    "compare": ("compare.compare_command", "compare two finished studies"),
-    "power": ("power.power_command", "estimate what a comparison of two models can find, from numbers or a pilot"),
-    "audit": ("audit.audit_command", "draw a sample of answers for people to label, and read their labels back"),
-    "import": ("published.import_command", "make a study from a config of the published library"),
-    "export": ("published.export_command", "write a finished study in the published library's layout"),
-    "store": ("store.store_command", "show what the store holds, and remove what no study uses"),
-}
+PLUGIN = "--plugin"  # before the verb: a Python file that adds verbs; may be repeated
 
 
 def usage() -> str:
     """Return the program's help."""
-    width = max(map(len, VERBS))
-    lines = ["Usage: refusal-eval VERB ...   (help on a verb: refusal-eval VERB --help)", ""]
-    return "\n".join([*lines, *(f"  {verb:<{width}}  {does}" for verb, (_, does) in VERBS.items())])
+    from refusal_eval.program.verb import VERBS
+
+    verbs = {name: VERBS.get(name).does for name in VERBS.names()}
+    width = max(map(len, verbs))
+    return "\n".join(
+        [
+            "Usage: refusal-eval VERB ...   (help on a verb: refusal-eval VERB --help)",
+            f"       refusal-eval {PLUGIN} FILE.py VERB ...   (with the verbs that a plug-in adds)",
+            "",
+            *(f"  {name:<{width}}  {does}" for name, does in verbs.items()),
+        ]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +42,9 @@ def _in_its_environment(arguments: Sequence[str] | None) -> int:
         refuse_locale()
         return _main(arguments)
     except UserError as error:
-        print(error, file=sys.stderr)
+        from refusal_eval.core.texts import visible
+
+        print(visible(str(error)), file=sys.stderr)
         return 1
     except BrokenPipeError:
         raise
@@ -61,17 +56,39 @@ def _in_its_environment(arguments: Sequence[str] | None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    from refusal_eval.core.hints import nearest
+    from refusal_eval.program.verb import VERBS
 
-    verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    files, words = _plugins_of(sys.argv[1:] if arguments is None else arguments)
+    if files:
+        from refusal_eval.core.plugins import load_plugins
+
+        load_plugins(files)
+    verb, *rest = words or [""]
     if verb in ("-h", "--help"):
         print(usage())
         return 0
-    if verb not in VERBS:
-        unknown = f"there is no verb `{verb}`{nearest(verb, VERBS)}\n\n" if verb else ""
+    if verb not in VERBS.names():
+        from refusal_eval.core.hints import nearest
+
+        unknown = f"there is no verb `{verb}`{nearest(verb, VERBS.names())}\n\n" if verb else ""
         print(unknown + usage(), file=sys.stderr)
         return 2
     return _run(verb, rest)
+
+
+def _plugins_of(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files of the plug-ins that are named before the verb, and the words from the verb on."""
+    from refusal_eval.core.errors import UserError
+
+    files, rest = list[str](), list(words)
+    while rest and (rest[0] == PLUGIN or rest[0].startswith(f"{PLUGIN}=")):
+        _, _, file = rest.pop(0).partition("=")
+        file = file or (rest.pop(0) if rest else "")
+        if not os.path.isfile(file):
+            problem = f"there is no file {file}" if file else "name a Python file"
+            raise UserError(f"`{PLUGIN}`: {problem}")
+        files.append(file)
+    return files, rest
 
 
 def _run(verb: str, arguments: Sequence[str]) -> int:
@@ -80,8 +97,9 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
     from refusal_eval.config.problems import ConfigError
     from refusal_eval.core.errors import UserError
     from refusal_eval.core.texts import visible
+    from refusal_eval.program.verb import VERBS
 
-    found = importlib.import_module(f"refusal_eval.tools.{VERBS[verb][0]}").command
+    found = VERBS.get(verb).command()
     app = found
     if not isinstance(found, typer.Typer):
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

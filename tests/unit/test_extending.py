@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.config.kinds import Registry
+from refusal_eval.core.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

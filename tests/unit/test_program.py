@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.__main__ import VERBS, main
+from refusal_eval.__main__ import main
 from refusal_eval.core.surroundings import about_strangers
+from refusal_eval.program.verb import VERBS
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -16,10 +17,10 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 def test_the_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {verb} " in shown for verb in VERBS)
+    assert all(f"  {verb} " in shown for verb in VERBS.names())
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", VERBS.names())
 def test_every_verb_has_a_help_with_its_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -71,6 +72,61 @@ def test_the_help_imports_no_verb() -> None:
     command = [sys.executable, "-S", "-c", code]  # without site-packages: the help needs none of them
     run = subprocess.run(command, env={"PYTHONPATH": str(SCRIPTS)}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+PLUGIN = """
+from refusal_eval.program.verb import VERBS, Verb
+
+@VERBS.add
+class OwnVerb(Verb):
+    name = "{name}"
+    does = "{does}"
+
+    @staticmethod
+    def command():
+        return lambda: print("it ran")
+"""
+
+
+def test_the_verbs_of_all_plugins_before_the_verb_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / f"{name}.py" for name in ("one", "two")]
+    for file in files:
+        file.write_text(PLUGIN.format(name=file.stem, does=f"is {file.stem}"))
+    options = ["--plugin", str(files[0]), f"--plugin={files[1]}"]
+    assert main([*options, "two"]) == 0
+    assert capsys.readouterr().out == "it ran\n"
+    assert main([*options, "tow"]) == 2
+    assert "did you mean `two`" in capsys.readouterr().err
+    assert main([*options, "status", "--help"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--plugin"], "`--plugin`: name a Python file"),
+        (["--plugin", "not_there.py", "status"], "`--plugin`: there is no file not_there.py"),
+        (
+            ["--plugin=own.py", "status"],
+            "own.py, line 4: cannot be imported: ValueError: there is another verb named",
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_be_had_is_one_message(
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(PLUGIN.format(name="plan", does="hides another"))
+    assert main(options) == 1
+    reported = capsys.readouterr()
+    assert said in reported.err and "Traceback" not in reported.err and not reported.out
+
+
+def test_each_verb_has_the_name_by_which_it_is_found() -> None:
+    assert [VERBS.get(name).name for name in VERBS.names()] == VERBS.names()
 
 
 def ran(*arguments: str, **environment: str) -> str:

@@ -1,7 +1,6 @@
 """What README.md says is true of this tree: targets, paths, links, sizes, examples, command lines, pictures."""
 
 import csv
-import importlib
 import inspect
 import json
 import os
@@ -15,8 +14,8 @@ import pytest
 import yaml
 from forked_snakemake import run_snakemake
 
-from refusal_eval.__main__ import VERBS
 from refusal_eval.config.load_study import load_study
+from refusal_eval.program.verb import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -81,8 +80,7 @@ def test_every_verb_and_option_exists(command: list[str]) -> None:
     if command == ["--help"]:
         return
     verb, *words = command
-    module = importlib.import_module(f"refusal_eval.tools.{VERBS[verb][0]}")
-    names = set(inspect.signature(module.command).parameters)
+    names = set(inspect.signature(VERBS.get(verb).command()).parameters)
     assert {word.removeprefix("--") for word in words if word.startswith("--")} <= names
 
 

@@ -15,12 +15,12 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.core.log_text import clean, error_and_cause, progress, server_cause
+from refusal_eval.program.snakemake_summary import Made, summary
+from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.batches import load_names
 from refusal_eval.study.study import Study as TypedStudy
-from refusal_eval.tools.snakemake_summary import Made, summary
 from refusal_eval.tools.status.status_table import status_table
 from refusal_eval.tools.status.study_status import ReportStatus, report_status, study_status
-from refusal_eval.tools.study_file import ROOT
 from refusal_eval.workflow.activations_stage import uses
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}

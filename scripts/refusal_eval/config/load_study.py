@@ -7,7 +7,6 @@ from typing import Any
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.explain import ask_for_kinds_again, salvaged, validated
-from refusal_eval.config.kinds import Registry
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.problems import ConfigError, Problem, dotted
 from refusal_eval.config.shapes import KeyPath
@@ -16,6 +15,7 @@ from refusal_eval.config.study_mistakes import study_mistakes
 from refusal_eval.config.yaml_source import Layer, Source, Written
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins
+from refusal_eval.core.registry import Registry
 
 
 def study_values(study_file: str) -> dict[str, Any]:

@@ -11,6 +11,9 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl, write_text
 from refusal_eval.core.hints import nearest
+from refusal_eval.program.snakemake_summary import current_files
+from refusal_eval.program.study_file import ROOT, load_config
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.report.paper.display import percent
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.audit import audit_sample, label_merging
@@ -19,9 +22,6 @@ from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import LANGUAGES, PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
-from refusal_eval.tools.snakemake_summary import current_files
-from refusal_eval.tools.study_file import ROOT, load_config
-from refusal_eval.tools.text_templates import rendered
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.core.yaml_files import read_yaml
-from refusal_eval.tools.text_templates import rendered
+from refusal_eval.program.text_templates import rendered
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
 DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated", "comment")

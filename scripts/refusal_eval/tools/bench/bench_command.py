@@ -10,6 +10,8 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_text
+from refusal_eval.program.snakemake_summary import snakemake_command
+from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.report.paper.markup import csv_text
 from refusal_eval.stats.agreement.compared import compared
@@ -20,8 +22,6 @@ from refusal_eval.study.batches import GOLD
 from refusal_eval.study.study import Study
 from refusal_eval.tools.bench.bench_page import READING, Benchmark, frame, page
 from refusal_eval.tools.bench.judge_speed import judge_speed
-from refusal_eval.tools.snakemake_summary import snakemake_command
-from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.workflow.scoring import calibrated_on
 from refusal_eval.workflow.whole_study import labels_of
 

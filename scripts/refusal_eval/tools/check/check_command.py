@@ -20,6 +20,7 @@ from refusal_eval.core.texts import visible
 from refusal_eval.engines.devices.lease import may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.stopping import end_with_parent, run_stoppable
+from refusal_eval.program.study_file import ROOT, Directory, working_in
 from refusal_eval.study.engine_environment import built_for
 from refusal_eval.tools.check.check_lines import any_failed, counted, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
@@ -32,7 +33,6 @@ from refusal_eval.tools.check.network_checks import network_lines, read_slurm
 from refusal_eval.tools.check.no_network import take_network_away
 from refusal_eval.tools.check.steering_checks import STEERING
 from refusal_eval.tools.check.study_needs import study_needs
-from refusal_eval.tools.study_file import ROOT, Directory, working_in
 
 
 def command(

@@ -21,9 +21,9 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, shown_path
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.program.snakemake_summary import snakemake_command
+from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.paths import Paths
-from refusal_eval.tools.snakemake_summary import snakemake_command
-from refusal_eval.tools.study_file import ROOT
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import weight_source
 

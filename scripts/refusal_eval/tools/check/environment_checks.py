@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import Needs
-from refusal_eval.tools.study_file import ROOT
 
 ASK_INSTALLED = """
 import importlib.metadata as m, json

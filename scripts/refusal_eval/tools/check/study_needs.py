@@ -13,12 +13,12 @@ from refusal_eval.config.source_entries import OnHub, RowSource
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.files import size_text
 from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import needs_of
 from refusal_eval.tools.plan.disk_use import NEED, disk_needs
 from refusal_eval.tools.plan.study_costs import plan_study
-from refusal_eval.tools.study_file import ROOT
 from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, files_size, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
 

@@ -9,6 +9,7 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.report.paper.display import Labels, clean, marked, notes_of, p_text, percent, points, points_interval
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
@@ -21,7 +22,6 @@ from refusal_eval.tools.compare.two_studies import (
     labels_of,
     most_changed,
 )
-from refusal_eval.tools.text_templates import rendered
 
 TEXT_LENGTH = 90  # characters of a prompt that are shown
 COLUMNS = (

@@ -9,9 +9,9 @@ from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.program.page_lines import grouped
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.study.row_sources import addresses_of
-from refusal_eval.tools.page_lines import grouped
-from refusal_eval.tools.text_templates import rendered
 
 
 def catalogue_page(name: str, root: str) -> str:

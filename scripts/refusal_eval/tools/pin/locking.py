@@ -8,8 +8,8 @@ import yaml
 
 from refusal_eval.config.lock_file import LOCK_VERSION, LockedLicence, LockedRepo, LockedUrl, LockFile
 from refusal_eval.core.files import size_text
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.tools.pin.pin_needs import Need
-from refusal_eval.tools.text_templates import rendered
 
 # What YAML takes for text without quotes, words apart.
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*")

@@ -13,11 +13,11 @@ from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import size_text, write_text
 from refusal_eval.data.hub import offline, token_is_set
+from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, working_in
 from refusal_eval.tools.pin.hub_questions import Questions
 from refusal_eval.tools.pin.locking import differences, lock_text, not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import Need, needs_of
 from refusal_eval.tools.plan.disk_use import read_free
-from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, working_in
 
 
 def command(

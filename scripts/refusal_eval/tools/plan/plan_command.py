@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.data.hub import token_is_set
+from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.tools.plan.disk_use import disk_needs, disks, read_free
 from refusal_eval.tools.plan.plan_page import assumptions, plan_page
 from refusal_eval.tools.plan.study_costs import Plan, plan_study
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
-from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 
 
 def command(

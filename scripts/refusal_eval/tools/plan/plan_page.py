@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.files import size_text
+from refusal_eval.program.page_lines import filled, grouped, many, table
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.study.batches import Cell
-from refusal_eval.tools.page_lines import filled, grouped, many, table
 from refusal_eval.tools.plan import study_terms, workload, workload_files
 from refusal_eval.tools.plan.study_costs import COSTS, STAGES, Plan
 from refusal_eval.tools.plan.workload import ELSEWHERE
-from refusal_eval.tools.text_templates import rendered
 
 WHAT_IS_OPEN = {"revision": "the commit", "sha256": "the SHA-256"}
 AMOUNTS = ["loads", "tokens_out", "device_hours", "most_device_hours"]

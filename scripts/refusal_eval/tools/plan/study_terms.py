@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from refusal_eval.program.page_lines import grouped
 from refusal_eval.study.study import Study
-from refusal_eval.tools.page_lines import grouped
 from refusal_eval.workflow.weights_stage import engine_weights
 
 NOT_STATED = "none stated"

@@ -20,11 +20,11 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import kept_rows
+from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
-from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.status_jobs import requests_file
 from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.data_stage import rows_file

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.program.text_templates import rendered
 from refusal_eval.report.paper.display import MINUS
 from refusal_eval.tools.compare.two_studies import finished_study
 from refusal_eval.tools.power.comparison_design import Design, detectable, power, standard_error
 from refusal_eval.tools.power.pilot_run import Numbers, read_pilot
-from refusal_eval.tools.text_templates import rendered
 
 # Assumed where neither the command nor a pilot says more; the page says that they are assumed.
 ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correlation": 0.0}

@@ -20,10 +20,10 @@ from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
+from refusal_eval.program.snakemake_summary import current_files
+from refusal_eval.program.study_file import DEMO, ROOT, StudyFile, load_config
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.tools.snakemake_summary import current_files
-from refusal_eval.tools.study_file import DEMO, ROOT, StudyFile, load_config
 
 DIFFERENT = 3
 

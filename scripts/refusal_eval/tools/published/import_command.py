@@ -17,7 +17,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
-from refusal_eval.tools.study_file import ROOT
+from refusal_eval.program.study_file import ROOT
 
 
 def shipped_names(root: Path) -> Shipped:

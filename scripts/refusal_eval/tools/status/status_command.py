@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from refusal_eval.core.hints import nearest
+from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.study.batches import GOLD
 from refusal_eval.tools.status.status_table import status_table
 from refusal_eval.tools.status.study_status import files_left_alone, report_status, study_status
-from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 
 EXIT_CODES = {"done": 0, "failed": 1, "incomplete": 3}
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
+from refusal_eval.program.page_lines import WIDTH, filled, grouped, many, table
 from refusal_eval.study.batches import GOLD
-from refusal_eval.tools.page_lines import WIDTH, filled, grouped, many, table
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
 from refusal_eval.tools.status.study_status import INCOMPLETE, StudyStatus

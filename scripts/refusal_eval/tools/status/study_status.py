@@ -8,9 +8,9 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
+from refusal_eval.program.snakemake_summary import Made, summary
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.tools.snakemake_summary import Made, summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import (
     DONE,

@@ -10,11 +10,11 @@ import typer
 
 from refusal_eval.activations import activation_store, direction_files
 from refusal_eval.core.errors import UserError
-from refusal_eval.tools.page_lines import filled, table
+from refusal_eval.program.page_lines import filled, table
+from refusal_eval.program.study_file import ROOT
 from refusal_eval.tools.store import store_studies
 from refusal_eval.tools.store.store_studies import Asks, StudyFile
 from refusal_eval.tools.store.store_usage import Usage, by_engine, prune_file, store_indexes, store_usage
-from refusal_eval.tools.study_file import ROOT
 
 COUNTS = ["responses", "distinct", "duplicates", "bytes", "files"]
 

@@ -13,11 +13,11 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
+from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.snakemake_records import RECORD
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import recorded_file, study_notes
-from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.status_jobs import requests_file
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files

@@ -15,10 +15,10 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.log_text import error_and_cause, tail
 from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.program.snakemake_summary import snakemake_command, summary
+from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.study.study import Study
-from refusal_eval.tools.snakemake_summary import snakemake_command, summary
-from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.tools.verify.file_differences import differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
 

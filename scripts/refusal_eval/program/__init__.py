@@ -1,0 +1,1 @@
+"""What the verbs of the program `refusal-eval` share."""
