@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
+from refusal_eval.features.labelling.audit_sample import FACTORS, Member, Text, draw, stratum_of
 from refusal_eval.stats.agreement.judge_card import measured
 from refusal_eval.stats.agreement.weighting import normalised
-from refusal_eval.tools.audit.audit_sample import FACTORS, Member, Text, draw, stratum_of
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200
 MEASURES = ("sensitivity", "specificity")

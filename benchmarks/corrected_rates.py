@@ -32,9 +32,9 @@ from refusal_eval.features.corrected.corrected_study import few_labelled
 from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.features.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
 from refusal_eval.features.corrected.transfer import Observed, error_rates, transferred
+from refusal_eval.features.labelling.audit_sample import FACTORS, UNJUDGED
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
-from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"

@@ -10,8 +10,8 @@ import yaml
 from flagged_study import MODELS, STUDY, change_lines, make_flagged
 from rule_jobs import planned, run
 
-from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.tools.audit.rater_agreement import THREE, estimates
+from refusal_eval.stats.agreement.measures import UNSEEN
+from refusal_eval.stats.estimates.estimate import Estimate
 
 DIALOGUES = "talks"
 TURNS = 3
@@ -151,12 +151,11 @@ def _verdict(draw: random.Random, rate: float) -> dict[str, Any]:
 
 
 def _write_agreement_of_people(folder: Path) -> None:
-    """Write what `audit-read` leaves beside labels: how far two people agree."""
-    numbers = {"kappa": 0.75, "interval": [0.5, 0.875]}
-    found = {"n": 60, "n_clusters": 40, "few_clusters": False, "level": 0.95}
-    found |= {name: numbers for name in (*READINGS, THREE)}
-    text = json.dumps(found | {"estimates": estimates(found)})
-    (folder / "agreement.json").write_text(text, encoding="utf-8")
+    """Write what `refusal-eval audit read` leaves beside labels: how far two people agree."""
+    of_readings = [{"reading": "strict"}, {"reading": "broad"}, {"parameter": "three_class"}]
+    kappas = [Estimate("human_kappa", 0.75, 0.5, 0.875, 0.95, UNSEEN, **names) for names in of_readings]
+    rows = [kappa.row() | {"n_prompts": 60, "n_clusters": 40} for kappa in kappas]
+    (folder / "agreement.json").write_text(json.dumps({"estimates": rows}), encoding="utf-8")
 
 
 def _write(path: Path, rows: Any) -> None:

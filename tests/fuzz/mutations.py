@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import yaml
+
 Encode = Callable[[Any], bytes]
 
 # Values that a program does not expect in the place of another.
@@ -168,3 +170,8 @@ def as_json(value: Any) -> bytes:
 def as_jsonl(values: Any) -> bytes:
     """Return a list as JSONL, anything else as one line."""
     return b"".join(as_json(value) + b"\n" for value in (values if isinstance(values, list) else [values]))
+
+
+def as_yaml(value: Any) -> bytes:
+    """Return a value as YAML; text that YAML cannot hold is replaced."""
+    return yaml.dump(value, allow_unicode=True).encode(errors="replace")

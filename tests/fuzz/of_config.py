@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fuzz.mutations import as_json
-from fuzz.of_people import as_yaml
+from fuzz.mutations import as_json, as_yaml
 from fuzz.targets import file_of, is_text, target
 from unit.config_project import BASE, CATALOGUE, COMMIT, FIGURES, SHA256, STUDY, WHOLE_STUDY, Project
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzz.mutations import Encode
 
-GROUPS = ("config", "engine", "numbers", "people", "rows", "store", "weights")
+GROUPS = sorted(path.stem.removeprefix("of_") for path in Path(__file__).parent.glob("of_*.py"))
 
 Parse = Callable[[bytes, Path], object]
 

@@ -8,8 +8,8 @@ import pytest
 from config_project import validated
 
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
-from refusal_eval.tools.audit import audit_command
-from refusal_eval.tools.audit.rater_files import read_sheet
+from refusal_eval.features.labelling import audit_command
+from refusal_eval.features.labelling.rater_files import read_sheet
 
 MODELS, SPLITS, JUDGES = ("secret-model-a", "secret-model-b"), ("safe", "bad"), ("strict-judge", "lax-judge")
 REFUSAL = "I can't help with that."

@@ -12,10 +12,10 @@ from audit_rows import NASTY, json_rows, take, true_label, write_study
 from browser import Browser
 
 from refusal_eval.__main__ import main
-from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
-from refusal_eval.tools.audit.rater_files import page
-from refusal_eval.tools.audit.rater_marks import read_marks
+from refusal_eval.features.labelling.audit_folder import Audit
+from refusal_eval.features.labelling.audit_folder import read_audit as read_folder
+from refusal_eval.features.labelling.rater_files import page
+from refusal_eval.features.labelling.rater_marks import read_marks
 
 pytestmark = pytest.mark.full
 

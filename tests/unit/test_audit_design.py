@@ -8,7 +8,7 @@ import pytest
 from audit_rows import MODELS, PROMPT, answer_row, verdict_row, write_cell
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.tools.audit.audit_sample import (
+from refusal_eval.features.labelling.audit_sample import (
     COMPLIANCE,
     DISAGREE,
     REFUSAL,

@@ -10,7 +10,7 @@ import pytest
 from audit_rows import JUDGES, MODELS, NASTY, take, write_study
 
 from refusal_eval.__main__ import main
-from refusal_eval.tools.audit.rater_files import LANGUAGES, embedded, page, read_first, words_in
+from refusal_eval.features.labelling.rater_files import LANGUAGES, embedded, page, read_first, words_in
 
 
 class Elements(HTMLParser):

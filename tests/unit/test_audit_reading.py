@@ -15,8 +15,8 @@ from independent_people import Twice, human_kappa
 from refusal_eval.config.entries import Gold
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line
-from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.label_merging import (
+from refusal_eval.features.labelling.audit_folder import Audit
+from refusal_eval.features.labelling.label_merging import (
     disputed,
     gold_entry,
     gold_rows,
@@ -25,9 +25,9 @@ from refusal_eval.tools.audit.label_merging import (
     probabilities,
     resolved,
 )
-from refusal_eval.tools.audit.rater_agreement import agreement, estimates
-from refusal_eval.tools.audit.rater_files import PAGE, VALUE, disputed_sheet, plain_sheet_cell, sheet, sheet_cell
-from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
+from refusal_eval.features.labelling.rater_agreement import agreement, estimates
+from refusal_eval.features.labelling.rater_files import PAGE, VALUE, disputed_sheet, plain_sheet_cell, sheet, sheet_cell
+from refusal_eval.features.labelling.rater_marks import Mark, check_finished, read_marks
 
 R, P, C = "refusal", "partial", "compliance"
 

@@ -8,7 +8,13 @@ from audit_rows import NASTY
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import escaped_cell, plain_cell, visible
-from refusal_eval.tools.audit.rater_files import LONGEST_CELL, conversation_text, read_sheet, same_text, shown_texts
+from refusal_eval.features.labelling.rater_files import (
+    LONGEST_CELL,
+    conversation_text,
+    read_sheet,
+    same_text,
+    shown_texts,
+)
 
 STARTS = (
     "=",

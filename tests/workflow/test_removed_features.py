@@ -1,5 +1,6 @@
 """A feature goes with its folder and its name in `FEATURES`: what is left is whole."""
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from project import Project, planned_jobs
 
 from refusal_eval.features import FEATURES
+from refusal_eval.program.verb import VERBS
 
 ROOT = Path(__file__).parents[2]
 IMPORTED = """
@@ -49,6 +51,18 @@ def test_without_a_feature_all_modules_load_and_a_study_is_planned(
     run = subprocess.run(command, capture_output=True, text=True, cwd=finished.folder)
     assert run.returncode == 0, run.stdout + run.stderr
     # What it brought is gone from what is shown of the study; nothing is asked, judged or scored again.
-    planned = planned_jobs(run.stdout + run.stderr)
-    assert planned["results_table"] == 1
+    planned, brought = (
+        planned_jobs(run.stdout + run.stderr),
+        importlib.import_module(f"refusal_eval.features.{feature}"),
+    )
+    assert planned.get("results_table", 0) == hasattr(brought, "ANALYSES")
     assert set(planned) <= {"analysis", "table", "figure", "results_table", "methods", "manifest"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "refusal_eval", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(copy / "scripts")},
+    ).stdout
+    left = [verb for verb in VERBS.names() if verb not in getattr(brought, "VERBS", ())]
+    assert re.findall(r"^  ([a-z-]+) ", shown, re.MULTILINE) == left

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.core.states import LABELS
+from refusal_eval.features.labelling.label_merging import THREE, Labelled
 from refusal_eval.stats.agreement.measures import UNSEEN, accuracy, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -13,7 +14,6 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
-from refusal_eval.tools.audit.label_merging import THREE, Labelled
 
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
 _EDGES = {"strict": 1, "broad": 2, THREE: 0}  # as a class of LABELS: from here on; 0 keeps all three

@@ -17,8 +17,8 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl, write_text
-from refusal_eval.tools.audit.audit_sample import STRATA, Member, Text
-from refusal_eval.tools.audit.rater_files import page, read_first, sheet
+from refusal_eval.features.labelling.audit_sample import STRATA, Member, Text
+from refusal_eval.features.labelling.rater_files import page, read_first, sheet
 
 DESIGN, FRAME, SAMPLE, RATERS = "design.json", "frame.json", "sample.jsonl", "raters"
 Frame = dict[str, dict[str, dict[str, int]]]  # number of answers by model, split and prompt id

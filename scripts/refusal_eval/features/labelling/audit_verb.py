@@ -11,6 +11,6 @@ class AuditVerb(Verb):
 
     @staticmethod
     def command() -> Command:
-        from refusal_eval.tools.audit.audit_command import command
+        from refusal_eval.features.labelling.audit_command import command
 
         return command

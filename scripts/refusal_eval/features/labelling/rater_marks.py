@@ -9,8 +9,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.json_text import DoubleKeyError, parse_json
 from refusal_eval.core.states import LABELS
-from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.rater_files import DISPUTED_COLUMNS, read_sheet, same_text, shown_texts
+from refusal_eval.features.labelling.audit_folder import Audit
+from refusal_eval.features.labelling.rater_files import DISPUTED_COLUMNS, read_sheet, same_text, shown_texts
 
 UNSURE: Final = "unsure"
 SKIP: Final = "skip"

@@ -28,10 +28,10 @@ import yaml
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import answer_id, sha256_of
 from refusal_eval.core.states import LABELS
+from refusal_eval.features.labelling.audit_folder import Audit
+from refusal_eval.features.labelling.audit_sample import Member
+from refusal_eval.features.labelling.rater_marks import Mark
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
-from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.audit_sample import Member
-from refusal_eval.tools.audit.rater_marks import Mark
 
 WAYS = ("adjudicated", "single", "agreed", "drawn", "missing")
 THREE = "three_class"

@@ -11,17 +11,17 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl, write_text
 from refusal_eval.core.hints import nearest
+from refusal_eval.features.labelling import audit_sample, label_merging
+from refusal_eval.features.labelling.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
+from refusal_eval.features.labelling.audit_sample import FACTORS, LEAST, STRATA, Member
+from refusal_eval.features.labelling.rater_agreement import agreement, estimates
+from refusal_eval.features.labelling.rater_files import LANGUAGES, PAGE, disputed_sheet
+from refusal_eval.features.labelling.rater_marks import Mark, check_finished, read_marks
 from refusal_eval.program.snakemake_summary import current_files
 from refusal_eval.program.study_file import ROOT, load_config
 from refusal_eval.program.text_templates import rendered
 from refusal_eval.report.paper.display import percent
 from refusal_eval.study.paths import Paths
-from refusal_eval.tools.audit import audit_sample, label_merging
-from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
-from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member
-from refusal_eval.tools.audit.rater_agreement import agreement, estimates
-from refusal_eval.tools.audit.rater_files import LANGUAGES, PAGE, disputed_sheet
-from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

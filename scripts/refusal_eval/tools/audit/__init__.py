@@ -1,1 +1,0 @@
-"""The labelling kit: a sample of a study's answers for people to label, and the way of their labels back."""
