@@ -51,11 +51,10 @@ def test_without_a_feature_all_modules_load_and_a_study_is_planned(
     run = subprocess.run(command, capture_output=True, text=True, cwd=finished.folder)
     assert run.returncode == 0, run.stdout + run.stderr
     # What it brought is gone from what is shown of the study; nothing is asked, judged or scored again.
-    planned, brought = (
-        planned_jobs(run.stdout + run.stderr),
-        importlib.import_module(f"refusal_eval.features.{feature}"),
-    )
-    assert planned.get("results_table", 0) == hasattr(brought, "ANALYSES")
+    planned = planned_jobs(run.stdout + run.stderr)
+    brought = importlib.import_module(f"refusal_eval.features.{feature}")
+    if hasattr(brought, "ANALYSES"):
+        assert planned["results_table"] == 1
     assert set(planned) <= {"analysis", "table", "figure", "results_table", "methods", "manifest"}
     shown = subprocess.run(
         [sys.executable, "-m", "refusal_eval", "--help"],

@@ -1,3 +1,3 @@
-"""The labelling kit: a sample of a study's answers for people to label, and the way of their labels back (docs/labelling.md)."""
+"""The labelling kit: a sample of answers for people to label, and their labels on the way back (docs/labelling.md)."""
 
 VERBS = {"audit": "audit_verb:AuditVerb"}
