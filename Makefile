@@ -88,7 +88,7 @@ format: setup-lint ## rewrite the code in the project's style
 	$(BIN)/snakefmt Snakefile workflow
 
 schema: setup-workflow ## regenerate the config's schema and reference from the code
-	$(BIN)/python scripts/generate_config_docs.py
+	PYTHONPATH=scripts $(BIN)/python docs/generator/generate_config_docs.py
 
 lock: ## resolve envs/*.in again (ARGS="--upgrade" takes the newest versions, ARGS=NAME one lock)
 	$(PYTHON) envs/lock.py $(ARGS)

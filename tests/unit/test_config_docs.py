@@ -9,10 +9,10 @@ import generate_config_docs
 import pytest
 import yaml
 from config_project import CATALOGUE, STUDY, WHOLE_STUDY, Project, changed
+from config_reference import TITLES, catalogue_schema, study_schema
 from jsonschema import Draft202012Validator
 
 from refusal_eval.config.shapes import fields_of
-from refusal_eval.tools.pages.config_reference import TITLES, catalogue_schema, study_schema
 
 GENERATED = ("config.schema.json", "catalogue.schema.json", "README.md")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 from config_project import BASE, CATALOGUE, FIGURES, OF_ACTIVATIONS, STUDY, WHOLE_STUDY, changed, with_entry
+from config_reference import TITLES
 
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError, dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
-from refusal_eval.tools.pages.config_reference import TITLES
 
 # ---------------------------------------------------------------- all at once
 

@@ -3,6 +3,8 @@
 From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. From the
 catalogue: docs/splits.md, docs/models.md and docs/gold.md. From the dictionary of estimands: docs/estimands.md.
 
+    PYTHONPATH=scripts .venv/workflow/bin/python docs/generator/generate_config_docs.py
+
 With `--check`, write nothing: show what differs and exit with 1 if anything does.
 """
 
@@ -14,14 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from catalogue_pages import catalogue_page
+from config_reference import catalogue_schema, study_schema, with_reference
+
 from refusal_eval.core.files import write_text
 from refusal_eval.program.text_templates import rendered
 from refusal_eval.report.results.dictionary import subjects
-from refusal_eval.tools.pages.catalogue_pages import catalogue_page
-from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
 
-ROOT = Path(__file__).resolve().parent.parent
-ESTIMANDS = ROOT / "scripts" / "refusal_eval" / "tools" / "pages" / "estimands.md.j2"
+ROOT = Path(__file__).resolve().parents[2]
+ESTIMANDS = Path(__file__).with_name("estimands.md.j2")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,7 +38,7 @@ from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-BEGIN = "<!-- reference: begin (written by scripts/generate_config_docs.py; edit the classes, not the tables) -->"
+BEGIN = "<!-- reference: begin (written by `make schema`; edit the classes, not the tables) -->"
 END = "<!-- reference: end -->"
 
 # Every class that a user writes, with its heading.

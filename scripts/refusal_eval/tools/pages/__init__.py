@@ -1,1 +1,0 @@
-"""Pages that are generated from the catalogue and the schema."""
