@@ -8,10 +8,10 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, not_in_store, when_stored
 from refusal_eval.ask.turns import Turns, walk
-from refusal_eval.compat.published_score import response_rows
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import place_of
+from refusal_eval.features.published.published_score import response_rows
 
 
 def main(

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.compat.published_cell import cell_units, published_cell
-from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.files import as_planned, read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.features.published.published_cell import cell_units, published_cell
+from refusal_eval.recorded.recorded_folder import recorded_votes
 
 
 def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorded: Sequence[str] = ()) -> None:

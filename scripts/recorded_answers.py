@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning, refuse_no_answers
-from refusal_eval.compat.recorded_rows import Recorded, recorded_cell
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, state_counts
 from refusal_eval.data.gold import battle_answers
+from refusal_eval.recorded.recorded_rows import Recorded, recorded_cell
 
 
 def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], output: str, published: str) -> None:

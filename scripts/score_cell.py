@@ -4,7 +4,6 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.compat.published_score import BAND
 from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_rows
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import HEADLINE_READING
@@ -68,7 +67,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     facts |= noticed(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     c = None
     if published is not None:
-        facts |= {"protocol": cell["protocol"], "band": BAND}
+        facts["protocol"] = cell["protocol"]
         rows = read_json(published)["scores"]
         c = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in rows}
     rows = sample_rows(prompts, outcomes, c, cell.get("match"))

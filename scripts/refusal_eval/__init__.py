@@ -14,7 +14,7 @@ judges      kinds of judge and their verdicts
 stats       estimates, intervals, comparisons, agreement
 report      the results table, tables for a paper, the methods section
 plots       figures
-compat      the published library's arithmetic and layouts
+recorded    answers and verdicts that were recorded elsewhere
 workflow    what the rules in workflow/rules/ ask
 program     what the verbs of the program `refusal-eval` share
 features    what a study can do without, a folder each

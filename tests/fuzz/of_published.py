@@ -8,11 +8,11 @@ import yaml
 from fuzz.mutations import as_json, as_yaml
 from fuzz.targets import file_of, is_finite, is_text, target
 
-from refusal_eval.compat.published_config import Shipped, ShippedEngine, imported
-from refusal_eval.compat.published_results import read_results
-from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.data.prompts import content_id
+from refusal_eval.features.published.published_config import Shipped, ShippedEngine, imported
+from refusal_eval.features.published.published_results import read_results
+from refusal_eval.recorded.recorded_rows import recorded_cell, recorded_verdicts
 
 PROMPTS = [
     {"id": content_id(text), "messages": [{"role": "user", "content": text}], "cluster": text}

@@ -10,15 +10,15 @@ from estimate_rows import units_in
 from render_requests import published_token_ids
 
 from refusal_eval.ask.keys import is_neutral
-from refusal_eval.compat.effects_table import protocol_effects
-from refusal_eval.compat.protocol_effects import CHOICES
-from refusal_eval.compat.published_cell import SCORE_FIELDS, cell_units, published_cell, vote_of_verdict
-from refusal_eval.compat.published_score import metrics, probabilities, prompt_score, response_rows
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.features.published.effects_table import protocol_effects
+from refusal_eval.features.published.protocol_effects import CHOICES
+from refusal_eval.features.published.published_cell import SCORE_FIELDS, cell_units, published_cell, vote_of_verdict
+from refusal_eval.features.published.published_score import metrics, probabilities, prompt_score, response_rows
 from refusal_eval.judges.judge_base import Verdict, verdict_row
 from refusal_eval.judges.reasoned_judge import reasoned_vote, vote_of_text
 from refusal_eval.judges.votes import combined

@@ -11,13 +11,13 @@ from config_project import CATALOGUE, Project
 from refusal_eval.__main__ import main
 from refusal_eval.ask.answers import answer_of
 from refusal_eval.ask.reasoning import reasoning_of
-from refusal_eval.compat.published_config import Shipped, ShippedEngine, imported
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.devices.nvidia_smi import Seen
-from refusal_eval.tools.published import import_command
+from refusal_eval.features.published import import_command
+from refusal_eval.features.published.published_config import Shipped, ShippedEngine, imported
 
 CONFIG = {
     "dataset_splits": ["jailbreakbench", "xstest_safe"],

@@ -8,9 +8,13 @@ import pytest
 from test_compat import ANSWERS, PUBLISHED, VERDICTS, prompts, units_of
 
 from refusal_eval.__main__ import main
-from refusal_eval.compat.published_cell import published_cell
-from refusal_eval.compat.published_layout import ANSWERS as ANSWERS_FILE
-from refusal_eval.compat.published_layout import (
+from refusal_eval.config.problems import ConfigError
+from refusal_eval.core.errors import UserError
+from refusal_eval.features.published import export_command
+from refusal_eval.features.published.export_command import DIFFERENT, export
+from refusal_eval.features.published.published_cell import published_cell
+from refusal_eval.features.published.published_layout import ANSWERS as ANSWERS_FILE
+from refusal_eval.features.published.published_layout import (
     JUDGE_SCORES,
     METRICS,
     SCORES,
@@ -20,10 +24,6 @@ from refusal_eval.compat.published_layout import (
     recomputed,
     write_folder,
 )
-from refusal_eval.config.problems import ConfigError
-from refusal_eval.core.errors import UserError
-from refusal_eval.tools.published import export_command
-from refusal_eval.tools.published.export_command import DIFFERENT, export
 
 HOSTED = {
     "engines": {"far": {"kind": "chat", "address": "https://host", "served": "big"}},

@@ -18,12 +18,12 @@ from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.compat.published_cell import published_text, vote_of_verdict
 from refusal_eval.config.entries import Reasoning
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import CUT, SAW_MODEL
+from refusal_eval.features.published.published_cell import published_text, vote_of_verdict
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict, verdict_row

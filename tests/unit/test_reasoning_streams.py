@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
-from refusal_eval.compat.published_config import pair_of
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.features.published.published_config import pair_of
 
 FILES = sorted(Path(__file__).with_name("streams").glob("*.yaml"))
 READ = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in FILES}

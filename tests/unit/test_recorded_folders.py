@@ -17,14 +17,14 @@ from transformers import AutoTokenizer
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
-from refusal_eval.compat.published_cell import cell_units, published_cell
-from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder
-from refusal_eval.compat.recorded_folder import matched, recorded_votes
-from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.recorded_files import split_folder
+from refusal_eval.features.published.published_cell import cell_units, published_cell
+from refusal_eval.features.published.published_layout import differences, files_of, read_folder, text_mark, write_folder
+from refusal_eval.recorded.recorded_folder import matched, recorded_votes
+from refusal_eval.recorded.recorded_rows import recorded_cell, recorded_verdicts
 
 MARKS = {"format": "marks", "start": "<think>", "end": "</think>"}
 

@@ -173,7 +173,6 @@ TABLES = Registry(
         "answers": "refusal_eval.report.paper.rate_tables:AnswersTable",
         "votes": "refusal_eval.report.paper.rate_tables:VotesTable",
         "judges": "refusal_eval.report.paper.judge_card_tables:JudgesTable",
-        "protocol_effects": "refusal_eval.compat.effects_table:ProtocolEffectsTable",
         "judge_cards": "refusal_eval.report.paper.judge_card_tables:JudgeCardsTable",
         "judges_agree": "refusal_eval.report.paper.judges_agree_tables:JudgesAgreeTable",
     },

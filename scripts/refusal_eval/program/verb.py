@@ -49,8 +49,6 @@ VERBS = Registry(
         "bench-judges": "refusal_eval.tools.bench.bench_verb:BenchJudgesVerb",
         "compare": "refusal_eval.tools.compare.compare_verb:CompareVerb",
         "power": "refusal_eval.tools.power.power_verb:PowerVerb",
-        "import": "refusal_eval.tools.published.import_verb:ImportVerb",
-        "export": "refusal_eval.tools.published.export_verb:ExportVerb",
         "store": "refusal_eval.tools.store.store_verb:StoreVerb",
     },
 )

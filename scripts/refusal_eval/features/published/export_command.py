@@ -6,7 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_eval.compat.published_layout import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.recorded_files import split_folder
+from refusal_eval.features.published.published_layout import (
     ANSWERS,
     JUDGE_SCORES,
     differences,
@@ -16,12 +19,9 @@ from refusal_eval.compat.published_layout import (
     text_mark,
     write_folder,
 )
-from refusal_eval.compat.recorded_folder import recorded_votes
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl
-from refusal_eval.core.recorded_files import split_folder
 from refusal_eval.program.snakemake_summary import current_files
 from refusal_eval.program.study_file import DEMO, ROOT, StudyFile, load_config
+from refusal_eval.recorded.recorded_folder import recorded_votes
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 

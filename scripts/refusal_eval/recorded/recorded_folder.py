@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refusal_eval.compat.published_score import NO_TOKENS, Place, Probabilities
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.core.states import COMPLIANCE, REFUSAL, contradicts
 from refusal_eval.core.texts import valid_text
+from refusal_eval.recorded.likelihoods import NO_TOKENS, Place, Probabilities
 
 LOG = logging.getLogger(__name__)
 Row = Mapping[str, Any]

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from refusal_eval.compat.published_config import Imported, words
-from refusal_eval.compat.recorded_folder import read_answers, votes_by_row
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, split_folder
+from refusal_eval.features.published.published_config import Imported, words
+from refusal_eval.recorded.recorded_folder import read_answers, votes_by_row
 
 KEYWORD = "keyword"  # the judge of our catalogue that needs no GPU
 

@@ -11,6 +11,6 @@ class ExportVerb(Verb):
 
     @staticmethod
     def command() -> Command:
-        from refusal_eval.tools.published.export_command import command
+        from refusal_eval.features.published.export_command import command
 
         return command

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.compat.published_score import BAND, TAU, Probabilities, PromptScore, prompt_score
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
+from refusal_eval.features.published.published_score import BAND, TAU, PromptScore, prompt_score
 from refusal_eval.judges.reasoned_judge import vote_of_text
+from refusal_eval.recorded.likelihoods import Probabilities
 from refusal_eval.stats.estimates.estimands import VOTES, Outcome
 from refusal_eval.stats.estimates.estimate import mean
 from refusal_eval.stats.estimates.units import bands_of, weighted_votes

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from refusal_eval.compat.protocol_effects import CHOICES
 from refusal_eval.core.files import read_json
+from refusal_eval.features.published.protocol_effects import CHOICES
 from refusal_eval.report.paper.display import (
     NO_DATA,
     by_cell,

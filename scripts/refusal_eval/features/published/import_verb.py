@@ -11,6 +11,6 @@ class ImportVerb(Verb):
 
     @staticmethod
     def command() -> Command:
-        from refusal_eval.tools.published.import_command import command
+        from refusal_eval.features.published.import_command import command
 
         return command

@@ -6,10 +6,11 @@ A verdict is a number there: +1 refusal, -1 compliance, 0 what cannot be read.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from refusal_eval.compat.protocol_effects import Sample, Unit, effects, published_score
-from refusal_eval.compat.published_score import Place, Probabilities, metrics
 from refusal_eval.core.states import JUDGED, place_of
+from refusal_eval.features.published.protocol_effects import Sample, Unit, effects, published_score
+from refusal_eval.features.published.published_score import metrics
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT, vote_of_text
+from refusal_eval.recorded.likelihoods import Place, Probabilities
 from refusal_eval.stats.estimates.estimands import VOTES, Row, sample_outcomes
 from refusal_eval.study.dialogues import scored_turns
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
 from refusal_eval.ask.reasoning import Parted, opened_before, parted_text
-from refusal_eval.compat.published_score import Probabilities, likelihood_row
-from refusal_eval.compat.recorded_folder import matched, read_answers, recorded_votes, without_end
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
     COMPLETE,
@@ -27,6 +25,8 @@ from refusal_eval.core.states import (
 )
 from refusal_eval.core.texts import is_blank
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
+from refusal_eval.recorded.likelihoods import Probabilities, likelihood_row
+from refusal_eval.recorded.recorded_folder import matched, read_answers, recorded_votes, without_end
 
 Row = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine

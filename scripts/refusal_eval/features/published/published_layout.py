@@ -15,10 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refusal_eval.compat.protocol_effects import Sample
-from refusal_eval.compat.published_cell import cell_units
-from refusal_eval.compat.published_score import PromptScore, metrics, prompt_score
-from refusal_eval.compat.recorded_folder import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.recorded_files import ANSWERS as ANSWERS
+from refusal_eval.core.recorded_files import CHANNEL_ENDS
+from refusal_eval.core.recorded_files import JUDGE_SCORES as JUDGE_SCORES
+from refusal_eval.core.states import EMPTY, TRUNCATED_REASONING
+from refusal_eval.features.published.protocol_effects import Sample
+from refusal_eval.features.published.published_cell import cell_units
+from refusal_eval.features.published.published_score import PromptScore, metrics, prompt_score
+from refusal_eval.recorded.recorded_folder import (
     PARTS,
     PERCENTAGE,
     PROBABILITY,
@@ -31,12 +37,6 @@ from refusal_eval.compat.recorded_folder import (
     row_place,
     votes_by_row,
 )
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, write_json
-from refusal_eval.core.recorded_files import ANSWERS as ANSWERS
-from refusal_eval.core.recorded_files import CHANNEL_ENDS
-from refusal_eval.core.recorded_files import JUDGE_SCORES as JUDGE_SCORES
-from refusal_eval.core.states import EMPTY, TRUNCATED_REASONING
 
 SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"

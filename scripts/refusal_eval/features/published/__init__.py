@@ -3,3 +3,6 @@
 It is here to be compared with, not to be used: the package `refusal_eval` itself scores the way its README says. The
 behaviour was written down from descriptions and from what the code returned for known inputs; none of it is copied.
 """
+
+TABLES = {"protocol_effects": "effects_table:ProtocolEffectsTable"}
+VERBS = {"import": "import_verb:ImportVerb", "export": "export_verb:ExportVerb"}

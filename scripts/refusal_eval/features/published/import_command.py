@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 import typer
 import yaml
 
-from refusal_eval.compat.published_config import Imported, Shipped, ShippedEngine, imported
-from refusal_eval.compat.published_results import read_results, with_results
 from refusal_eval.config.catalogue import shipped_files
 from refusal_eval.config.shapes import FORMS, SLUG
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
+from refusal_eval.features.published.published_config import Imported, Shipped, ShippedEngine, imported
+from refusal_eval.features.published.published_results import read_results, with_results
 from refusal_eval.program.study_file import ROOT
 
 
