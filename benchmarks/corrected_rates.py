@@ -32,7 +32,6 @@ from refusal_eval.features.corrected.corrected_study import few_labelled
 from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.features.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
 from refusal_eval.features.corrected.transfer import Observed, error_rates, transferred
-from refusal_eval.features.labelling.audit_sample import FACTORS, UNJUDGED
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 
@@ -46,6 +45,7 @@ TRANSFER = "**rg_transfer**, "
 # Sensitivities and specificities of the judge on two models.
 UNEQUAL = (((0.95, 0.98), (0.95, 0.98)), ((0.95, 0.98), (0.75, 0.98)), ((0.95, 0.98), (0.95, 0.85)))
 MOST_FALSE_ALARMS = 0.06
+DENSER = 4.0  # than other answers, how unread ones are drawn: the factor of the stratum `unjudged` (docs/labelling.md)
 RATES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 JUDGES = ((0.95, 0.98), (0.85, 0.95), (0.7, 0.9))
 LABELS = (100, 200, 400)
@@ -144,7 +144,7 @@ def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generat
     truth = drawn_answers(case.rate, rng, PROMPTS, SAMPLES)
     judge = read_by(truth, judge_of_a_model(case, rng)[0], rng)
     unread = truth & (rng.random(truth.shape) < share / case.rate)
-    size = np.where(unread, FACTORS[UNJUDGED] if way == OVERSAMPLED else 1.0, 1.0)
+    size = np.where(unread, DENSER if way == OVERSAMPLED else 1.0, 1.0)
     probability = np.minimum(1.0, case.labels * size / size.sum())
     drawn = rng.random(truth.shape) < probability
     names = tuple(f"{number:03d}" for number in range(PROMPTS))
