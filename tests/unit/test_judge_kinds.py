@@ -23,12 +23,12 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import CUT, SAW_MODEL
-from refusal_eval.features.published.published_cell import published_text, vote_of_verdict
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict, verdict_row
 from refusal_eval.judges.reasoned_judge import (
     KINDS,
+    PUBLISHED_TEXT,
     constraint,
     mark_token_ids,
     published_verdict,
@@ -503,7 +503,7 @@ def test_a_free_text_is_read_by_its_last_word_under_compat_only(text, label, vot
     verdict = published_verdict(text)
     assert verdict.label == label and verdict.state == ("judged" if label else "unparsable")
     row = verdict_row({"prompt_id": "p", "sample": 0, "turn": 0}, verdict)
-    assert published_text(row) == text and vote_of_text(text) == vote_of_verdict(row, by_text=True) == vote
+    assert row["raw"][PUBLISHED_TEXT] == text and vote_of_text(text) == vote
     assert reasoned_vote({"text": text}).state == "unparsable", "under the default protocol no text is searched"
 
 

@@ -14,7 +14,6 @@ from transformers import AutoTokenizer
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.features.published.published_config import pair_of
 
 FILES = sorted(Path(__file__).with_name("streams").glob("*.yaml"))
 READ = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in FILES}
@@ -24,9 +23,9 @@ STREAMS = [
 
 
 def marks_of(repository, name):
-    """Return the `reasoning` of the family's model in our catalogue; without one, as an import writes it."""
+    """Return the `reasoning` of the family's model in our catalogue; without one, as a study would have it."""
     if READ[name]["model"] is None:
-        return pair_of(READ[name]["mark"])
+        return READ[name]["marks"]
     models = {}
     for file in (repository / "config" / "catalogue" / "models").glob("*.yaml"):
         models |= yaml.safe_load(file.read_text(encoding="utf-8"))["models"]
