@@ -7,7 +7,7 @@ from typing import Any
 from refusal_eval.core.files import as_planned, read_json, write_text, written_whole
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.results.dictionary import dictionary, undescribed
-from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
+from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.report.results.results_files import (
     Result,
     collected,
@@ -25,13 +25,12 @@ def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) 
     """Return all estimates of a study, each once; the sources are named as in the study's folder.
 
     Args:
-        paths: `cards`, `estimates`, `agreement` of judges, and of `people` (agreement.json of an audit).
+        paths: `cards`, `estimates`, and of `people` (agreement.json of an audit).
         study: `results`, its folder.
     """
     readers: dict[str, Callable[[Any], Iterable[Estimate]]] = {
         "cards": card_estimates,
         "estimates": estimates_in,
-        "agreement": agreement_estimates,
         "people": estimates_in,
     }
 

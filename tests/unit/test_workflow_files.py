@@ -292,6 +292,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "kinds",
         "battles",
         "judges_agree",
+        "judges_disagree",
         "judge_cards",
         "corrected",
     }

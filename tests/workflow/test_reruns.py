@@ -15,12 +15,12 @@ from project import PLAIN, ROOT, Project, change_yaml, make_project, planned_job
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.study.engine_environment import built_for
 
-AGREEMENT = {"judge_agreement": 1}
+LISTING = {"listing": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
 OTHER_CARD = {**CARD, "table": 10}  # rates by category show the primary judge alone
 # Of the whole study; and what is there for each judge and model, here of one of two.
 AGGREGATES = {rule: 1 for rule in ("results_table", "methods", "manifest")}
-AGGREGATES |= {"analysis": 4, "figure": 4, "table": 9, **AGREEMENT}
+AGGREGATES |= {"analysis": 5, "figure": 4, "table": 9, **LISTING}
 ESTIMATES = {"estimates": 2}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", ".snakemake", "__pycache__")

@@ -70,10 +70,9 @@ class Registry:
         """Return the file of a class, for `code_version`."""
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
-    def files_beside(self, file: str) -> list[Path]:
-        """Return the files of a name that lie in the folders of the classes, in the classes' order."""
-        beside = (self.module(name).with_name(file) for name in self.names())
-        return list(dict.fromkeys(path for path in beside if path.is_file()))
+    def added(self) -> list[str]:
+        """Return the names of those that a study's plug-ins added."""
+        return list(self._added)
 
     def add(self, cls: ClassT) -> ClassT:
         """Add a class; a decorator for the class in a plug-in's module.
@@ -240,7 +239,6 @@ FIGURES = Kinds(
         "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
         "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
         "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
-        "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },
@@ -262,6 +260,13 @@ TABLES = Registry(
         "judges": "refusal_eval.report.paper.judge_card_tables:JudgesTable",
         "protocol_effects": "refusal_eval.compat.effects_table:ProtocolEffectsTable",
         "judge_cards": "refusal_eval.report.paper.judge_card_tables:JudgeCardsTable",
-        "judges_agree": "refusal_eval.report.paper.judges_agree_tables:JudgesAgreeTable",
     },
 )
+
+
+def feature_files(file: str) -> list[Path]:
+    """Return the files of a name in the folders of features: of those that ship in their order, then a study's own."""
+    features = importlib.import_module("refusal_eval.features")
+    folders = [Path(str(features.__file__)).with_name(feature) for feature in features.FEATURES]
+    folders += [registry.module(name).parent for registry in (ANALYSES, TABLES) for name in registry.added()]
+    return [path for path in dict.fromkeys(folder / file for folder in folders) if path.is_file()]

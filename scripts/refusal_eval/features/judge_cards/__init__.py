@@ -1,0 +1,1 @@
+"""Judge cards: how well each judge agrees with people on gold (docs/agreement.md)."""

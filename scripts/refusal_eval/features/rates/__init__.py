@@ -1,0 +1,1 @@
+"""Rates: how often models refuse, and what their answers are (docs/statistics.md)."""
