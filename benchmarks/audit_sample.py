@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
-from refusal_eval.stats.agreement.judge_card import measured
+from refusal_eval.features.judge_cards.judge_card import measured
 from refusal_eval.stats.agreement.weighting import normalised
 from refusal_eval.tools.audit.audit_sample import FACTORS, Member, Text, draw, stratum_of
 

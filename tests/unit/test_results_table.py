@@ -17,10 +17,11 @@ from judge_rows import panel_of, soft_gold
 from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
 from refusal_eval.features.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.report.results.dictionary import COLUMNS, definition_of, definitions, dictionary, undescribed
-from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.report.results.results_files import (
     Result,
     collected,
@@ -30,7 +31,6 @@ from refusal_eval.report.results.results_files import (
     rounded,
     table_rows,
 )
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.comparisons import study_comparisons
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD, cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate

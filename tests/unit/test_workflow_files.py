@@ -19,7 +19,7 @@ from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.paper.filled_notes import FOLDER, OF_FEATURES
+from refusal_eval.report.paper.filled_notes import FOLDERS
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
@@ -322,7 +322,7 @@ def test_tables_and_analyses_have_the_names_by_which_they_are_found():
 def test_a_table_waits_for_the_sentences_below_it_and_for_those_of_no_other_table():
     own = {table: {Path(path).parent.name for path in tables_stage.notes(table)} for table in TABLES.names()}
     assert all(folders <= {table} for table, folders in own.items()) and own["corrected"] == {"corrected"}
-    folders = [folder for notes in (FOLDER, *OF_FEATURES) for folder in notes.iterdir()]
+    folders = [folder for notes in FOLDERS for folder in notes.iterdir()]
     assert {folder.name for folder in folders} == set().union(*own.values()), "every template is of a table"
 
 

@@ -240,7 +240,6 @@ FIGURES = Kinds(
         "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
         "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
-        "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },
 )
 
@@ -250,16 +249,7 @@ TABLES = Registry(
     "table",
     "TABLES",
     {
-        "refusal": "refusal_eval.report.paper.rate_tables:RefusalTable",
-        "categories": "refusal_eval.report.paper.category_tables:CategoriesTable",
-        "kinds": "refusal_eval.report.paper.kind_tables:KindsTable",
-        "scores": "refusal_eval.report.paper.rate_tables:ScoresTable",
-        "states": "refusal_eval.report.paper.rate_tables:StatesTable",
-        "answers": "refusal_eval.report.paper.rate_tables:AnswersTable",
-        "votes": "refusal_eval.report.paper.rate_tables:VotesTable",
-        "judges": "refusal_eval.report.paper.judge_card_tables:JudgesTable",
         "protocol_effects": "refusal_eval.compat.effects_table:ProtocolEffectsTable",
-        "judge_cards": "refusal_eval.report.paper.judge_card_tables:JudgeCardsTable",
     },
 )
 
