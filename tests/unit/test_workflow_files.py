@@ -303,6 +303,15 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     assert set(tables_stage.ALWAYS) < set(tables_of(tables=["protocol_effects"]))
 
 
+def test_a_list_that_nobody_prints_is_a_csv_alone(project):
+    files = [Path(path).name for path in tables_stage.table_files(Study(project.load(WHOLE_STUDY)))]
+    made = {
+        name: {file for file in files if file.startswith(f"{name}.")} for name in ("judges_disagree", "judges_agree")
+    }
+    assert made["judges_disagree"] == {"judges_disagree.csv"}
+    assert made["judges_agree"] == {"judges_agree.csv", "judges_agree.md", "judges_agree.tex"}
+
+
 def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_them(project):
     def published(**values):
         study = Study(project.load(WHOLE_STUDY | values))
