@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
+from refusal_eval.features.judge_cards.judge_card import measured
 from refusal_eval.features.labelling.audit_sample import FACTORS, Member, Text, draw, stratum_of
-from refusal_eval.stats.agreement.judge_card import measured
 from refusal_eval.stats.agreement.weighting import normalised
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200

@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.stats.agreement.floor import all_below
+from refusal_eval.features.judge_cards.floor import all_below
 
 
 def main(card_paths: list[str], floors: Mapping[str, Mapping[str, Any]], output: str) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from refusal_eval.core.files import read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.stats.calibration.calibrated_card import calibration_of, card_with_calibration
+from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
+from refusal_eval.stats.calibration.gold_calibration import calibration_of
 
 
 def main(gold_path: str, verdicts_path: str, names: Mapping[str, Any], output: str) -> None:

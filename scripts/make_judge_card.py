@@ -5,7 +5,9 @@ from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
+from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD
 
 
 def main(
@@ -18,7 +20,7 @@ def main(
     fitted_here: bool = False,
     own_labels: bool = False,
 ) -> None:
-    """Write the card of one judge on one gold set.
+    """Write the card of one judge on one gold set, and its rows of the results table as `estimates`.
 
     Args:
         gold_path: rows that people labelled.
@@ -35,7 +37,7 @@ def main(
     gold, verdicts = list(read_jsonl(gold_path)), list(read_jsonl(verdicts_path))
     how = {"fitted_here": fitted_here, "own_labels": own_labels}
     card = card_with_calibration(gold, verdicts, calibrate=calibrate, **how, **names)
-    write_json(output, card)
+    write_json(output, card | {"estimates": [estimate.row() for estimate in card_estimates(card)]})
     LOG.info("%d of %d gold answers judged; labels: %s", card["n_judged"], card["n"], card["labels_from"])
     for name in ("sensitivity", "specificity", "balanced_accuracy", "f1", "kappa"):
         LOG.info("broad %s: %s, interval %s", name, card["broad"][name], card["broad"]["intervals"][name])

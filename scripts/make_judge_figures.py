@@ -6,7 +6,7 @@ from typing import Any
 
 from refusal_eval.core.files import read_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.features.judge_cards.judge_card_figure import card_figure
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
 

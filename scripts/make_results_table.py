@@ -1,13 +1,12 @@
 """Put every number of a study into one table, with a dictionary of what they mean."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import as_planned, read_json, write_text, written_whole
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.report.results.dictionary import dictionary, undescribed
-from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
 from refusal_eval.report.results.results_files import (
     Result,
     collected,
@@ -16,7 +15,6 @@ from refusal_eval.report.results.results_files import (
     results_parquet,
     table_rows,
 )
-from refusal_eval.stats.estimates.estimate import Estimate
 
 PEOPLE_SOURCE = "audit/agreement.json"
 
@@ -25,15 +23,9 @@ def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) 
     """Return all estimates of a study, each once; the sources are named as in the study's folder.
 
     Args:
-        paths: `cards`, `estimates`, `agreement` of judges, and of `people` (agreement.json of an audit).
+        paths: `cards`, `estimates`, and of `people` (agreement.json of an audit), each with its `estimates`.
         study: `results`, its folder.
     """
-    readers: dict[str, Callable[[Any], Iterable[Estimate]]] = {
-        "cards": card_estimates,
-        "estimates": estimates_in,
-        "agreement": agreement_estimates,
-        "people": estimates_in,
-    }
 
     def source(noun: str, path: str) -> str:
         # An audit may lie anywhere; no path of this machine belongs into the table.
@@ -41,9 +33,9 @@ def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) 
 
     return collected(
         Result(estimate, source(noun, path))
-        for noun, read in readers.items()
-        for path in paths.get(noun, ())
-        for estimate in read(read_json(path))
+        for noun, of_noun in paths.items()
+        for path in of_noun
+        for estimate in estimates_in(read_json(path))
     )
 
 

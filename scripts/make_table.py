@@ -22,17 +22,19 @@ def main(
     Args:
         asked: what it shows (`workflow.tables_stage.params`).
         files: what it is made of, by noun.
-        outputs: the CSV, the Markdown and the LaTeX.
+        outputs: the CSV and, of a table that is typeset, the Markdown and the LaTeX.
     """
     frame, tables = table.make(TableData(asked, files))
-    if (protocol := asked["protocol"]) != "default":
+    if table.typeset and (protocol := asked["protocol"]) != "default":
         frame = frame.copy()
         frame.insert(0, "protocol", protocol)
         tables = [
             dataclasses.replace(t, caption=f"{t.caption} Protocol: {protocol}.", notes=[PROTOCOL_NOTE, *t.notes])
             for t in tables
         ]
-    texts = (csv_text(frame), "\n".join(map(markdown, tables)), "\n".join(map(latex, tables)))
+    texts = [csv_text(frame)]
+    if table.typeset:
+        texts += ["\n".join(map(markdown, tables)), "\n".join(map(latex, tables))]
     for path, text in zip(outputs, texts, strict=True):
         write_text(path, text)
 

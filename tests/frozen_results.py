@@ -18,6 +18,8 @@ FROZEN = Path(__file__).parent / "frozen"
 NUMBERS = "results_table/results.csv"
 SHOWN = ("tables/*", "figures/*.csv", "figures/*.caption.*", "figures/captions_preamble.tex", "methods.*")
 NUMBERS_AGREE = 1e-12
+# Files that numbers come from, as the archives name them, and where they are since.
+MOVED = {"judge_agreement.json": "estimates/judge_agreement.json"}
 # The paragraph of the methods section that names the versions of today.
 SOFTWARE = re.compile(
     r"^\*\*Software\.\*\*.*$|\\paragraph\{Software\.?\}.*?(?=\\paragraph|\Z)", re.MULTILINE | re.DOTALL
@@ -65,6 +67,7 @@ def _shown(path: Path) -> str:
 def _other_numbers(before: str, after: str) -> Iterator[str]:
     old, new = (list(csv.DictReader(io.StringIO(text, newline=""))) for text in (before, after))
     for number, (was, now) in enumerate(zip_longest(old, new, fillvalue={}), start=2):
+        was = {column: MOVED.get(text, text) if column == "source" else text for column, text in was.items()}
         for column in was | now:
             if not _same(was.get(column), now.get(column)):
                 yield f"{NUMBERS} line {number}, {column}: {was.get(column)} is now {now.get(column)} ({was})"

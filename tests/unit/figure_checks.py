@@ -72,7 +72,7 @@ def draw(
     shown = dataclasses.replace(shown, gold=list(gold), curves=curves or {})
     data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
     vars(data)["given"] = {"scores": scores, "cards": cards}
-    vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement], "battles": [{"estimates": battles}]}
+    vars(data)["given"] |= {"tradeoff": [tradeoff], "judge_agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     vars(data).update({} if units is None else {"units": units})
     vars(data).update({} if separation is None else {"separation": separation})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from refusal_eval.stats.judge_pairs.pair_agreement import UNIT, Panel
+from refusal_eval.features.judge_pairs.pair_agreement import UNIT, Panel
 
 LABELS = ("refusal", "partial", "compliance")
 

@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 from estimate_rows import score_in, score_of_rows, units_in
 
-from refusal_eval.report.paper import category_tables, rate_tables
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.rates import category_tables, rate_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.estimates.units import Units
 
 LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}

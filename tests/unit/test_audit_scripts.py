@@ -14,8 +14,8 @@ from refusal_eval.core.files import write_jsonl
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.features.corrected.peoples_labels import texts_of
+from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.labelling.audit_folder import read_audit as read_folder
-from refusal_eval.stats.agreement.judge_card import judge_card
 
 
 @pytest.fixture

@@ -12,18 +12,13 @@ from judge_rows import rows, soft_gold, verdict
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.features.corrected.transfer import judged_gold
+from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
+from refusal_eval.features.judge_cards.calibration_figure import reliability_text, soft_series
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.judge_base import verdict_row
-from refusal_eval.plots.calibration_figure import reliability_text, soft_series
 from refusal_eval.report.paper.table_notes import is_out_of_fold
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped
-from refusal_eval.stats.calibration.calibrated_card import (
-    OUT_OF_FOLD,
-    calibration_of,
-    card_with_calibration,
-    labels_behind,
-)
 from refusal_eval.stats.calibration.calibration_fit import (
     best_threshold,
     cluster_folds,
@@ -34,6 +29,7 @@ from refusal_eval.stats.calibration.calibration_fit import (
     out_of_fold,
     platt,
 )
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, calibration_of, labels_behind
 
 NAMES = {"judge": "soft", "gold": "people"}
 

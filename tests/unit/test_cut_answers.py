@@ -17,10 +17,11 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.core.rubric import rubric_mistake
-from refusal_eval.plots.judge_card_figure import card_figure
-from refusal_eval.report.paper.judge_card_tables import cards_table
-from refusal_eval.report.paper.rate_tables import states
-from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
+from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
+from refusal_eval.features.judge_cards.judge_card_figure import card_figure
+from refusal_eval.features.judge_cards.judge_cards_table import cards_table
+from refusal_eval.features.rates.rate_tables import states
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD
 
 CUT = {"cut_characters": 812}
 TWENTY = {("refusal", "refusal"): 20, ("compliance", "compliance"): 20}

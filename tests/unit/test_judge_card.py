@@ -10,13 +10,13 @@ import pytest
 from judge_rows import rows, soft_gold, verdict
 from table_rows import data_of
 
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.features.judge_cards.floor import all_below, below_floor
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.judge_cards.judge_cards_table import cards_frame, cards_table, judges_table
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.floor import all_below, below_floor
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.measures import f1, kappa, two_class
 from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
 

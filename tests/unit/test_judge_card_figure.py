@@ -7,10 +7,10 @@ import pytest
 from figure_checks import problems, shown
 from judge_rows import LABELS, rows, soft_gold, verdict
 
-from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
+from refusal_eval.features.judge_cards.judge_card_figure import card_figure
 from refusal_eval.plots.style import BLUE
 from refusal_eval.report.paper.display import Labels
-from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
 LONG = Labels(
     judges={name: f"Provider/Judge-{name}-20B-Instruct, label probability" for name in "abcdefgh"} | {"j": "x" * 70},

@@ -15,9 +15,10 @@ from judge_entries import judge_entry
 from judge_rows import rows, soft_gold
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.paper.judge_card_tables import JudgeCardsTable
-from refusal_eval.report.results.from_judges import card_estimates
-from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.judge_cards.judge_cards_table import JudgeCardsTable
+from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, judging, scoring
 
@@ -96,7 +97,7 @@ def test_a_panel_shares_an_opinion_with_the_judges_of_a_cascade_in_it(config: An
     config["judge_entries"] |= {"more": plain("reasoned"), "turns": plain("cascade", first="reader")}
     config["judge_entries"]["both"]["members"] = ["words", "turns"]
     config["judges"] = ["words", "reader", "turns", "both"]
-    members = analyses_stage.agreement(Study(config))["members"]
+    members = JudgeAgreementAnalysis(Study(config)).params()["members"]
     assert members == {"turns": ["reader", "more"], "both": ["words", "turns", "reader", "more"]}
 
 

@@ -9,12 +9,12 @@ from table_rows import data_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.gold import make_gold
-from refusal_eval.plots.judge_card_figure import card_figure
-from refusal_eval.report.paper.judge_card_tables import cards_table
+from refusal_eval.features.judge_cards import judge_card as judge_card_module
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.judge_cards.judge_card_figure import card_figure
+from refusal_eval.features.judge_cards.judge_cards_table import cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.weighting import effective, normalised, units, weighted_share
 from refusal_eval.stats.estimates.intervals import effective_number
 from refusal_eval.stats.estimates.resampling import resampled

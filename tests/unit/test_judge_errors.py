@@ -7,7 +7,7 @@ import pytest
 from table_rows import score
 
 from refusal_eval.core.files import write_json
-from refusal_eval.report.paper.judge_error_tables import judge_error_tables, missing, overcalling
+from refusal_eval.features.rates.judge_error_tables import judge_error_tables, missing, overcalling
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.stats.estimates.estimate import Estimate
 

@@ -7,10 +7,10 @@ import pytest
 from judge_rows import rows as gold_and_verdicts
 from judge_rows import verdict
 
+from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.judge_pairs.judge_ranks import judge_ranks
+from refusal_eval.stats.agreement.judge_ranks import judge_ranks
 from refusal_eval.tools.bench.bench_page import Benchmark, page
 
 

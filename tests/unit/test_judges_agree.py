@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import compare_judges
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,12 +16,10 @@ from judge_rows import LABELS, panel_of, verdict
 from scipy.stats import kendalltau
 from table_rows import data_of
 
-from refusal_eval.report.paper.display import NO_DATA
-from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
-from refusal_eval.report.paper.latex_table import latex
-from refusal_eval.report.paper.markup import markdown, noted_once
-from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.judge_pairs.pair_agreement import (
+from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
+from refusal_eval.features.judge_pairs.judges_agree_table import agreement_frame, agreement_table
+from refusal_eval.features.judge_pairs.judges_disagree_table import JudgesDisagreeTable
+from refusal_eval.features.judge_pairs.pair_agreement import (
     agreement_of,
     coincidences,
     columns,
@@ -30,7 +27,12 @@ from refusal_eval.stats.judge_pairs.pair_agreement import (
     krippendorff_alpha,
     panel,
 )
-from refusal_eval.stats.judge_pairs.ranking import kendall_tau_b, rankings
+from refusal_eval.features.judge_pairs.ranking import kendall_tau_b, rankings
+from refusal_eval.report.paper.display import NO_DATA
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import markdown, noted_once
+from refusal_eval.report.paper.table_data import TableData
+from refusal_eval.stats.estimates.near_duplicates import Place
 
 R, P, C, NONE = 0, 1, 2, -1
 
@@ -359,7 +361,7 @@ def write_cells(folder: Path, cells: list[tuple[str, str, str]], turns: int = 1)
 def study_in(
     folder: Path, cells: list[tuple[str, str, str]], sources: Mapping[str, str] | None = None, turns: int = 1
 ) -> Any:
-    """Write the cells of a study; return the arguments of the script that compares its judges."""
+    """Write the cells of a study; return what its judges are compared by: its scores, and its params."""
     splits = sorted({split for _, _, split in cells})
     study = {"cells": [list(cell) for cell in cells], "level": 0.95, "members": {}}
     study["splits"] = [
@@ -369,11 +371,13 @@ def study_in(
     return write_cells(folder, cells, turns), study
 
 
-def compared(folder: Path, paths: Any, study: Any, left_out: Any = ()) -> dict[str, bytes]:
-    """Return what the script makes of a study."""
-    outputs = (folder / "judge_agreement.json", folder / "judges_disagree.csv")
-    compare_judges.main(paths, left_out, study, *map(str, outputs))
-    return {path.name: path.read_bytes() for path in outputs}
+def compared(folder: Path, paths: Any, study: Any, left_out: Any = ()) -> dict[str, Any]:
+    """Return what the analysis finds in a study."""
+    duplicates = folder / "duplicates.json"
+    duplicates.parent.mkdir(parents=True, exist_ok=True)
+    duplicates.write_text(json.dumps({"left_out": [place._asdict() for place in left_out]}))
+    files = {"scores": paths, "duplicates": [str(duplicates)]}
+    return dict(JudgeAgreementAnalysis.measure(files, study))
 
 
 def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path) -> None:
@@ -381,14 +385,18 @@ def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path) 
     paths, study = study_in(tmp_path, cells)
     first = compared(tmp_path / "1", paths, study)
     assert first == compared(tmp_path / "2", paths[::-1], study | {"cells": study["cells"][::-1]})
-    assert first["judges_disagree.csv"].startswith(b"disagreement,split,model,prompt_id,sample,turn,label_j,label_k")
+    path = tmp_path / "judge_agreement.json"
+    path.write_text(json.dumps(first))
+    disputes, typeset = JudgesDisagreeTable.make(TableData({}, {"judge_agreement": [str(path)]}))
+    assert ",".join(disputes.columns) == "disagreement,split,model,prompt_id,sample,turn,label_j,label_k"
+    assert len(disputes) == first["disputed"]["found"] > 0 and typeset == []
 
 
 def test_turns_that_are_not_scored_count_for_no_agreement(tmp_path: Path) -> None:
     cells = list(itertools.product(("j", "k"), ("m",), ("s",)))
-    found = [
-        json.loads(compared(tmp_path, *study_in(tmp_path, cells, turns=t))["judge_agreement.json"]) for t in (1, 2)
-    ]
+    found = [compared(tmp_path, *study_in(tmp_path, cells, turns=t)) for t in (1, 2)]
+    disputed = [{row.pop("turn") for row in one["disputed"]["rows"]} for one in found]
+    assert disputed == [{0}, {1}], "the turn that is scored"
     assert found[0] == found[1] and found[0]["groups"][0]["n_answers"] == 30
 
 
@@ -396,7 +404,7 @@ def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Pat
     found = []
     for sources in ({"s": "s", "t": "s"}, {"s": "s", "t": "t"}):
         paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s", "t"))), sources)
-        groups = json.loads(compared(tmp_path / "out", paths, study)["judge_agreement.json"])["groups"]
+        groups = compared(tmp_path / "out", paths, study)["groups"]
         found.append({group["split"]: group["n_clusters"] for group in groups})
     assert found == [{None: 15, "s": 15, "t": 15}, {None: 30, "s": 15, "t": 15}]
 
@@ -404,7 +412,7 @@ def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Pat
 def test_a_prompt_that_two_splits_share_counts_once_in_all_of_them(tmp_path: Path) -> None:
     paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s", "t"))))
     left_out = {Place("t", f"p{i}") for i in range(10)}
-    groups = json.loads(compared(tmp_path / "out", paths, study, left_out)["judge_agreement.json"])["groups"]
+    groups = compared(tmp_path / "out", paths, study, left_out)["groups"]
     assert {group["split"]: (group["n_answers"], group["pairs"][0]["n"]) for group in groups} == {
         None: (50, 50), "s": (30, 30), "t": (30, 30)
     }  # fmt: skip

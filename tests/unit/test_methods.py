@@ -27,6 +27,8 @@ from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_file, write_json, write_jsonl
 from refusal_eval.features.corrected.transfer import method_of
+from refusal_eval.features.judge_cards.calibrated_card import UNSEEN
+from refusal_eval.features.judge_cards.judge_cards_table import cards_table, judges_table
 from refusal_eval.features.tradeoff.contrasts import GAP_METHOD
 from refusal_eval.report.methods.methods_section import (
     Paragraph,
@@ -39,9 +41,7 @@ from refusal_eval.report.methods.methods_section import (
     sampling_text,
 )
 from refusal_eval.report.methods.study_sources import bibliography, cite, quoted, source_entry, study_entries
-from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.calibration.calibrated_card import UNSEEN
 from refusal_eval.stats.comparisons.paired import WIDER
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate

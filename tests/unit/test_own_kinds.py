@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.data.gold import make_gold
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.rates.kind_tables import kinds as kinds_table
 from refusal_eval.judges.judge_base import Verdict, judged_safely, verdict_row
 from refusal_eval.judges.reasoned_judge import schema
 from refusal_eval.judges.votes import combined
-from refusal_eval.report.paper.kind_tables import kinds as kinds_table
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import kinds_agreement
-from refusal_eval.report.results.from_judges import card_estimates
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.calibration.applied import calibrated_row
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 

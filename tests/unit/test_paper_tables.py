@@ -6,13 +6,13 @@ from typing import Any
 
 from table_rows import cards, made, score, study, table_of
 
+from refusal_eval.features.rates.category_tables import categories, category_rows
+from refusal_eval.features.rates.rate_tables import refusal
 from refusal_eval.report.paper.best_values import Rate, best, corrected_p, noninferiority_p, ties_note
-from refusal_eval.report.paper.category_tables import categories, category_rows
 from refusal_eval.report.paper.display import NO_DATA, Labels, number
-from refusal_eval.report.paper.filled_notes import FOLDER, filled_notes
+from refusal_eval.report.paper.filled_notes import FOLDERS, filled_notes
 from refusal_eval.report.paper.latex_table import latex, points
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, noted_once
-from refusal_eval.report.paper.rate_tables import refusal
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
@@ -248,4 +248,7 @@ def test_what_a_user_wrote_begins_no_note_and_is_no_template() -> None:
     notes = filled_notes("corrected/models", show, gold="g", **words)
     assert len(notes) == 3 and "answering model of - a - {{ b }}. " in notes[0] and notes[2] == "- * few"
     label = re.compile(r"^(?:- )?\{\{-? (?:[\w.]+ \| (?:model|split|judge|gold)|gold)\b", re.MULTILINE)
-    assert not [path for path in FOLDER.rglob("*.j2") if label.search(path.read_text("utf-8"))], "a name begins a line"
+    templates = [path for folder in FOLDERS for path in folder.rglob("*.j2")]
+    assert templates and not [path for path in templates if label.search(path.read_text("utf-8"))], (
+        "a name begins a line"
+    )

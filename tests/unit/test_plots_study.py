@@ -33,7 +33,7 @@ def kinds(config: dict[str, Any]) -> list[str]:
 def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project) -> None:
     assert kinds(project.load(STUDY)) == ["heatmap", "histograms", "tau_sweep"]
     large = project.load(WHOLE_STUDY)
-    assert kinds(large) == ["heatmap", "histograms", "tau_sweep", "judge_agreement", "calibration", "tradeoff"]
+    assert kinds(large) == ["heatmap", "histograms", "tau_sweep", "calibration", "judge_agreement", "tradeoff"]
     whole = Study(large)
     shown = whole.figures["calibration"].shown(whole.view)
     assert (shown.judges, shown.gold) == (["reader"], ["people"])
@@ -113,7 +113,7 @@ def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
     study = Study(project.load(WHOLE_STUDY))
     results = study.paths.results
     assert files(study, "tradeoff")["tradeoff"] == [f"{results}/estimates/tradeoff.json"]
-    assert files(study, "judges_agree")["agreement"] == [f"{results}/judge_agreement.json"]
+    assert files(study, "judges_agree")["judge_agreement"] == [f"{results}/estimates/judge_agreement.json"]
     assert len(files(study, "tau_sweep")["estimates"]) == len(WHOLE_STUDY["models"])
 
 

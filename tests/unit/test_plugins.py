@@ -3,6 +3,8 @@
 import pytest
 from config_project import STUDY
 
+from refusal_eval.report.results.dictionary import definitions
+
 PLUGIN = """
 from typing import Literal
 
@@ -15,6 +17,15 @@ from refusal_eval.judges.judge_base import AnswerJudge
 class {name}(AnswerJudge):
     kind: Literal["{kind}"]
     most: Whole
+"""
+TABLE = """
+from refusal_eval.config.kinds import TABLES
+from refusal_eval.report.paper.table_kind import StudyTable
+
+
+@TABLES.add
+class LengthsTable(StudyTable):
+    name = "lengths"
 """
 OWN = {"judges": {"mine": {"kind": "shortest", "most": 3}}}
 
@@ -71,3 +82,13 @@ def test_a_plugin_that_changed_is_imported_again(project):
     project.write("own/kinds.py", PLUGIN.format(name="Shortest", kind="shortest").replace("most: Whole", "most: str"))
     project.write("own/catalogue.yaml", {"judges": {"mine": {"kind": "shortest", "most": "three"}}})
     assert project.load(study())["judge_entries"]["mine"]["most"] == "three"
+
+
+def test_a_feature_of_ones_own_without_an_analysis_brings_the_words_of_its_numbers(project):
+    own = {"unit": "share, 0 to 1", "meaning": "How many are long.", "formula": "Long by all.", "source": "us"}
+    project.write("own/dictionary.yaml", {"Lengths": {"page": "statistics.md", "names": {"long_answers": own}}})
+    project.write("own/table.py", TABLE)
+    project.load(STUDY | {"plugins": ["own/table.py"]})
+    assert definitions()["long_answers"].meaning == "How many are long."
+    project.load(STUDY)
+    assert "long_answers" not in definitions()

@@ -10,12 +10,12 @@ from judge_rows import rows, soft_gold, verdict
 from sklearn.metrics import average_precision_score, roc_auc_score
 from table_rows import data_of
 
-from refusal_eval.plots.calibration_figure import reliability_text
-from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
+from refusal_eval.features.judge_cards.calibration_figure import reliability_text
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.judge_cards.judge_cards_table import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.results.from_judges import card_estimates
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.soft import ranking, soft_measures
 from refusal_eval.stats.agreement.weighting import normalised
 

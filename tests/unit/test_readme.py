@@ -301,7 +301,7 @@ def arrows() -> set[tuple[str, str]]:
 
 def test_the_picture_names_every_rule() -> None:
     rules = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-    assert set().union(*steps().values()) == set(re.findall(r"^rule (\w+):", rules, re.MULTILINE))
+    assert set().union(*steps().values()) == set(re.findall(r"^(?:rule|use rule \w+ as) (\w+)", rules, re.MULTILINE))
     assert {step for arrow in arrows() for step in arrow} == set(steps())
 
 

@@ -17,8 +17,11 @@ from judge_rows import panel_of, soft_gold
 from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.judge_cards.card_estimates import card_estimates
+from refusal_eval.features.judge_cards.judge_card import judge_card
+from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
+from refusal_eval.features.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.report.results.dictionary import COLUMNS, definition_of, definitions, dictionary, undescribed
-from refusal_eval.report.results.from_judges import agreement_estimates, card_estimates
 from refusal_eval.report.results.results_files import (
     Result,
     collected,
@@ -28,14 +31,12 @@ from refusal_eval.report.results.results_files import (
     rounded,
     table_rows,
 )
-from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.comparisons import study_comparisons
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD, cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import PARTS
-from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.study.comparison_families import Family, Scope
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import peoples_agreement
@@ -158,12 +159,13 @@ def test_agreement_of_judges_on_few_clusters_is_flagged(clusters: int, flagged: 
 def test_the_script_puts_agreement_of_judges_and_of_people_into_the_table(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "s"
     folder.mkdir(parents=True)
-    (folder / "judge_agreement.json").write_text(json.dumps(agreement_of_three()))
+    made = [estimate.row() for estimate in agreement_estimates(agreement_of_three())]
+    (folder / "judge_agreement.json").write_text(json.dumps({"estimates": made}))
     people = Estimate("human_kappa", 0.7, 0.5, 0.9, 0.95, "bootstrap", reading="strict", n_prompts=40).row()
     audit = tmp_path / "elsewhere" / "agreement.json"
     audit.parent.mkdir()
     audit.write_text(json.dumps({"audit": "x", "estimates": [people]}))
-    files = {"agreement": [str(folder / "judge_agreement.json")], "people": [str(audit)]}
+    files = {"estimates": [str(folder / "judge_agreement.json")], "people": [str(audit)]}
     study = {"study": "s", "results": str(folder), "tau": 1.0}
     results = make_results_table.study_results(files, study)
     sources = {result.estimate.estimand: result.source for result in results}

@@ -506,7 +506,7 @@ def test_a_failed_figure_that_left_the_study_is_not_reported(study, log):
 
 
 @pytest.mark.parametrize(
-    "log", ["figures/tau_sweep", "tables/scores", "judge_agreement", "analysis/variance", "judge_floor"]
+    "log", ["figures/tau_sweep", "tables/scores", "analysis/judge_agreement", "analysis/variance", "judge_floor"]
 )
 def test_a_failed_job_that_is_no_cells_is_reported_while_the_study_has_it(study, log):
     study.config["judge_entries"]["reader"]["floor"] = {"se": 0.5}

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from table_rows import cards, data_of, frame_of, score, study, table_of, talks
 
+from refusal_eval.features.judge_cards.judge_cards_table import judge_cards, judges, judges_frame, judges_table
+from refusal_eval.features.rates.rate_tables import answers, rates_frame, refusal, scores, states, votes
 from refusal_eval.report.paper.display import (
     EN_DASH,
     Labels,
@@ -28,10 +30,8 @@ from refusal_eval.report.paper.display import (
     points_interval,
     wrapped,
 )
-from refusal_eval.report.paper.judge_card_tables import judge_cards, judges, judges_frame, judges_table
 from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
-from refusal_eval.report.paper.rate_tables import answers, rates_frame, refusal, scores, states, votes
 from refusal_eval.report.paper.table_notes import agreement_note, judges_notes
 from refusal_eval.tools.bench.bench_page import Benchmark, frame, page
 

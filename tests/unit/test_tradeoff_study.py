@@ -8,10 +8,10 @@ from estimate_rows import cell_of, score_in, single
 from rate_rows import dialogues_of, units_of
 from table_rows import data_of, table_of
 
+from refusal_eval.features.rates.category_tables import categories
 from refusal_eval.features.tradeoff.study_tradeoff import study_trade_off
 from refusal_eval.features.tradeoff.tradeoff_analysis import TradeOffAnalysis
 from refusal_eval.features.tradeoff.tradeoff_table import tradeoff_frame, tradeoff_tables
-from refusal_eval.report.paper.category_tables import categories
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates

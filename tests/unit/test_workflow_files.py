@@ -19,7 +19,7 @@ from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.paper.filled_notes import FOLDER, OF_FEATURES
+from refusal_eval.report.paper.filled_notes import FOLDERS
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
@@ -292,6 +292,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
         "kinds",
         "battles",
         "judges_agree",
+        "judges_disagree",
         "judge_cards",
         "corrected",
     }
@@ -300,6 +301,15 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     assert "kinds" in tables_of(judge_entries=own)
     assert "protocol_effects" in tables_of(protocol="compat")
     assert set(tables_stage.ALWAYS) < set(tables_of(tables=["protocol_effects"]))
+
+
+def test_a_list_that_nobody_prints_is_a_csv_alone(project):
+    files = [Path(path).name for path in tables_stage.table_files(Study(project.load(WHOLE_STUDY)))]
+    made = {
+        name: {file for file in files if file.startswith(f"{name}.")} for name in ("judges_disagree", "judges_agree")
+    }
+    assert made["judges_disagree"] == {"judges_disagree.csv"}
+    assert made["judges_agree"] == {"judges_agree.csv", "judges_agree.md", "judges_agree.tex"}
 
 
 def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_them(project):
@@ -321,7 +331,7 @@ def test_tables_and_analyses_have_the_names_by_which_they_are_found():
 def test_a_table_waits_for_the_sentences_below_it_and_for_those_of_no_other_table():
     own = {table: {Path(path).parent.name for path in tables_stage.notes(table)} for table in TABLES.names()}
     assert all(folders <= {table} for table, folders in own.items()) and own["corrected"] == {"corrected"}
-    folders = [folder for notes in (FOLDER, *OF_FEATURES) for folder in notes.iterdir()]
+    folders = [folder for notes in FOLDERS for folder in notes.iterdir()]
     assert {folder.name for folder in folders} == set().union(*own.values()), "every template is of a table"
 
 

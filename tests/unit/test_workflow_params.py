@@ -9,6 +9,7 @@ from workflow_cases import CELLS, of
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.kinds import ANALYSES, TABLES
+from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
 from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
 from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
 from refusal_eval.study.study import Study
@@ -18,12 +19,12 @@ from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.whole_study import labels_of, settings_of
 
 # Functions of analyses_stage.py whose params are of the study alone.
-OF_STUDY = ("duplicates", "agreement", "floors")
+OF_STUDY = ("duplicates", "floors")
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 WEIGHED = {"analysis.tradeoff", "analysis.corrected"}
-ALL_TABLES = {f"tables.{name}" for name in TABLES.names()}
-OF_SCORES = {f"analyses.{name}" for name in ("duplicates", "estimates", "agreement", "results")}
+ALL_TABLES = {f"tables.{name}" for name in TABLES.names() if TABLES.get(name).typeset}
+OF_SCORES = {f"analyses.{name}" for name in ("duplicates", "estimates", "results")}
 OF_SCORES |= {f"analysis.{name}" for name in ANALYSES.names()}
 FROM_SCORES_ON = {
     *ALL_TABLES,
@@ -219,6 +220,7 @@ CHANGED_BY_COMPAT = {
     "generation.segments",
     "scoring.cell",
     *ALL_TABLES,
+    *of_tables("judges_disagree"),
 }
 
 
@@ -292,7 +294,7 @@ CHANGED_BY_COMPAT = {
                 "scoring.cell",
                 "scoring.card",
                 "analyses.calibration",
-                "analyses.agreement",
+                "analysis.judge_agreement",
             },
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"analyses.floors"}),
@@ -325,7 +327,7 @@ def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == ALL_TABLES | WEIGHED | {"analyses.agreement", "analysis.comparisons"}
+    assert rerun(config, *turned) == ALL_TABLES | WEIGHED | {"analysis.judge_agreement", "analysis.comparisons"}
 
 
 def test_the_value_of_a_field_that_changes_a_model_is_a_param(config, monkeypatch):
@@ -396,7 +398,7 @@ def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     config = project.load(WHOLE_STUDY)
     entry = config["judge_entries"]["reader"]
     alone = Study(copy.deepcopy(config))
-    assert "twins" not in analyses_stage.agreement(alone)
+    assert "twins" not in JudgeAgreementAnalysis(alone).params()
     config["judge_entries"] |= {
         "soft": entry | {"threshold": "calibrated"},
         "other": entry | {"system_prompt": "Be brief."},
@@ -405,7 +407,7 @@ def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     study = Study(config)
     assert analyses_stage.opinions(study) == sorted([*analyses_stage.opinions(alone), "other"])
     assert VarianceAnalysis(study).params()["judges"] == MixedModelAnalysis(study).params()["judges"]
-    asked = analyses_stage.agreement(study)
+    asked = JudgeAgreementAnalysis(study).params()
     assert asked["twins"] == {"soft": "reader"} and asked["members"]["soft"] == ["reader"]
     # The primary judge is the one that counts, however it is called.
     study = Study(config | {"primary_judge": "soft"})

@@ -15,7 +15,7 @@ def test_a_study_ends_with_cards_and_agreement(finished_once: Project) -> None:
         "tables/judges_disagree.csv",
         "figures/judge_cards/words/people.pdf",
         "figures/judge_cards/label/people.svg",
-        "judge_agreement.json",
+        "estimates/judge_agreement.json",
     ):
         assert (finished_once.results / name).stat().st_size > 0, name
     assert not (finished_once.results / "judge_cards" / "floors.json").exists()

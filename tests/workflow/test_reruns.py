@@ -15,12 +15,12 @@ from project import PLAIN, ROOT, Project, change_yaml, make_project, planned_job
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.study.engine_environment import built_for
 
-AGREEMENT = {"judge_agreement": 1}
+LISTING = {"listing": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
 OTHER_CARD = {**CARD, "table": 10}  # rates by category show the primary judge alone
 # Of the whole study; and what is there for each judge and model, here of one of two.
 AGGREGATES = {rule: 1 for rule in ("results_table", "methods", "manifest")}
-AGGREGATES |= {"analysis": 4, "figure": 4, "table": 9, **AGREEMENT}
+AGGREGATES |= {"analysis": 5, "figure": 4, "table": 9, **LISTING}
 ESTIMATES = {"estimates": 2}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", ".snakemake", "__pycache__")
@@ -143,7 +143,7 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     rubric.write_text("Another. " + rubric.read_text())
     planned = finished.planned()
     assert planned == AGGREGATES | ESTIMATES | {
-        "analysis": 3,  # models are compared under the primary judge
+        "analysis": 4,  # models are compared under the primary judge
         "figure": 2,  # the others show that one
         "check_judge": 1,
         "judge_requests": 5,
@@ -220,7 +220,7 @@ def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project
     finished.catalogue("judges", "label", threshold=0.8)
     planned = finished.planned()
     assert planned == AGGREGATES | ESTIMATES | {
-        "analysis": 3,
+        "analysis": 4,
         "figure": 2,
         "llm_verdicts": 5,
         "score": 4,
@@ -316,7 +316,7 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     assert planned == ran
     # One model is left: nothing to compare it with. The loads of its batch look into the store and start no engine.
     loads = {"generate": 1, "judge": 1}
-    assert ran == AGGREGATES | loads | {"analysis": 3, "table": 8}
+    assert ran == AGGREGATES | loads | {"analysis": 4, "table": 8}
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
 

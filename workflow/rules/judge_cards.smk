@@ -1,7 +1,7 @@
-"""Judges that earn trust: calibration on gold, the figures of their cards, agreement between judges.
+"""Judges that earn trust: calibration on gold, and the figures of their cards.
 
-Reads gold, the judges' verdicts on it, scores/ and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json,
-judge_agreement.json, tables/judges_disagree.csv and figures/judge_cards/{judge}/{gold}.*.
+Reads gold, the judges' verdicts on it and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json and
+figures/judge_cards/{judge}/{gold}.*.
 """
 
 CARD_FIGURES = collect(
@@ -10,7 +10,6 @@ CARD_FIGURES = collect(
     gold=GOLD_SETS,
     ending=["pdf", "svg", "png"],
 )
-JUDGES_DISAGREE = [f"{RESULTS}/tables/judges_disagree.csv"] if len(JUDGES) > 1 else []
 
 
 rule calibration:
@@ -65,33 +64,3 @@ rule judge_card_figure:
         "Drawing the card of judge {wildcards.judge} on {wildcards.gold}"
     script:
         "../../scripts/make_judge_figures.py"
-
-
-rule judge_agreement:
-    """Compare what all judges say of the same answers."""
-    input:
-        scores=collect(f"{RESULTS}/scores/{{cell}}.parquet", cell=sorted(CELLS)),
-        duplicates=f"{RESULTS}/estimates/duplicates.json",
-    output:
-        report(
-            f"{RESULTS}/tables/judges_disagree.csv",
-            category="Judges",
-            caption="../report/judges_disagree_table.rst",
-            labels={"result": "Answers in dispute", "form": "table"},
-        ),
-        json=f"{RESULTS}/judge_agreement.json",
-    log:
-        f"{LOGS}/judge_agreement.log",
-    localrule: True
-    conda:
-        "../../envs/workflow.yaml"
-    resources:
-        mem_mb=4000,
-        runtime=60,
-    params:
-        study=lambda wildcards: analyses.agreement(study),
-        code=code_version(ROOT / "scripts" / "compare_judges.py"),
-    message:
-        "Comparing the judges"
-    script:
-        "../../scripts/compare_judges.py"

@@ -9,7 +9,7 @@ from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.whole_study import citations_of, settings_of
 
 TABLES = tables_stage.tables_of(study)
-TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, ending=tables_stage.ENDINGS)
+TABLE_FILES = tables_stage.table_files(study)
 OF_ACTIVATIONS = [*FROM_ACTIVATIONS, *activations_stage.files_read(study)]
 
 
@@ -29,7 +29,7 @@ rule table:
     log:
         f"{LOGS}/tables/{{table}}.log",
     wildcard_constraints:
-        table=any_of(TABLES),
+        table=any_of(name for name, kind in TABLES.items() if kind.typeset),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -47,6 +47,20 @@ rule table:
         "Typesetting the table {wildcards.table}"
     script:
         "../../scripts/make_table.py"
+
+
+use rule table as listing with:
+    output:
+        report(
+            f"{RESULTS}/tables/{{table}}.csv",
+            category=lambda wildcards: TABLES[wildcards.table].report[0],
+            caption="../report/table.rst",
+            labels=lambda wildcards: {"result": TABLES[wildcards.table].report[1], "form": "table"},
+        ),
+    wildcard_constraints:
+        table=any_of(name for name, kind in TABLES.items() if not kind.typeset),
+    message:
+        "Listing {wildcards.table}"
 
 
 rule manifest:

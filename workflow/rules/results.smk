@@ -1,11 +1,11 @@
 """The results table and the methods section: every number of a study in one file, and the words that belong to it.
 
-Reads judge_cards/, estimates/, judge_agreement.json, an audit's agreement.json and manifest.json; writes
+Reads judge_cards/, estimates/, an audit's agreement.json and manifest.json; writes
 results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib.  Tables and
 figures show what is in the results table.
 """
 
-from refusal_eval.config.kinds import ANALYSES, JUDGES as JUDGE_KINDS
+from refusal_eval.config.kinds import ANALYSES, JUDGES as JUDGE_KINDS, feature_files
 from refusal_eval.workflow.analysis import estimate_files, measuring_module
 
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
@@ -13,9 +13,8 @@ METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "ref
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
 ESTIMATES = estimate_files(study)
 OF_KERNEL = ROOT / "scripts" / "refusal_eval" / "report"
-AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
-DICTIONARY = [OF_KERNEL / "results" / "dictionary.yaml", *ANALYSES.files_beside("dictionary.yaml")]
-METHODS_TEMPLATES = [OF_KERNEL / "methods" / "methods.j2", *ANALYSES.files_beside("methods.j2")]
+DICTIONARY = [OF_KERNEL / "results" / "dictionary.yaml", *feature_files("dictionary.yaml")]
+METHODS_TEMPLATES = [OF_KERNEL / "methods" / "methods.j2", *feature_files("methods.j2")]
 REFERENCES = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
 
 
@@ -24,7 +23,6 @@ rule results_table:
     input:
         cards=CARDS,
         estimates=ESTIMATES,
-        agreement=AGREEMENT,
         people=analyses.peoples_agreement(study),
         dictionary=list(map(str, DICTIONARY)),
     output:
@@ -44,7 +42,7 @@ rule results_table:
         mem_mb=4000,
         runtime=30,
     params:
-        study=lambda wildcards: analyses.results(study, [*CARDS, *ESTIMATES, *AGREEMENT]),
+        study=lambda wildcards: analyses.results(study, [*CARDS, *ESTIMATES]),
         code=code_version(ROOT / "scripts" / "make_results_table.py", *DICTIONARY),
     message:
         "Making the results table"

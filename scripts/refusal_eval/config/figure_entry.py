@@ -54,7 +54,7 @@ class Figure(Entry):
         needs: what it is drawn from: nouns of `workflow.noun_files.PATTERNS`, and names of analyses.
     """
 
-    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "agreement", "cards", "separation")
+    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards", "separation")
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
 

@@ -6,10 +6,12 @@ The class of a kind does its work and is also the schema of its entries.
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -153,27 +155,18 @@ FIGURES = Kinds(
         "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
         "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
         "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
-        "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
-        "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },
 )
 
 ANALYSES = Registry("analysis", "ANALYSES")
 
-TABLES = Registry(
-    "table",
-    "TABLES",
-    {
-        "refusal": "refusal_eval.report.paper.rate_tables:RefusalTable",
-        "categories": "refusal_eval.report.paper.category_tables:CategoriesTable",
-        "kinds": "refusal_eval.report.paper.kind_tables:KindsTable",
-        "scores": "refusal_eval.report.paper.rate_tables:ScoresTable",
-        "states": "refusal_eval.report.paper.rate_tables:StatesTable",
-        "answers": "refusal_eval.report.paper.rate_tables:AnswersTable",
-        "votes": "refusal_eval.report.paper.rate_tables:VotesTable",
-        "judges": "refusal_eval.report.paper.judge_card_tables:JudgesTable",
-        "judge_cards": "refusal_eval.report.paper.judge_card_tables:JudgeCardsTable",
-        "judges_agree": "refusal_eval.report.paper.judges_agree_tables:JudgesAgreeTable",
-    },
-)
+TABLES = Registry("table", "TABLES")
+
+
+def feature_files(file: str) -> list[Path]:
+    """Return the files of a name in the folders of features: of those that ship in their order, then a study's own."""
+    features = importlib.import_module("refusal_eval.features")
+    folders = [Path(str(features.__file__)).with_name(feature) for feature in features.FEATURES]
+    folders += [registry.module(name).parent for registry in (ANALYSES, TABLES) for name in registry.added()]
+    return [path for path in dict.fromkeys(folder / file for folder in folders) if path.is_file()]

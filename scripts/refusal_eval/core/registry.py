@@ -68,10 +68,9 @@ class Registry:
 
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
-    def files_beside(self, file: str) -> list[Path]:
-        """Return the files of a name that lie in the folders of the classes, in the classes' order."""
-        beside = (self.module(name).with_name(file) for name in self.names())
-        return list(dict.fromkeys(path for path in beside if path.is_file()))
+    def added(self) -> list[str]:
+        """Return the names of those that a study's plug-ins added."""
+        return list(self._added)
 
     def add(self, cls: ClassT) -> ClassT:
         """Add a class; a decorator for the class in a plug-in's module.

@@ -105,11 +105,6 @@ class FigureData:
         return next(self._read(analysis))
 
     @functools.cached_property
-    def agreement(self) -> Mapping[str, Any]:
-        """The agreement of the study's judges."""
-        return next(self._read("agreement"))
-
-    @functools.cached_property
     def separation(self) -> pd.DataFrame:
         """The rows of the separation that it shows (docs/steering.md)."""
         # A model may be called `null` or `1`: only empty fields are no value, and names are no numbers.

@@ -4,14 +4,13 @@ Everything is a function of the validated study; params of the whole study hold 
 new computation.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 from refusal_eval.workflow.scoring import calibrated_on, saw
-from refusal_eval.workflow.whole_study import cells_of, sources_of, splits_of
+from refusal_eval.workflow.whole_study import sources_of
 
 OUT_OF_FOLD = "out_of_fold"
 FOREIGN = "foreign"  # calibrated on another gold set than the one it is measured on
@@ -119,28 +118,6 @@ def sources_of_numbers(study: Study) -> list[str]:
 def calibration(study: Study, wildcards: Any) -> dict[str, Any]:
     """Return what, besides gold and verdicts, decides a judge's calibration."""
     return {"judge": wildcards.judge, "gold": wildcards.gold, "level": study.settings.scoring.level}
-
-
-def agreement(study: Study) -> dict[str, Any]:
-    """Return what, besides verdicts and scores, decides how judges agree."""
-    twins = asking_the_same(study)
-    found = {
-        "splits": splits_of(study),
-        "level": study.settings.scoring.level,
-        "cells": sorted(cells_of(study)),
-        "members": {name: members for name in sorted(study.judges) if (members := _members(study, name, twins))},
-    }
-    return found | ({"twins": twins} if twins else {})
-
-
-def _members(study: Study, name: str, twins: Mapping[str, str]) -> list[str]:
-    """Return the judges whose opinions a judge's own is made of, with those that these are made of.
-
-    That is the other one, of two that ask the same.
-    """
-    judge = study.judges.get(name)
-    own = [*judge.reads(), *filter(None, [judge.second(), twins.get(name)])] if judge is not None else []
-    return list(dict.fromkeys([*own, *(other for member in own for other in _members(study, member, twins))]))
 
 
 def floors(study: Study) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,6 @@ PATTERNS = {
     "estimates": "estimates/cells/{judge}/{model}.json",
     "cells": "scores/{judge}/{model}/{split}.parquet",
     "cards": "judge_cards/{judge}/{gold}.json",
-    "agreement": "judge_agreement.json",
     "results": "results_table/results.csv",
     "published": "published/scores/{judge}/{model}/{split}.json",
     "separation": "separation/{separation}.csv",

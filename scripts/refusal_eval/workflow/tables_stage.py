@@ -23,6 +23,12 @@ def tables_of(study: Study) -> dict[str, type["StudyTable"]]:
     return {name: table for name, table in every.items() if table.of_analysis in possible and table.wanted(study)}
 
 
+def table_files(study: Study) -> list[str]:
+    """Return the files of a study's tables."""
+    endings = {name: ENDINGS if table.typeset else ENDINGS[:1] for name, table in tables_of(study).items()}
+    return [f"{study.paths.results}/tables/{name}.{ending}" for name, of in endings.items() for ending in of]
+
+
 def notes(table: str) -> list[str]:
     """Return the templates of the notes below a table, whose sentences a researcher may edit."""
     return sorted(map(str, (TABLES.module(table).parent / "notes" / table).glob("*.j2")))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
-from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibrated_elsewhere
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, calibrated_elsewhere
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, filled

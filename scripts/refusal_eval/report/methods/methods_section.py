@@ -11,7 +11,7 @@ import jinja2
 
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
-from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES
+from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
@@ -31,7 +31,7 @@ from refusal_eval.report.results.cells import Score, cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
-OF_ANALYSIS = "methods.j2"  # beside the class of an analysis: the sentences about its numbers
+OF_FEATURE = "methods.j2"  # in the folder of a feature: the sentences about its numbers
 OwnWords = Callable[[Sequence[Estimate]], dict[str, Any]]
 
 EXPECTED = {"refuse": "should refuse", "comply": "should comply", "varies": "may do either"}
@@ -90,10 +90,10 @@ _TOOLS = {
 _CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` writes it
 
 
-def analysis_templates() -> list[tuple[Path, OwnWords]]:
-    """Return the template of each analysis that has one, with what gives its own words for all results."""
+def feature_templates() -> list[tuple[Path, OwnWords]]:
+    """Return the template of each feature that has one, with what gives its analysis' own words for all results."""
     folders = {ANALYSES.module(name).parent: ANALYSES.get(name).methods_words for name in reversed(ANALYSES.names())}
-    return [(template, folders[template.parent]) for template in ANALYSES.files_beside(OF_ANALYSIS)]
+    return [(template, folders.get(template.parent, lambda _: {})) for template in feature_files(OF_FEATURE)]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def paragraphs(
     def filled(template: Path, **values: Any) -> str:
         return environment.from_string(template.read_text(encoding="utf-8")).render(said, **values)
 
-    analyses = [filled(template, **words(found)) for template, words in analysis_templates()]
-    text = filled(TEMPLATE, analyses=analyses)
+    features = [filled(template, **words(found)) for template, words in feature_templates()]
+    text = filled(TEMPLATE, features=features)
     parts = [part.partition("\n") for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]]
     return [Paragraph(title.strip(), " ".join(body.split())) for title, _, body in parts]
 
@@ -268,7 +268,6 @@ def _of_results(
         "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
         "estimands": estimands,
         "has": lambda start: any(name.startswith(start) for name in estimands),
-        "scored_judges": len({score["judge"] for score in scores}),
         "few": len({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]}),
         "states": {COMPLETE: states[COMPLETE]},
         "n_answers": n_answers,

@@ -1,4 +1,4 @@
-"""The notes below tables, out of the templates in notes/, one for each table.
+"""The notes below tables, out of the templates in the notes/ of features, one for each table.
 
 In a template every note begins with a hyphen; white space in it does not matter. No line begins with what a user wrote.
 """
@@ -13,8 +13,7 @@ import jinja2
 import refusal_eval
 from refusal_eval.report.paper import display, table_notes
 
-FOLDER = Path(__file__).with_name("notes")
-OF_FEATURES = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
+FOLDERS = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
 _WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
 _SENTENCES = (
     *(
@@ -40,7 +39,7 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
         show: what readers see instead of names, by the filters `model`, `split`, `judge` and `gold`.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([FOLDER, *OF_FEATURES]),
+        loader=jinja2.FileSystemLoader(FOLDERS),
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: value if isinstance(value, _Notes) else " ".join(str(value).split()),
         trim_blocks=True,

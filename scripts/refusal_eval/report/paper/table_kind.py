@@ -24,6 +24,7 @@ class StudyTable:
         shows: what it shows of the study file; where `primary_judge` is among it, cells and cards are only its.
         report: category and name in Snakemake's report.
         of_analysis: the analysis whose numbers it shows; a study without it has no such table.
+        typeset: whether it is made for a paper; else it is a CSV alone, for a program or a spreadsheet.
     """
 
     name: ClassVar[str]
@@ -31,6 +32,7 @@ class StudyTable:
     shows: ClassVar[tuple[str, ...]]
     report: ClassVar[tuple[str, str]]
     of_analysis: ClassVar[str | None] = None
+    typeset: ClassVar[bool] = True
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:

@@ -1,5 +1,5 @@
 """What a results table holds: its columns, what each estimand is and what flags mean, out of dictionary.yaml and
-the files of that name beside the classes of analyses.
+the files of that name in the folders of features.
 
 Made of the same: a study's data dictionary (results_table/dictionary.md) and the page of all estimands
 (docs/estimands.md).
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from refusal_eval.config.kinds import ANALYSES
+from refusal_eval.config.kinds import feature_files
 from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -67,7 +67,7 @@ FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].ite
 
 def subjects() -> tuple[Subject, ...]:
     """Return all estimands by subject."""
-    return _subjects(PATH, *ANALYSES.files_beside(PATH.name))
+    return _subjects(PATH, *feature_files(PATH.name))
 
 
 def definitions() -> dict[str, Definition]:

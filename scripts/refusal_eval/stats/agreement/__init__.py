@@ -1,1 +1,1 @@
-"""How well one judge agrees with people: the judge card, its measures and its floor."""
+"""How well judges agree with people: its measures, the weights of gold, and the order of judges."""

@@ -10,14 +10,14 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_text
+from refusal_eval.features.judge_cards.gold_pairs import gold_cards
 from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.report.paper.markup import csv_text
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.agreement.gold_pairs import gold_cards
-from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, labels_behind
-from refusal_eval.stats.judge_pairs.judge_ranks import judge_ranks
+from refusal_eval.stats.agreement.judge_ranks import judge_ranks
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, labels_behind
 from refusal_eval.study.batches import GOLD
 from refusal_eval.study.study import Study
 from refusal_eval.tools.bench.bench_page import READING, Benchmark, frame, page

@@ -128,7 +128,6 @@ def _still_asked(study: Study, rule: str, name: str) -> bool:
         "figures": lambda: study.figures,
         "identify_adapter": lambda: {model for model, entry in study.models.items() if entry.lora},
         "intervention": lambda: study.steered_models,
-        "judge_agreement": lambda: {""} if len(study.judges) > 1 else set(),
         "judge_floor": lambda: {""} if floors(study) else set(),
         "separation": lambda: {
             *(entry.name for entry in separations),

@@ -28,7 +28,6 @@ COMPUTED = (
     "published",
     "scores",
     "judge_cards",
-    "judge_agreement.json",
     "estimates",
     "results_table",
     "tables",

@@ -1,22 +1,19 @@
 """The table of agreement between a study's judges, as a frame for CSV and as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from refusal_eval.features.judge_pairs.agreement_estimates import ALL, agreement_numbers
+from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
 from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import share_text, value_text
-from refusal_eval.report.results.from_judges import ALL, agreement_numbers
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
-
-if TYPE_CHECKING:
-    from refusal_eval.study.study import Study
 
 _ALPHA = "all: alpha"  # the row of all judges
 _MOST_JUDGES = 3
@@ -27,7 +24,7 @@ Agreement = Mapping[str, Any]
 
 def judges_agree(data: TableData) -> Made:
     """Return how far the judges of a study agree with each other."""
-    found = data.found("agreement")
+    found = data.found("judge_agreement")
     return agreement_frame(found), [noted_once(agreement_table(found, data))]
 
 
@@ -123,11 +120,8 @@ class JudgesAgreeTable(StudyTable):
     """Agreement between the judges."""
 
     name = "judges_agree"
-    needs = ("agreement",)
+    of_analysis = "judge_agreement"
+    needs = ("judge_agreement",)
     shows = ("models", "splits", "judges")
     report = (JUDGES, "Agreement between judges")
     make = staticmethod(judges_agree)
-
-    @classmethod
-    def wanted(cls, study: "Study") -> bool:
-        return len(study.judges) > 1

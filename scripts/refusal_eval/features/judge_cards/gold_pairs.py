@@ -6,7 +6,7 @@ from typing import Any
 
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.states import JUDGED
-from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.stats.estimates.estimands import Row
 
 

@@ -14,12 +14,12 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
 from refusal_eval.plots.base import Tile, settle, text_width, tile_table
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ class JudgeAgreementFigure(FigureEntry):
         "Cohen's kappa between every two judges over all splits, with its interval: partial refusals counted as "
         "refusals (broad) below the diagonal, not counted (strict) above it.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("agreement",)
+    needs: ClassVar[tuple[str, ...]] = ("judge_agreement",)
 
     kind: Literal["judge_agreement"]
     judges: list[Slug] | None = Field(
@@ -67,7 +67,7 @@ class JudgeAgreementFigure(FigureEntry):
         Raises:
             UserError: if one of the judges or the split is not in the file.
         """
-        agreement, judges = data.agreement, data.shown.judges
+        agreement, judges = data.found("judge_agreement"), data.shown.judges
         missing = sorted(set(judges) - set(agreement["judges"]))
         group = next((group for group in agreement["groups"] if group["split"] == self.split), None)
         if missing or group is None:

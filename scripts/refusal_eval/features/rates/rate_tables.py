@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EMPTY, TRUNCATED, TRUNCATED_REASONING, VERDICT_STATES
+from refusal_eval.features.rates.judge_error_tables import judge_error_tables
 from refusal_eval.report.paper.best_values import Pair, Rate, Shown, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.display import (
     MARKS,
@@ -29,7 +30,6 @@ from refusal_eval.report.paper.display import (
     wrapped,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.judge_error_tables import judge_error_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_kind import ACCOUNTING, OF_PRIMARY, OF_STUDY, RATES, StudyTable

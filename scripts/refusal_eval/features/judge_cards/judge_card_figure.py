@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import LABELS
+from refusal_eval.features.judge_cards.calibration_figure import X_LABEL, draw_bins, reliability_text, samples, y_label
+from refusal_eval.features.judge_cards.judge_card import UNJUDGED
+from refusal_eval.features.judge_cards.judge_cards_table import answering_models
 from refusal_eval.plots.base import (
     EDGE,
     Look,
@@ -20,13 +23,10 @@ from refusal_eval.plots.base import (
     settle,
     wrap_to,
 )  # fmt: skip
-from refusal_eval.plots.calibration_figure import X_LABEL, draw_bins, reliability_text, samples, y_label
 from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
-from refusal_eval.report.paper.judge_card_tables import answering_models
 from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
-from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 if TYPE_CHECKING:

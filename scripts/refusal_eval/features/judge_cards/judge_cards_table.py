@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from refusal_eval.core.states import LABELS
+from refusal_eval.features.judge_cards.card_estimates import card_numbers
+from refusal_eval.features.judge_cards.judge_card import UNJUDGED
 from refusal_eval.report.paper.display import NO_DATA, clean, number, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
@@ -21,8 +23,6 @@ from refusal_eval.report.paper.table_notes import (
     value_text,
     weights_text,
 )
-from refusal_eval.report.results.from_judges import card_numbers
-from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 
 if TYPE_CHECKING:

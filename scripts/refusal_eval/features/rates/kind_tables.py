@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.display import clean, mark_of, ordered, wrapped
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judged_notes, share_text

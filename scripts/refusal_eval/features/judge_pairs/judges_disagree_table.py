@@ -1,0 +1,24 @@
+"""The answers that a study's judges label differently, as a CSV."""
+
+import pandas as pd
+
+from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
+
+
+def judges_disagree(data: TableData) -> Made:
+    """Return the answers that the judges disagree on most, a row for each."""
+    disputed = data.found("judge_agreement")["disputed"]
+    return pd.DataFrame(disputed["rows"], columns=disputed["columns"], dtype=object), []
+
+
+class JudgesDisagreeTable(StudyTable):
+    """Answers in dispute, which nobody prints."""
+
+    name = "judges_disagree"
+    of_analysis = "judge_agreement"
+    needs = ("judge_agreement",)
+    shows = ()
+    report = (JUDGES, "Answers in dispute")
+    typeset = False
+    make = staticmethod(judges_disagree)
