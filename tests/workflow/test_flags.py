@@ -33,7 +33,7 @@ def cells_of(row: Estimate) -> list[tuple[str, str, str]]:
     judges = {row.judge} if row.judge and not mixed else set()
     judges |= named & set(JUDGES) or (set(JUDGES) if mixed else set())
     # A place on the front is decided by all models.
-    models = {row.model} if row.model and not mixed and row.estimand != "pareto_front_share" else set(MODELS)
+    models = {row.model} if row.model and not mixed and not row.estimand.startswith("pareto_front") else set(MODELS)
     models |= named & set(MODELS)
     splits = set((row.split or "").split("+")) & set(EXPECTED) | named & set(EXPECTED)
     pools = set((row.pool or "").split("+"))

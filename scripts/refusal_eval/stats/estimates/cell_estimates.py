@@ -39,7 +39,7 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     facts = units.facts
     level, k, tau = facts["level"], facts["samples"], facts["tau"]
     found = [*_overall(units, level), *_marked(_votes(units, k, level), units)]
-    found += [*_categories(units, level), *_turns(units, level)]
+    found += [*category_rates(units, level), *_turns(units, level)]
     others = [*_c(units["c"], units["band"], units, level, tau), *_dispersion(units, k, level)]
     if tau_sweep and k > 1 and units.labels is not None and units.logprobs is not None:
         for other in (t for t in taus(tau) if t != tau):
@@ -281,7 +281,7 @@ def _votes(units: Units, k: int, level: float) -> list[Estimate]:
     return found
 
 
-def _categories(units: Units, level: float) -> list[Estimate]:
+def category_rates(units: Units, level: float) -> list[Estimate]:
     """Rates of each category, where there are several; prompts without a category are in none."""
     categories = units["category"]
     names = sorted(set(categories))

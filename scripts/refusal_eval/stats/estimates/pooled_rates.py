@@ -18,6 +18,9 @@ from refusal_eval.stats.estimates.units import Cell, Units, few_of
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
 
+# Of a rate pooled over splits, whatever these are.
+RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitRates:
