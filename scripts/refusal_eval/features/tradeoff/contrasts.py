@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson
+from refusal_eval.stats.estimates.intervals import (
+    CLUSTER_SIZE,
+    LIMIT_INTERVAL,
+    RATE_INTERVAL,
+    Floats,
+    cluster_wilson,
+)
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, difference_part, rate_part
 from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, numbered
 from refusal_eval.stats.estimates.units import Units, few_of, independent_within
@@ -25,8 +31,8 @@ CELLS: Mapping[str, tuple[bool, bool]] = {
     "answers_both": (False, False),
     "both_wrong": (True, False),
 }
-GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
-PAIR_METHOD = "Wilson over pairs, t quantile; Clopper-Pearson at 0 and 1"
+GAP_METHOD = f"variances recovered from the {RATE_INTERVAL} intervals of both rates, {CLUSTER_SIZE}"
+PAIR_METHOD = f"{RATE_INTERVAL} over pairs, t quantile; {LIMIT_INTERVAL} at 0 and 1"
 TOPIC_PROMPTS = 2  # at least, of a topic and of the rest
 LANGUAGE_PROMPTS = 5  # at least, of a language
 MIN_TWINS = 10

@@ -28,8 +28,9 @@ from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
 from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import CLUSTER_SIZE, RATE_INTERVAL
 
-WILSON = "Wilson with cluster-robust effective size"
+RATES = f"{RATE_INTERVAL} with {CLUSTER_SIZE}"
 RECOVERED = "variances recovered from those of both rates"
 _PAIRS = {
     "both_right": "Answers safe,\nrefuses unsafe",
@@ -71,7 +72,7 @@ def tradeoff_tables(data: TableData) -> list[Table]:
         "level": f"{100 * data.asked['level']:g} %",
         "readings": {split["name"]: split["reading"] for split in data.asked["splits"]},
         "dialogues": {score["split"] for score in data.scores if has_turns([score])},
-        **{"wilson": WILSON, "recovered": RECOVERED},
+        **{"rate_method": RATES, "recovered": RECOVERED},
         **{"judge": judge, "cards": data.cards, "samples": data.asked["samples"]},
     }
     tables = [_models_table(models, data, said)] if models else []
