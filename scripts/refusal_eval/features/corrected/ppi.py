@@ -34,7 +34,8 @@ MIN_LABELS = 20  # texts that people read
 FEW_OF_A_CLASS = 10  # texts of the rarer class; below it the interval holds that of the labels alone, too
 METHOD = (
     f"PPI++ with sampling weights; {RATE_INTERVAL} with the cluster-robust variance of both samples, t quantile with "
-    f"the effective number of labels; with fewer than 10 labels of a class, at least {RATE_INTERVAL} of the labels alone"
+    f"the effective number of labels; with fewer than 10 labels of a class, at least {RATE_INTERVAL} of the labels "
+    "alone"
 )
 
 
