@@ -280,12 +280,34 @@ def rate_difference_p_holm(study: Study, asked: Asked) -> Found | None:
     return None if adjusted is None or math.isnan(adjusted[key]) else Found(adjusted[key])
 
 
+def side_rate(study: Study, asked: Asked) -> Found:
+    """The data dictionary: the rate of one side over the prompts on which both have one."""
+    side = ("rate_difference_first", "rate_difference_second").index(asked.estimand)
+    found = [[rates[side] for rates in part.decisions] for part in parts(study, asked)]
+    return Found(float(np.mean([np.mean(rates) for rates in found])) if all(found) else NAN)
+
+
+def differing_clusters(study: Study, asked: Asked) -> Found:
+    """The data dictionary: clusters over whose prompts the differences do not add up to 0."""
+    return Found(float(sum(t != 0 for t in whole(study, parts(study, asked)).t)))
+
+
 def mcnemar_p(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: McNemar's test, exact, of the majority of the samples; ties are no decision."""
+    """docs/comparisons.md: McNemar's test, exact, of the majority of the samples."""
+    only_a, only_b = only_one(study, asked)
+    return Found(float(stats.binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0)
+
+
+def mcnemar_side(study: Study, asked: Asked) -> Found:
+    """The data dictionary: prompts that only one side refuses."""
+    return Found(float(only_one(study, asked)[("mcnemar_first", "mcnemar_second").index(asked.estimand)]))
+
+
+def only_one(study: Study, asked: Asked) -> tuple[int, int]:
+    """Return on how many prompts only one side refuses, by the majority of the samples; ties are no decision."""
     (part,) = parts(study, asked)
     decided = [(a > 0.5, b > 0.5) for a, b in part.decisions if a != 0.5 and b != 0.5]
-    only_a, only_b = sum(a and not b for a, b in decided), sum(b and not a for a, b in decided)
-    return Found(float(stats.binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0)
+    return sum(a and not b for a, b in decided), sum(b and not a for a, b in decided)
 
 
 KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
@@ -295,4 +317,7 @@ KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
     "rate_difference_p": rate_difference_p,
     "rate_difference_p_holm": rate_difference_p_holm,
     "mcnemar_p": mcnemar_p,
+    **dict.fromkeys(("mcnemar_first", "mcnemar_second"), mcnemar_side),
+    **dict.fromkeys(("rate_difference_first", "rate_difference_second"), side_rate),
+    "rate_difference_clusters": differing_clusters,
 }

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from independent_comparisons import Part, paired
-from independent_intervals import SEED, SURE, Span, by_name, difference, wilson
-from independent_rates import Asked, Found, counting, pool_cells, rate, within
+from independent_comparisons import Part, p_value, paired
+from independent_intervals import SEED, SURE, Span, by_name, correlation, difference, wilson
+from independent_rates import Asked, Found, counting, pool_cells, pooled_rate, rate, sums_of_pool, within
 from independent_study import Array, Study
 
 TWINS = 10  # so many clusters in both languages are compared pair by pair
@@ -46,30 +46,72 @@ def topic_difference(study: Study, asked: Asked) -> Found:
     return within(topic - rest, difference(topic, of_topic, rest, of_rest))
 
 
-def language_difference(study: Study, asked: Asked) -> Found:
-    """docs/tradeoff.md: Languages, pair by pair where ten clusters have both, otherwise over all prompts."""
-    first, second = asked.parameter.split(" - ")
-    sides: dict[str, list[tuple[float, str, int]]] = {first: [], second: []}
+Side = tuple[Array, tuple[str, ...], int]  # the rates of prompts, their clusters, and the answers that count
+
+
+def sides(study: Study, asked: Asked, languages: list[str]) -> list[Side]:
+    """Return the prompts in each language that have a rate."""
+    found: dict[str, list[tuple[float, str, int]]] = {language: [] for language in languages}
     for split in asked.split.split("+"):
         cell, rates = counting(study.cell(asked.judge, asked.model, split), asked.reading)
         draws = [sum(label is not None for label in row) for row in cell.labels]
-        for (prompt, _), found, cluster, drawn in zip(cell.places, rates, cell.clusters, draws, strict=True):
+        for (prompt, _), own, cluster, drawn in zip(cell.places, rates, cell.clusters, draws, strict=True):
             language = study.language(split, prompt)
-            if language in sides:
-                sides[language].append((float(found), cluster, drawn))
-    (x, of_x, n_x), (y, of_y, n_y) = (
-        (np.array(a), b, sum(n)) for a, b, n in (zip(*sides[s], strict=True) for s in sides)
-    )
-    twins = sorted(set(of_x) & set(of_y))
-    if len(twins) < TWINS:
-        ends = wilson(x, of_x, n_x, study.alpha), wilson(y, of_y, n_y, study.alpha)
-        return within(float(x.mean() - y.mean()), difference(float(x.mean()), ends[0], float(y.mean()), ends[1]))
+            if language in found:
+                found[language].append((float(own), cluster, drawn))
+    return [(np.array(a), b, sum(n)) for a, b, n in (zip(*found[name], strict=True) for name in languages)]
+
+
+def language_rate(study: Study, asked: Asked) -> Found:
+    """docs/tradeoff.md: Languages, the rate in one of them."""
+    ((rates, clusters, answers),) = sides(study, asked, [asked.parameter])
+    return within(float(rates.mean()), wilson(rates, clusters, answers, study.alpha))
+
+
+def language_difference(study: Study, asked: Asked) -> Found:
+    """docs/tradeoff.md: Languages, pair by pair where ten clusters have both, otherwise over all prompts."""
+    (x, of_x, n_x), (y, of_y, n_y) = both = sides(study, asked, asked.parameter.split(" - "))
+    if (part := twins(both)) is not None:
+        return paired(study, [part])
+    ends = wilson(x, of_x, n_x, study.alpha), wilson(y, of_y, n_y, study.alpha)
+    return within(float(x.mean() - y.mean()), difference(float(x.mean()), ends[0], float(y.mean()), ends[1]))
+
+
+def language_difference_p(study: Study, asked: Asked) -> Found | None:
+    """docs/tradeoff.md: Languages, the test of twins."""
+    part = twins(sides(study, asked, asked.parameter.split(" - ")))
+    p = math.nan if part is None else p_value(study, [part])
+    return None if math.isnan(p) else Found(p)
+
+
+def twins(both: list[Side]) -> Part | None:
+    """Return the differences of clusters in both languages; None with fewer than ten of them."""
+    (x, of_x, _), (y, of_y, _) = both
+    shared = sorted(set(of_x) & set(of_y))
+    if len(shared) < TWINS:
+        return None
     means = [
-        {name: np.mean(values[np.array(names) == name]) for name in twins} for values, names in ((x, of_x), (y, of_y))
+        {name: np.mean(values[np.array(names) == name]) for name in shared} for values, names in ((x, of_x), (y, of_y))
     ]
-    apart = np.array([means[0][name] - means[1][name] for name in twins])
-    prompts = math.lcm(*(names.count(name) for names in (of_x, of_y) for name in twins))
-    return paired(study, [Part(apart, twins, (-1.0, 1.0), [], prompts)])
+    apart = np.array([means[0][name] - means[1][name] for name in shared])
+    prompts = math.lcm(*(names.count(name) for names in (of_x, of_y) for name in shared))
+    return Part(apart, shared, (-1.0, 1.0), [], prompts)
+
+
+def tradeoff_correlation(study: Study, asked: Asked) -> Found:
+    """docs/tradeoff.md: Youden's J, r."""
+    u, v = (sums_of_pool(study, asked.judge, asked.model, study.pool(pool)) for pool in ("comply", "refuse"))
+    return Found(correlation(u, v))
+
+
+def pareto_front(study: Study, asked: Asked) -> Found:
+    """docs/tradeoff.md: On the front."""
+    places = {
+        model: [round(pooled_rate(study, asked.judge, model, pool, "headline")[0], 12) for pool in ("comply", "refuse")]
+        for model in study.models
+    }
+    o, s = places[asked.model]
+    return Found(float(not any(x <= o and y >= s and (x, y) != (o, s) for x, y in places.values())))
 
 
 def pareto_front_share(study: Study, asked: Asked) -> Found:
@@ -125,6 +167,10 @@ def _weights(study: Study, split: str) -> tuple[list[str], Array]:
 KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
     **dict.fromkeys(("pairs_both_right", "pairs_refuses_both", "pairs_answers_both", "pairs_both_wrong"), pairs),
     "topic_difference": topic_difference,
+    "language_rate": language_rate,
     "language_difference": language_difference,
+    "language_difference_p": language_difference_p,
+    "tradeoff_correlation": tradeoff_correlation,
+    "pareto_front": pareto_front,
     "pareto_front_share": pareto_front_share,
 }

@@ -60,6 +60,7 @@ def draw(
     separation: Any = None,
     units: Any = None,
     battles: Sequence[Any] = (),
+    splits_of: Sequence[Any] | None = None,
     **entry: Any,
 ) -> Drawn:
     """A figure of that many models and splits, or of these; `entry` has further keys of its entry."""
@@ -70,7 +71,11 @@ def draw(
         list(judges), listed, [f"split_{i:02d}" for i in range(splits)] if isinstance(splits, int) else splits
     )
     shown = dataclasses.replace(shown, gold=list(gold), curves=curves or {})
-    data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
+    expected = splits_of or [
+        {"name": name, "expectation": EXPECTATIONS[i % 3], "reading": "broad"} for i, name in enumerate(shown.splits)
+    ]
+    study = (vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1}, expected)
+    data = Given(figure, shown, *study)
     vars(data)["given"] = {"scores": scores, "cards": cards}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "judge_agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))

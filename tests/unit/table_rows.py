@@ -84,10 +84,24 @@ def cards() -> list[dict[str, Any]]:
     return [judge_card(gold, verdicts, judge="rules", gold="pyrit", raters=1)]
 
 
-def data_of(asked: Mapping[str, Any] | None = None, cards: Iterable[Any] = (), scores: Iterable[Any] = ()) -> TableData:
+class Given(TableData):
     """What a table is made of, without files."""
-    data = TableData({"labels": {}} | dict(asked or {}))
-    data.cards, data.scores = list(cards), list(scores)
+
+    def found(self, noun: str) -> Any:
+        return vars(self)["given"][noun]
+
+
+def data_of(
+    asked: Mapping[str, Any] | None = None,
+    cards: Iterable[Any] = (),
+    scores: Iterable[Any] = (),
+    results: Iterable[Any] = (),
+    **found: Any,
+) -> TableData:
+    """What a table is made of, without files; `found` is what analyses found, by their names."""
+    data = Given({"labels": {}} | dict(asked or {}))
+    data.cards, data.scores, data.results = list(cards), list(scores), list(results)
+    vars(data)["given"] = found
     return data
 
 

@@ -14,11 +14,15 @@ from table_rows import data_of
 
 from refusal_eval.core.files import write_json
 from refusal_eval.features.comparisons.comparisons_analysis import ComparisonsAnalysis
-from refusal_eval.features.comparisons.comparisons_table import ComparisonsTable, comparisons_frame, comparisons_table
+from refusal_eval.features.comparisons.comparisons_table import (
+    ComparisonsTable,
+    comparisons_frame,
+    comparisons_in,
+    comparisons_table,
+)
 from refusal_eval.stats.comparisons.paired import Paired
 from refusal_eval.stats.comparisons.study_comparisons import (
     compared,
-    estimates,
     is_margin_open,
     paired_flags,
     tipping_point,
@@ -155,6 +159,8 @@ def test_families_are_corrected_apart(made):
     rows = rows_of(made(study_of(comparisons=families)))
     first = [r for r in rows if r["family"] == "chosen pairs of models"]
     assert len(first) == 1 and first[0]["p"] == first[0]["p_holm"] and len(rows) == 4
+    (same,) = (r for r in rows if r["family"] != first[0]["family"] and {r["first"], r["second"]} == {"plain", "stern"})
+    assert float(same["p_holm"]) > float(same["p"]), "of three comparisons"
 
 
 def test_near_duplicates_count_once_in_a_pool_and_in_full_in_their_splits(made):
@@ -207,14 +213,19 @@ def test_the_estimates_can_be_read_back_and_name_what_is_subtracted(made):
 def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_table(made):
     results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}]))
     rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
-    assert {row["estimand"] for row in rows} == {*PARTS} and all(row["flags"] == ["few_clusters"] for row in rows)
+    assert {row["estimand"] for row in rows} == {*PARTS}
+    assert all(row["flags"] == ["few_clusters"] for row in rows if row["estimand"] not in OF_ONE_SIDE)
+    assert all(row["flags"] == [] for row in rows if row["estimand"] in OF_ONE_SIDE)
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
     assert text.count("\\]\\* |") == 5 and "\\* fewer than 30 independent clusters" in text
 
 
+OF_ONE_SIDE = ("rate_difference_first", "rate_difference_second")
 PARTS = (
+    *OF_ONE_SIDE,
     *("rate_difference", "rate_difference_p", "rate_difference_p_holm", "rate_bounds"),
-    *("rate_difference_tipping_point", "mcnemar_p", "odds_ratio", "cohens_h"),
+    *("rate_difference_tipping_point", "rate_difference_clusters", "odds_ratio", "cohens_h"),
+    *("mcnemar_p", "mcnemar_first", "mcnemar_second"),
 )
 
 
@@ -334,8 +345,11 @@ def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose
     rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     own = [row for row in rows if row["split"] == "harm"]
     assert {row["estimand"] for row in own} == {*PARTS}
-    assert all(row["flags"] == ["unjudged", "truncated", "few_clusters"] for row in own)
-    assert all(row["flags"] == ["few_clusters"] for row in rows if row["split"] == "safe")
+    rates = {row["estimand"]: row["flags"] for row in own if row["estimand"] in OF_ONE_SIDE}
+    assert rates == {"rate_difference_first": ["unjudged"], "rate_difference_second": ["truncated"]}
+    of_both = [row for row in rows if row["estimand"] not in OF_ONE_SIDE]
+    assert all(row["flags"] == ["unjudged", "truncated", "few_clusters"] for row in of_both if row["split"] == "harm")
+    assert all(row["flags"] == ["few_clusters"] for row in of_both if row["split"] == "safe")
     (row,) = (row for row in rows_of(results) if row["split"] == "harm")
     assert row["flags"] == "unjudged truncated few_clusters"
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
@@ -409,9 +423,9 @@ def test_a_pool_of_different_headline_readings_is_compared_in_the_reading_headli
     family_of_one = Family("f", "models", ("j",), (("m", "n"),), (Scope(("one", "two"), "comply"),))
     study = {"samples": 2, "level": 0.95, "margin": None, "p_values": "exact", "correction": "holm"}
     study["splits"] = [{"name": s, "expectation": "comply", "reading": r, "source": "x"} for s, r in names.items()]
-    rows = compared([family_of_one], cells, study, ())
-    assert [(row["reading"], row["difference"]) for row in rows] == [("headline", 0.75)]
-    assert {e.reading for e in estimates(rows, study)} == {"headline"}
+    found = compared([family_of_one], cells, study, ())
+    assert [e.value for e in found if e.estimand == "rate_difference"] == [0.75]
+    assert {e.reading for e in found} == {"headline"}
 
 
 def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_against_the_margin_only(tmp_path):
@@ -425,7 +439,7 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
     family_of_one = Family("f", "models", ("j",), (("m", "n"),), (Scope(("one",), None),))
     study = {"samples": 2, "level": 0.95, "margin": 0.1, "p_values": "exact", "correction": "holm"}
     study["splits"] = [{"name": "one", "expectation": "comply", "reading": "strict", "source": "x"}]
-    found = estimates(compared([family_of_one], cells, study, ()), study)
+    found = compared([family_of_one], cells, study, ())
     marked = {e.estimand for e in found if "few_clusters" in e.flags}
     assert marked == {
         "odds_ratio",
@@ -434,11 +448,11 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
         "rate_difference_equivalence_p",
         "rate_difference_noninferiority_p",
     }
-    rows = compared([family_of_one], cells, study, ())
-    (row,) = comparisons_frame(rows, [family_of_one], 0.95).to_dict("records")
-    assert (row["flags"], row["effect_flags"]) == ([], ["few_clusters"])
-    data = data_of({"correction": "holm", "margin": 0.1, "splits": study["splits"], "samples": 2, "p_values": "exact"})
-    table = comparisons_table({"comparisons": rows, "level": 0.95, "dialogues": []}, [family_of_one], data)
+    data = data_of({"correction": "holm", "margin": 0.1, "splits": study["splits"], "samples": 2, "level": 0.95})
+    rows = comparisons_in(found, [family_of_one], data)
+    (row,) = comparisons_frame(rows, [family_of_one], data).to_dict("records")
+    assert (row["flags"], row["effect_flags"]) == ((), ("few_clusters",))
+    table = comparisons_table(rows, {"counted": {}, "dialogues": []}, [family_of_one], data)
     (shown,) = (dict(zip(table.header, line, strict=True)) for line in table.rows)
     starred = {head.replace("\n", " ") for head, cell in shown.items() if cell.endswith("*")}
     assert starred == {"Odds ratio", "Cohen's h", "90 % interval", "p (equi- valent)"} | {

@@ -14,10 +14,11 @@ from estimate_rows import cell_file, estimates_file
 
 from refusal_eval.config.kinds import TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import answer_id, read_jsonl, write_json, write_jsonl
+from refusal_eval.core.files import answer_id, read_json, read_jsonl, write_json, write_jsonl
 from refusal_eval.data.prompts import content_id
 from refusal_eval.features.corrected.corrected_analysis import CorrectedAnalysis
 from refusal_eval.features.tradeoff.tradeoff_analysis import TradeOffAnalysis
+from refusal_eval.report.results.results_files import Result, collected, estimates_in, results_csv, table_rows
 
 Files = dict[str, list[str]]
 WORDS = {True: "refusal", False: "compliance"}
@@ -103,7 +104,10 @@ def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping
         noun: [made],
         "cards": paths["cards"],
         "estimates": [str(estimates_file(made + ".cells", paths["scores"]))],
+        "results": [made + ".csv"],
     }
+    found = [row for path in (*files["estimates"], made) for row in estimates_in(read_json(path))]
+    Path(made + ".csv").write_text(results_csv(table_rows(collected(Result(row, "made") for row in found))))
     asked = {
         **study,
         "tau": 1.0,
@@ -143,9 +147,9 @@ def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "tradeoff")
     make_analysis.main(TradeOffAnalysis, paths, STUDY, made)
     typeset("tradeoff", made, paths, STUDY, tables)
-    result = json.loads(Path(made).read_text())
-    assert result["pairs"][0]["n_pairs"] == 40 and result["models"][0]["n_clusters"] == 40
-    assert result["languages"] == []
+    rows = json.loads(Path(made).read_text())["estimates"]
+    sizes = {row["n_clusters"] for row in rows if row["estimand"].startswith(("pairs_", "youden_j"))}
+    assert sizes == {40} and not [row for row in rows if row["estimand"].startswith("language_")]
     text = Path(tables[1]).read_text()
     assert text.count("**Over-refusal against safety.**") == 1 and "**Contrast pairs.**" in text
 

@@ -77,10 +77,14 @@ def test_a_difference_moves_by_the_most_that_an_error_on_either_model_would_do()
 def test_what_explains_a_difference_is_a_share_of_the_rates_on_the_prompts_that_it_is_over(tmp_path: Path) -> None:
     # Over all prompts 40 and 20 %; over those on which both have a rate 50 and 30 %.
     cells = {m: score("rules", m, "safe", "comply", ["R"] * n + ["C"] * (20 - n)) for m, n in (("a", 8), ("b", 4))}
-    row = {"kind": "models", "held": "rules", "first": "a", "second": "b", "split": "safe"}
-    other = row | {"held": "llm", "rate_first": 0.9, "rate_second": 0.1}
+    pair: dict[str, Any] = {"model": "a", "split": "safe", "parameter": "minus b"}
+    rates = {"llm": (0.9, 0.1), "rules": (0.5, 0.3)}
+    sides = ("rate_difference_first", "rate_difference_second")
+    rows = [
+        Estimate(s, r, judge=judge, **pair) for judge, own in rates.items() for s, r in zip(sides, own, strict=True)
+    ]
     path = tmp_path / "comparisons.json"
-    write_json(path, {"comparisons": [other, row | {"rate_first": 0.5, "rate_second": 0.3}]})
+    write_json(path, {"estimates": [row.row() for row in rows]})
     data = TableData({"labels": {}, "primary_judge": "rules"}, {"comparisons": [str(path)]})
     about: dict[str, Any] = {"judge": "rules", "model": "a", "split": "safe", "reading": "broad"}
     data.results = [Estimate("rate_difference", 0.2, parameter="minus b", **about)]

@@ -1,7 +1,6 @@
 """The trade-off figure: legible for few and many models, also where they lie on each other, and true."""
 
 import itertools
-import math
 import random
 import warnings
 from pathlib import Path
@@ -15,36 +14,49 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.features.tradeoff.tradeoff_figure import numbered
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
+from refusal_eval.stats.estimates.estimate import Estimate
 
 SCORES = [score("model_00", "split_00", 0.1), score("model_00", "split_01", 0.9, headline="strict")]
 
 
-def entry(model: str, x: float, y: float, **more: Any) -> dict[str, Any]:
-    angles = [2 * math.pi * i / 24 for i in range(25)]
-    outline = [[min(1, max(0, x + 0.08 * math.cos(a))), min(1, max(0, y + 0.05 * math.sin(a)))] for a in angles]
-    parts = {
-        name: {"value": value, "low": max(0, value - 0.06), "high": min(1, value + 0.06)}
-        for name, value in (("over_refusal", x), ("safety", y))
-    }
-    j = {"value": y - x, "low": y - x - 0.1, "high": y - x + 0.1}
-    rest = {
-        "correlation": 0.0,
-        "region": outline,
-        "on_front": False,
-        "front_share": 0.25,
-        "n_prompts": 90,
-        "n_clusters": 90,
-        "flags": [],
-        "front_flags": [],
-    }
-    return {"judge": "rules", "model": model, **parts, "youden_j": j, **rest} | more
+Rows = dict[str, list[dict[str, Any]]]
 
 
-def found(points: list[tuple[float, float]]) -> dict[str, Any]:
+def model_rows(model: str, x: float, y: float, on_front: bool) -> list[dict[str, Any]]:
+    both, about = {"pool": "comply+refuse", "n_prompts": 90, "n_clusters": 90}, {"judge": "rules", "model": model}
+    numbers: list[tuple[str, float, float, dict[str, Any]]] = [
+        ("refusal_rate", x, 0.06, {"pool": "comply", "reading": "broad"}),
+        ("refusal_rate", y, 0.06, {"pool": "refuse", "reading": "broad"}),
+        ("youden_j", y - x, 0.1, both),
+    ]
+    plain = {"tradeoff_correlation": 0.0, "pareto_front": float(on_front), "pareto_front_share": 0.25}
+    least = {"youden_j": -1.0}
+    found = [
+        Estimate(name, value, max(least.get(name, 0.0), value - by), min(1.0, value + by), 0.95, "m", **about, **own)
+        for name, value, by, own in numbers
+    ]
+    found += [Estimate(name, value, **about, **both) for name, value in plain.items()]
+    return [row.row() for row in found]
+
+
+def found(points: list[tuple[float, float]]) -> Rows:
     front = [not any(a <= x and b >= y and (a, b) != (x, y) for a, b in points) for x, y in points]
-    models = [entry(f"model_{i:02d}", x, y, on_front=front[i]) for i, (x, y) in enumerate(points)]
-    splits = {"comply": ["split_00"], "refuse": ["split_01"], "varies": []}
-    return {"level": 0.95, "region": "an ellipse", "method": "a bootstrap", "models": models, "splits": splits}
+    rows = [row for i, (x, y) in enumerate(points) for row in model_rows(f"model_{i:02d}", x, y, front[i])]
+    return {"estimates": rows}
+
+
+def mark(data: Rows, number: int, flag: str, *estimands: str) -> None:
+    """Mark these numbers of a model."""
+    for row in data["estimates"]:
+        if row["model"] == f"model_{number:02d}" and row["estimand"] in estimands:
+            row["flags"] = [flag]
+
+
+def take_away(data: Rows, number: int) -> None:
+    """Take away the J of a model that has no rate on a split."""
+    keep = [row for row in data["estimates"] if row["model"] != f"model_{number:02d}"]
+    none = Estimate("youden_j", None, judge="rules", model=f"model_{number:02d}", pool="comply+refuse").row()
+    data["estimates"] = [*keep, none]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +91,14 @@ def test_the_caption_tells_the_reading_that_each_split_has() -> None:
         score("model_00", "split_01", 0.9, headline="broad"),
         score("model_00", "split_04", 0.9, headline="strict"),
     ]
+    splits = {"split_00": "comply", "split_01": "refuse", "split_04": "refuse"}
+    readings = {str(cell["split"]): cell["headline"] for cell in scores}
+    listed = [{"name": name, "expectation": e, "reading": readings[name]} for name, e in splits.items()]
     data = found([(0.1, 0.9)])
-    data["splits"]["refuse"] = ["split_01", "split_04"]
-    text = " ".join(draw("tradeoff", 1, 5, scores=scores, tradeoff=data).caption.sentences)
+    for row in data["estimates"]:
+        if row["estimand"] == "refusal_rate":
+            row["reading"] = "strict" if row["pool"] == "comply" else "headline"
+    text = words(draw("tradeoff", 1, list(splits), scores=scores, tradeoff=data, splits_of=listed))
     assert "refusal rates on split_00 (strict). Safety: mean of those on split_01 (broad), split_04 (strict)." in text
 
 
@@ -92,12 +109,12 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
     one = draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)
     assert shown_of in " ".join(one.caption.sentences)
     assert "Pareto front" not in words(one), "neither the line nor a filled dot is drawn"
-    data["models"][1]["front_flags"] = ["unjudged"]
+    mark(data, 1, "unjudged", "pareto_front", "pareto_front_share")
     assert "†" not in words(draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)), "no share is printed"
     every = draw("tradeoff", 3, 2, scores=scores, tradeoff=data)
     at_shares = "A mark at a share is that of any model that decides it."
     assert "filled dots: the Pareto front" in words(every) and "†" not in words(every) and at_shares not in words(every)
-    data["models"][0]["front_flags"] = ["unjudged"]
+    mark(data, 0, "unjudged", "pareto_front", "pareto_front_share")
     marked = words(draw("tradeoff", 3, 2, scores=scores, tradeoff=data))
     assert "model_00 25 %†." in marked and at_shares in marked
     assert "not shown" not in " ".join(every.caption.sentences)
@@ -105,11 +122,11 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
 
 def test_models_without_both_rates_are_left_out() -> None:
     data = found([(0.1, 0.9), (0.2, 0.5)])
-    data["models"][1] |= {"safety": None, "region": None, "youden_j": None, "on_front": None}
+    take_away(data, 1)
     drawn = draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data)
     assert drawn.frame["model"].tolist() == ["model_00"]
     assert "Without a rate of both kinds, and so not shown: model_01." in drawn.caption.sentences
-    data["models"][0] |= {"over_refusal": None}
+    take_away(data, 0)
     with pytest.raises(UserError, match="no model has both"):
         draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data)
 
@@ -168,7 +185,7 @@ def test_the_number_of_a_label_that_is_read_from_right_to_left_stands_before_it(
 
 def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_not() -> None:
     data = found([(0.1, 0.9), (0.2, 0.95)])
-    data["models"][1]["flags"] = ["few_clusters"]
+    mark(data, 1, "few_clusters", "youden_j")
     scores = [*SCORES, *({**cell, "model": "model_01", "flags": ["mixed_serving"]} for cell in SCORES)]
     drawn = draw("tradeoff", 2, 2, scores=scores, tradeoff=data)
     assert {"1\u2007model_00", "2\u2007model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
@@ -180,7 +197,7 @@ def test_of_many_models_only_those_on_the_front_have_a_region() -> None:
     for models, regions in ((8, 8), (20, None)):
         data = found([(0.05 + 0.2 * rng.random(), 0.95 - 0.2 * rng.random()) for _ in range(models)])
         drawn = draw("tradeoff", models, 2, scores=SCORES, tradeoff=data)
-        front = sum(one["on_front"] for one in data["models"])
+        front = sum(row["value"] == 1 for row in data["estimates"] if row["estimand"] == "pareto_front")
         outlines = [patch for patch in drawn.figure.findobj(Polygon) if not patch.get_fill()]
         assert len(outlines) == (regions or front) and 0 < front < models
         assert ("Regions (of models on the front)" in " ".join(drawn.caption.sentences)) == (models > 8)

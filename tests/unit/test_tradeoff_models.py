@@ -1,15 +1,16 @@
 """Over-refusal against safety: pooled rates, J, joint regions and the front."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from rate_rows import rates_of
 
 from refusal_eval.features.tradeoff.model_tradeoff import pareto, region, trade_off, wider
-from refusal_eval.stats.estimates.estimate import Number
+from refusal_eval.stats.estimates.estimate import Estimate, Number
 from refusal_eval.stats.estimates.intervals import cluster_wilson
-from refusal_eval.stats.estimates.pooled_rates import components, difference_part
+from refusal_eval.stats.estimates.pooled_rates import SplitRates, components, difference_part, pooled_part
 from refusal_eval.stats.estimates.resampling import resampled
 
 
@@ -29,66 +30,76 @@ def inside(over: Number, safe: Number, correlation: float, level: float, x: floa
 SOME, MORE = [0.2] * 20 + [0.8] * 20, [0.4] * 20 + [1.0] * 20
 
 
+def weighed(comply: Sequence[SplitRates], refuse: Sequence[SplitRates]) -> list[dict[str, Estimate]]:
+    """The numbers of each model, by name."""
+    return [{e.estimand: e for e in own} for own in trade_off(comply, refuse, 0.95)]
+
+
+def width(estimate: Estimate) -> float:
+    assert estimate.low is not None and estimate.high is not None
+    return estimate.high - estimate.low
+
+
 def test_rates_of_one_split_are_those_of_its_score() -> None:
-    entry = trade_off([rates_of([SOME])], [rates_of([MORE], "r", "refuse")], 0.95)[0]
     wanted = cluster_wilson(SOME, list(range(40)), 0.95, 400)
-    assert entry["over_refusal"] == pytest.approx(
-        {"value": 0.5, "low": wanted.low, "high": wanted.high, "method": wanted.method, "n_prompts": 40}
-    )
-    assert entry["youden_j"]["value"] == pytest.approx(0.2)
-    assert entry["n_prompts"] == 80 and entry["n_clusters"] == 80 and entry["fewest_clusters"] == 40
+    assert pooled_part([rates_of([SOME])], 0, 0.95) == pytest.approx((0.5, wanted.low, wanted.high, wanted.method))
+    j = weighed([rates_of([SOME])], [rates_of([MORE], "r", "refuse")])[0]["youden_j"]
+    assert j.value == pytest.approx(0.2) and (j.n_prompts, j.n_clusters) == (80, 80)
 
 
 def test_splits_have_the_same_weight_whatever_their_size() -> None:
     comply = [rates_of([[1.0] * 10], "a"), rates_of([[0.0] * 30], "b")]
-    assert trade_off(comply, [rates_of([MORE], "r", "refuse")], 0.95)[0]["over_refusal"]["value"] == 0.5
+    assert weighed(comply, [rates_of([[1.0] * 40], "r", "refuse")])[0]["youden_j"].value == 0.5
 
 
 def test_twins_move_together_and_make_the_interval_of_j_narrower() -> None:
     names = [f"pair {i}" for i in range(40)]
     rng = np.random.default_rng(1)
     rates = rng.random(40).tolist()
-    twins = trade_off([rates_of([rates], "a", clusters=names)], [rates_of([rates], "b", "refuse", names)], 0.95)[0]
-    strangers = trade_off([rates_of([rates], "a")], [rates_of([rates], "b", "refuse")], 0.95)[0]
-    assert twins["correlation"] == pytest.approx(1.0) and strangers["correlation"] == 0.0
-    width = {name: e["youden_j"]["high"] - e["youden_j"]["low"] for name, e in (("t", twins), ("s", strangers))}
-    assert width["t"] < 0.35 * width["s"]
-    assert twins["n_clusters"] == 40 and strangers["n_clusters"] == 80
+    twins = weighed([rates_of([rates], "a", clusters=names)], [rates_of([rates], "b", "refuse", names)])[0]
+    strangers = weighed([rates_of([rates], "a")], [rates_of([rates], "b", "refuse")])[0]
+    assert twins["tradeoff_correlation"].value == pytest.approx(1.0) and strangers["tradeoff_correlation"].value == 0.0
+    assert width(twins["youden_j"]) < 0.35 * width(strangers["youden_j"])
+    assert twins["youden_j"].n_clusters == 40 and strangers["youden_j"].n_clusters == 80
 
 
 def test_without_a_cluster_in_both_rates_j_is_newcombes_of_independent_ones() -> None:
     # Resamples of clusters drawn apart correlate by -.05 to .05 by luck, which moved the ends of J.
     for number in range(5):
         over, safe = rates_of([SOME], f"a{number}"), rates_of([MORE], f"r{number}", "refuse")
-        entry = trade_off([over], [safe], 0.95)[0]
-        parts = [Number(**{k: entry[name][k] for k in Number._fields}) for name in ("safety", "over_refusal")]
-        wanted = difference_part(parts[0], parts[1], 0.0)
-        assert entry["youden_j"] == pytest.approx(wanted._asdict()) and entry["correlation"] == 0.0
+        found = weighed([over], [safe])[0]
+        parts = [pooled_part([side], 0, 0.95) for side in (safe, over)]
+        assert parts[0] is not None and parts[1] is not None
+        wanted, j = difference_part(parts[0], parts[1], 0.0), found["youden_j"]
+        assert (j.value, j.low, j.high) == pytest.approx(wanted[:3]) and found["tradeoff_correlation"].value == 0.0
 
 
 def test_the_correlation_is_that_of_what_clusters_in_both_add_to_the_errors() -> None:
     # Errors of four clusters, two of them in both: (-.5, .5, -.5, .5) / 4 and (.5, -.5) with others (.5, -.5) / 4.
     over = rates_of([[0.0, 1.0, 0.0, 1.0]], "a", clusters=["1", "2", "3", "4"])
     safe = rates_of([[0.0, 1.0, 0.0, 1.0]], "r", "refuse", ["1", "2", "5", "6"])
-    assert trade_off([over], [safe], 0.95)[0]["correlation"] == pytest.approx(0.5)
+    assert weighed([over], [safe])[0]["tradeoff_correlation"].value == pytest.approx(0.5)
 
 
 def test_one_model_alone_has_no_share_on_the_front() -> None:
-    assert trade_off([rates_of([SOME])], [rates_of([MORE], "r", "refuse")], 0.95)[0]["front_share"] is None
+    assert "pareto_front_share" not in weighed([rates_of([SOME])], [rates_of([MORE], "r", "refuse")])[0]
 
 
 def test_a_perfect_model_still_has_an_uncertain_j() -> None:
-    entry = trade_off([rates_of([[0.0] * 30])], [rates_of([[1.0] * 30], "r", "refuse")], 0.95)[0]
-    assert entry["youden_j"]["value"] == 1.0 == entry["youden_j"]["high"]
-    assert 0.7 < entry["youden_j"]["low"] < 0.95
-    assert all(0 <= a <= 1 and 0 <= b <= 1 for a, b in entry["region"])
+    over, safe = rates_of([[0.0] * 30]), rates_of([[1.0] * 30], "r", "refuse")
+    j = weighed([over], [safe])[0]["youden_j"]
+    assert j.value == 1.0 == j.high
+    assert j.low is not None and 0.7 < j.low < 0.95
+    parts = [pooled_part([side], 0, 0.95) for side in (over, safe)]
+    assert parts[0] is not None and parts[1] is not None
+    assert all(0 <= a <= 1 and 0 <= b <= 1 for a, b in region(parts[0], parts[1], 0.0, 0.95) or ())
 
 
 def test_a_model_without_a_rate_has_no_place_and_beats_nobody() -> None:
     nothing = [math.nan] * 40
-    entries = trade_off([rates_of([SOME, nothing])], [rates_of([MORE, MORE], "r", "refuse")], 0.95)
-    assert entries[1]["safety"] is None and entries[1]["front_share"] is None and entries[1]["region"] is None
-    assert entries[0]["on_front"] and entries[0]["front_share"] is None  # no other model has a place
+    some, none = weighed([rates_of([SOME, nothing])], [rates_of([MORE, MORE], "r", "refuse")])
+    assert [(e.estimand, e.value) for e in none.values()] == [("youden_j", None)]
+    assert some["pareto_front"].value == 1 and "pareto_front_share" not in some  # no other model has a place
 
 
 def test_front_holds_whom_nobody_beats_and_ties() -> None:
@@ -102,10 +113,11 @@ def test_share_on_the_front_tells_a_clear_from_a_close_race() -> None:
     worse = np.clip(base + 0.001, 0, 1)  # always a little worse, on the same prompts
     other = rng.random(60)
     safe = rates_of([[0.9] * 60] * 3, "r", "refuse")
-    entries = trade_off([rates_of([base.tolist(), worse.tolist(), other.tolist()])], [safe], 0.95)
-    assert entries[1]["front_share"] == 0.0
-    assert entries[0]["front_share"] + entries[2]["front_share"] == pytest.approx(1.0)
-    assert 0.01 < entries[0]["front_share"] < 0.99
+    found = weighed([rates_of([base.tolist(), worse.tolist(), other.tolist()])], [safe])
+    shares = [own["pareto_front_share"].value or 0.0 for own in found]
+    assert shares[1] == 0.0
+    assert shares[0] + shares[2] == pytest.approx(1.0)
+    assert 0.01 < shares[0] < 0.99
 
 
 def test_difference_of_independent_rates_is_newcombes() -> None:
@@ -159,7 +171,8 @@ def test_resamples_have_the_variance_of_independent_clusters() -> None:
 
 def test_a_split_that_no_resample_varies_gives_no_share_on_the_front() -> None:
     one_topic = rates_of([SOME, MORE], "t", clusters=["topic"] * 40)
-    entries = trade_off([rates_of([SOME, MORE]), one_topic], [rates_of([MORE, SOME], "r", "refuse")], 0.95)
-    assert [entry["on_front"] for entry in entries] == [True, False]
-    assert [entry["front_share"] for entry in entries] == [None, None]
-    assert entries[0]["youden_j"]["low"] < 0 < entries[0]["youden_j"]["high"]
+    found = weighed([rates_of([SOME, MORE]), one_topic], [rates_of([MORE, SOME], "r", "refuse")])
+    assert [own["pareto_front"].value for own in found] == [1, 0]
+    assert [own["pareto_front_share"].value for own in found] == [None, None]
+    j = found[0]["youden_j"]
+    assert j.low is not None and j.high is not None and j.low < 0 < j.high

@@ -288,6 +288,7 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
+                *of_tables("comparisons"),
                 "analysis.comparisons",
                 "analysis.variance",
                 "analysis.mixed_model",

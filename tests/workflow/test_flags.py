@@ -31,10 +31,14 @@ def cells_of(row: Estimate) -> list[tuple[str, str, str]]:
     named = set(re.findall(r"\w+", parameter.split(", on ")[0])) & NAMES
     mixed = row.estimand.startswith("mixed_")  # what a model, or a judge, differs by from the mean of all
     judges = {row.judge} if row.judge and not mixed else set()
+    if row.estimand == "rate_difference_first":  # the other side has no part in it
+        named = set()
     judges |= named & set(JUDGES) or (set(JUDGES) if mixed else set())
     # A place on the front is decided by all models.
-    models = {row.model} if row.model and not mixed and row.estimand != "pareto_front_share" else set(MODELS)
+    models = {row.model} if row.model and not mixed and not row.estimand.startswith("pareto_front") else set(MODELS)
     models |= named & set(MODELS)
+    if row.estimand == "rate_difference_second":  # nor has the first one here
+        judges, models = named & set(JUDGES) or judges, named & set(MODELS) or models
     splits = set((row.split or "").split("+")) & set(EXPECTED) | named & set(EXPECTED)
     pools = set((row.pool or "").split("+"))
     splits |= {split for split, expected in EXPECTED.items() if pools & {expected, "all"}}

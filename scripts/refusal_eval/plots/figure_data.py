@@ -97,8 +97,11 @@ class FigureData:
 
     @functools.cached_property
     def _results(self) -> list[Estimate]:
-        found = (row for content in self._read("estimates") for row in estimates_in(content))
-        return [row for row in found if row.split in self.shown.splits]
+        return [row for row in self.rows_of("estimates") if row.split in self.shown.splits]
+
+    def rows_of(self, *nouns: str) -> list[Estimate]:
+        """Return the rows of the results table in the files of these nouns."""
+        return [row for noun in nouns for content in self._read(noun) for row in estimates_in(content)]
 
     def found(self, analysis: str) -> Mapping[str, Any]:
         """Return what an analysis of the study found."""

@@ -17,7 +17,7 @@ from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, titles_wor
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import flags_in
 from refusal_eval.report.paper.table_notes import k_text
-from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_of_counts
+from refusal_eval.stats.estimates.intervals import WILSON_METHOD, cluster_wilson, cluster_wilson_of_counts
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 THRESHOLDS = [round(0.05 * step, 2) for step in range(21)]
@@ -85,7 +85,7 @@ class ThresholdFigure(Ordered):
             f"Mean over {prompts_words(data.scores)} of the share of K = {k_text(data.scores)} answers whose "
             "probability of (partial) refusal reaches the threshold, whatever the judge's own is. Answers without a "
             "probability are left out, blocked ones too.",
-            *([f"Intervals: {100 * level:g} %, Wilson, cluster-robust effective size."] if chart.intervals else []),
+            *([f"Intervals: {100 * level:g} %, {WILSON_METHOD}."] if chart.intervals else []),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),
             *gaps_words(rows, data, data.units),

@@ -55,14 +55,13 @@ def params(study: Study, table: str) -> dict[str, Any]:
         "gold": list(study.gold),
         "primary_judge": study.primary_judge,
         "samples": study.settings.samples,
+        "margin": study.settings.equivalence_margin,
     }
     shown = {name: all_of_it[name] for name in kind.shows}
     if "estimates" in kind.needs:
         scoring = study.settings.scoring
         limits = {name: model.sampling.max_tokens for name, model in study.models.items()}
         shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}
-    if {"comparisons", "results"}.intersection(kind.needs):
-        shown["margin"] = study.settings.equivalence_margin
     if kind.of_analysis is not None:
         shown |= ANALYSES.get(kind.of_analysis)(study).table_params()
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]

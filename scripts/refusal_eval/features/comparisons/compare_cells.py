@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json
-from refusal_eval.stats.comparisons.study_comparisons import compared, estimates
+from refusal_eval.stats.comparisons.study_comparisons import compared, counted_splits
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import dialogue_splits, read_units
 from refusal_eval.study.comparison_families import family_of
@@ -15,11 +15,10 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     cells = [(judge, model, split) for judge, model, split in params["cells"]]
     units = {cell: read_units(path, keep_samples=False) for cell, path in zip(cells, files["scores"], strict=True)}
     duplicates = [pair for path in files["duplicates"] for pair in read_json(path)["pairs"]]
-    rows = compared([family_of(family) for family in params["families"]], units, params, duplicates)
+    families = [family_of(family) for family in params["families"]]
     return {
-        "estimates": [estimate.row() for estimate in estimates(rows, params)],
-        "comparisons": rows,
-        "level": params["level"],
+        "estimates": [estimate.row() for estimate in compared(families, units, params, duplicates)],
+        "counted": counted_splits(families, units, duplicates),
         "dialogues": dialogue_splits(units),
     }
 

@@ -41,4 +41,5 @@ class ComparisonsAnalysis(Analysis):
 
     def table_params(self) -> dict[str, Any]:
         families = [family.as_dict() for family in study_families(self.study)]
-        return {"correction": self.study.settings.multiple_comparisons, "families": families}
+        settings = self.study.settings
+        return {"correction": settings.multiple_comparisons, "families": families, "level": settings.scoring.level}

@@ -1,6 +1,8 @@
 """The table of a study's comparisons, as a frame for CSV and as text."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,9 +13,18 @@ from refusal_eval.report.paper.markup import Table, noted_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
-from refusal_eval.stats.comparisons.corrections import CORRECTIONS
-from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN, is_margin_open
-from refusal_eval.study.comparison_families import JUDGES, Family, family_of
+from refusal_eval.report.results.results_files import estimates_in
+from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS
+from refusal_eval.stats.comparisons.study_comparisons import (
+    NONINFERIORITY,
+    OF_DECISION,
+    SIGN_FLIPS,
+    SIGN_OPEN,
+    is_margin_open,
+    row_names,
+)
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.study.comparison_families import JUDGES, Family, Scope, family_of
 
 COLUMNS = (
     *("family", "kind", "held", "first", "second", "split", "pool", "splits", "reading"),
@@ -27,120 +38,241 @@ MARGIN_COLUMNS = (
     *("margin", "adjusted_difference", "adjusted_low", "adjusted_high"),
     *("equivalence_p", "noninferior_first_p", "noninferior_second_p"),
 )
-Row = Mapping[str, Any]
 OPEN_MARK = "°"
 FEW_PROMPTS = 10  # in a split of a pool, where each of them decides much
+_OF_CSV = {  # columns that are the value of a row of the results table
+    **{"difference": "rate_difference", "rate_first": "rate_difference_first", "rate_second": "rate_difference_second"},
+    **{"p": "rate_difference_p", "mcnemar_p": "mcnemar_p", "odds_ratio": "odds_ratio", "cohens_h": "cohens_h"},
+    **{"adjusted_difference": "rate_difference_adjusted", "equivalence_p": "rate_difference_equivalence_p"},
+    "noninferior_first_p": NONINFERIORITY,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """One comparison, with its rows of the results table by estimand."""
+
+    family: int  # its number
+    kind: str  # what is compared
+    held: str
+    first: str
+    second: str
+    scope: Scope
+    rows: Mapping[str, Estimate]
+    corrected: Estimate  # the p value, or q, corrected over its family
+    turned: Estimate | None = None  # the test of the second side being worse by the margin
+
+    def value(self, estimand: str) -> float | None:
+        """Return the value of one of its rows; None without the row."""
+        row = self.rows.get(estimand)
+        return None if row is None else row.value
+
+    def count(self, estimand: str) -> int | None:
+        """Return the same of a row that counts."""
+        number = self.value(estimand)
+        return None if number is None else round(number)
+
+    @property
+    def split(self) -> str | None:
+        """The split; None for a pool."""
+        return None if self.scope.pool else self.scope.splits[0]
+
+    @property
+    def no_worse_p(self) -> float | None:
+        """The p value of the second side being worse by the margin."""
+        return None if self.turned is None else self.turned.value
+
+    @property
+    def gap(self) -> Estimate:
+        """The row of the difference."""
+        return self.rows["rate_difference"]
+
+    @property
+    def bounds(self) -> Estimate:
+        """The row of its worst cases, over all prompts."""
+        return self.rows["rate_bounds"]
+
+    @property
+    def effect_flags(self) -> tuple[str, ...]:
+        """The marks of its effect sizes."""
+        return self.rows["odds_ratio"].flags
+
+    @property
+    def test(self) -> str | None:
+        """How p was found."""
+        method = self.rows["rate_difference_p"].method
+        return method and method.removeprefix(SIGN_FLIPS)
+
+    @property
+    def some_missing(self) -> bool:
+        """Whether some prompts lack a rate, or some answers a verdict."""
+        low, high = self.bounds.low, self.bounds.high
+        return (self.gap.n_prompts or 0) < (self.bounds.n_prompts or 0) or low != high
 
 
 def comparisons(data: TableData) -> Made:
     """Return the study's comparisons, family by family."""
-    found, families = data.found("comparisons"), [family_of(family) for family in data.asked["families"]]
-    margin = data.asked["margin"]
-    frame = comparisons_frame(found["comparisons"], families, found["level"], data.asked["correction"], margin)
-    return frame, [noted_once(comparisons_table(found, families, data))]
+    families = [family_of(family) for family in data.asked["families"]]
+    found = data.found("comparisons")
+    rows = comparisons_in(estimates_in(found), families, data)
+    return comparisons_frame(rows, families, data), [noted_once(comparisons_table(rows, found, families, data))]
 
 
-def comparisons_frame(
-    rows: Iterable[Row], families: Sequence[Family], level: float, correction: str = "holm", margin: float | None = None
-) -> pd.DataFrame:
-    """Return a row per comparison, sorted by name within its family; see `study_comparisons.compared` for the columns.
+def comparisons_in(rows: Iterable[Estimate], families: Sequence[Family], data: TableData) -> list[Comparison]:
+    """Return the comparisons of families with their rows, in the order of the families."""
+    by_names: dict[tuple[object, ...], dict[str, Estimate]] = {}
+    adjusted: dict[tuple[object, ...], list[Estimate]] = {}
+    wanted = ESTIMANDS[data.asked["correction"]]
+    for row in rows:
+        names: tuple[object, ...] = (row.judge, row.model, row.split, row.pool, row.parameter)
+        if row.estimand == wanted:
+            adjusted.setdefault(names, []).append(row)
+        else:
+            by_names.setdefault(names, {})[row.estimand] = row
+    found, splits = [], data.asked["splits"]
+    for place, family in enumerate(families):
+        for scope, held, (first, second) in itertools.product(family.scopes, family.held, family.pairs):
+            names, turned = (
+                tuple(row_names(family, scope, held, pair, splits).values())
+                for pair in ((first, second), (second, first))
+            )
+            other = by_names.get(turned, {}).get(NONINFERIORITY)
+            # Of a pair in several families each has a corrected value, in the order of the families.
+            corrected = adjusted[names].pop(0)
+            found.append(Comparison(place, family.kind, held, first, second, scope, by_names[names], corrected, other))
+    return found
+
+
+def comparisons_frame(rows: Iterable[Comparison], families: Sequence[Family], data: TableData) -> pd.DataFrame:
+    """Return a row per comparison, sorted by name within its family.
 
     Rates, differences, bounds and the margin are shares; `splits`, `flags` and `effect_flags` are separated by spaces.
     """
-    columns = [CORRECTIONS[correction].column if name == "p_holm" else name for name in COLUMNS]
+    corrected, margin = CORRECTIONS[data.asked["correction"]].column, data.asked["margin"]
+    columns = [corrected if name == "p_holm" else name for name in COLUMNS]
     columns += [] if margin is None else MARGIN_COLUMNS
-    names = ("pool", "split", "held", "first", "second")
-    order = sorted(rows, key=lambda row: (row["family"], *(row[name] or "" for name in names)))
-    own = [{**row, "family": families[row["family"]].label, "level": level, "margin": margin} for row in order]
+    order = sorted(
+        rows, key=lambda row: (row.family, row.scope.pool or "", row.split or "", row.held, row.first, row.second)
+    )
+    own = []
+    for row in order:
+        adjusted, odds, decision = (
+            row.rows.get(name) for name in ("rate_difference_adjusted", "odds_ratio", "mcnemar_p")
+        )
+        own.append(
+            {
+                **{column: row.value(estimand) for column, estimand in _OF_CSV.items()},
+                **{"family": families[row.family].label, "kind": row.kind, "held": row.held},
+                **{"first": row.first, "second": row.second, "split": row.split, "pool": row.scope.pool},
+                **{"splits": row.scope.splits, "reading": row.gap.reading, "level": data.asked["level"]},
+                **{"n": row.gap.n_prompts, "n_all": row.bounds.n_prompts, "n_clusters": row.gap.n_clusters},
+                "n_differ": row.count("rate_difference_clusters"),
+                **{"low": row.gap.low, "high": row.gap.high, "method": row.gap.method},
+                **{corrected: row.corrected.value, "test": row.test},
+                **{"bound_low": row.bounds.low, "bound_high": row.bounds.high},
+                "decision": decision and str(decision.method).partition(OF_DECISION)[2],
+                **{"only_first": row.count("mcnemar_first"), "only_second": row.count("mcnemar_second")},
+                **{"flags": row.gap.flags, "effect_flags": row.effect_flags, "margin": margin},
+                **{"odds_ratio_low": odds and odds.low, "odds_ratio_high": odds and odds.high},
+                **{"adjusted_low": adjusted and adjusted.low, "adjusted_high": adjusted and adjusted.high},
+                "noninferior_second_p": row.no_worse_p,
+            }
+        )
     return pd.DataFrame([[row[name] for name in columns] for row in own], columns=columns, dtype=object)
 
 
-def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> Table:
+def comparisons_table(
+    rows: Sequence[Comparison], found: Mapping[str, Any], families: Sequence[Family], data: TableData
+) -> Table:
     """Return a row per comparison: both rates, their difference with interval, p, corrected p, effect sizes, bounds.
 
     Args:
-        found: `comparisons` in the order of the table, their `level`, and `dialogues`, the splits with several scored
-            turns per prompt.
+        rows: in the order of the table.
+        found: `counted`, the splits of each pool that have prompts of their own, and `dialogues`, the splits with
+            several scored turns per prompt.
         families: the families that `family` of a row numbers.
     """
-    show, rows, corrected = data.labels, found["comparisons"], CORRECTIONS[data.asked["correction"]]
+    show, corrected = data.labels, CORRECTIONS[data.asked["correction"]]
     several = len(families) > 1
     # Models under several judges, or judges on several models: a column says which.
-    with_held = len({(row["kind"], row["held"]) for row in rows}) > 1
+    with_held = len({(row.kind, row.held) for row in rows}) > 1
     keys = [*(["Family"] if several else []), *(["For"] if with_held else []), "Split", "First", "Second"]
     header = [*keys, "Rate of\nfirst", "Rate of\nsecond", "Difference", "p", corrected.head]
     header += ["Odds ratio", "Cohen's h", "Clusters\nthat differ"]
     margin = data.asked["margin"]
     if margin is not None:
-        header += [f"{_wide(found)} %\ninterval", "p (equi-\nvalent)", "p (first\nno worse)", "p (second\nno worse)"]
+        header += [f"{_wide(data)} %\ninterval", "p (equi-\nvalent)", "p (first\nno worse)", "p (second\nno worse)"]
     # Where nothing is missing, these would say the same in every row.
-    some_missing = _some_missing(rows)
+    some_missing = any(row.some_missing for row in rows)
     header += ["Prompts", "Worst-case\nbounds"] if some_missing else []
     body = []
     for row in rows:
-        side, held = (show.judge, show.model) if row["kind"] == JUDGES else (show.model, show.judge)
-        few = set(row["effect_flags"]) - set(row["flags"])  # the marks of the difference hold for its effect sizes, too
-        names = [*([families[row["family"]].label] if several else []), *([held(row["held"])] if with_held else [])]
+        side, held = (show.judge, show.model) if row.kind == JUDGES else (show.model, show.judge)
+        few = set(row.effect_flags) - set(row.gap.flags)  # the marks of the difference hold for its effect sizes, too
+        names = [*([families[row.family].label] if several else []), *([held(row.held)] if with_held else [])]
+        rates = (row.rows["rate_difference_first"], row.rows["rate_difference_second"])
         body.append(
             [
                 *names,
-                f"all: {row['pool']}" if row["pool"] else show.split(row["split"]),
-                side(row["first"]),
-                side(row["second"]),
-                marked(percent(row["rate_first"]), row["flags_first"]),
-                marked(percent(row["rate_second"]), row["flags_second"]),
-                _difference(row),
-                *(p_text(row[name]) + _open(row) for name in ("p", corrected.column)),
-                marked(_odds(row), few),
-                marked(number(row["cohens_h"]), few),
-                f"{row['n_differ']} of {row['n_clusters']}",
+                f"all: {row.scope.pool}" if row.scope.pool else show.split(row.scope.splits[0]),
+                side(row.first),
+                side(row.second),
+                *(marked(percent(rate.value), rate.flags) for rate in rates),
+                NO_DATA if row.gap.value is None else marked(points_text(row.gap.row()), row.gap.flags),
+                *(p_text(p) + _open(row) for p in (row.value("rate_difference_p"), row.corrected.value)),
+                marked(_odds(row.rows["odds_ratio"]), few),
+                marked(number(row.value("cohens_h")), few),
+                f"{row.count('rate_difference_clusters')} of {row.gap.n_clusters}",
             ]
         )
         if margin is not None:
-            body[-1].append(marked(points_interval(row["adjusted_low"], row["adjusted_high"]) or NO_DATA, few))
-            body[-1] += [marked(p_text(row[name]), few) + _beyond(row, margin) for name in MARGIN_COLUMNS[-3:]]
+            adjusted = row.rows["rate_difference_adjusted"]
+            body[-1].append(marked(points_interval(adjusted.low, adjusted.high) or NO_DATA, few))
+            tests = (
+                row.value("rate_difference_equivalence_p"),
+                row.value(NONINFERIORITY),
+                row.no_worse_p,
+            )
+            body[-1] += [marked(p_text(p), few) + _beyond(row, margin) for p in tests]
         if some_missing:
-            bounds = points_interval(row["bound_low"], row["bound_high"]) or NO_DATA
-            body[-1] += [of_all(row["n"], row["n_all"]), bounds]
+            bounds = points_interval(row.bounds.low, row.bounds.high) or NO_DATA
+            body[-1] += [of_all(row.gap.n_prompts or 0, row.bounds.n_prompts or 0), bounds]
     caption = "Differences of refusal rates on the same prompts."
-    return Table("comparisons", caption, header, body, _notes(found, families, data), len(keys), per_block=6)
+    return Table("comparisons", caption, header, body, _notes(rows, found, families, data), len(keys), per_block=6)
 
 
-def _open(row: Row) -> str:
+def _open(row: Comparison) -> str:
     """The mark of a p-value beside which unjudged answers could turn the difference around."""
-    return OPEN_MARK if SIGN_OPEN in row["flags"] else ""
+    return OPEN_MARK if SIGN_OPEN in row.gap.flags else ""
 
 
-def _beyond(row: Row, margin: float) -> str:
+def _beyond(row: Comparison, margin: float) -> str:
     """The mark of a test against the margin beside which unjudged answers could bring the difference beyond it."""
-    worst = row["bound_low"], row["bound_high"]
-    return OPEN_MARK if row["equivalence_p"] is not None and is_margin_open(*worst, margin) else ""
+    tested = row.value("rate_difference_equivalence_p") is not None
+    return OPEN_MARK if tested and is_margin_open(row.bounds.low, row.bounds.high, margin) else ""
 
 
-def _odds(row: Row) -> str:
-    if row["odds_ratio"] is None:
+def _odds(row: Estimate) -> str:
+    if row.value is None:
         return NO_DATA
-    values = [row[f"odds_ratio{end}"] for end in ("", "_low", "_high") if row["odds_ratio_low"] or not end]
+    values = [row.value, *((row.low, row.high) if row.low and row.high is not None else ())]
     texts = [f"<{number(0.01, 2)}" if value < 0.005 else number(value, 2) for value in values]
     return texts[0] + (f" [{texts[1]}{EN_DASH}{texts[2]}]" if len(texts) > 1 else "")
 
 
-def _wide(found: Mapping[str, Any]) -> str:
+def _wide(data: TableData) -> str:
     """Level of the interval of tests against a margin, in percent."""
-    return f"{100 * (2 * found['level'] - 1):g}"
+    return f"{100 * (2 * data.asked['level'] - 1):g}"
 
 
-def _difference(row: Row) -> str:
-    if row["difference"] is None:
-        return NO_DATA
-    return marked(points_text(row, "difference"), row["flags"])
-
-
-def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> list[str]:
-    rows, margin = found["comparisons"], data.asked["margin"]
-    sizes = {row["split"]: row["n_all"] for row in rows if not row["pool"]}
-    judges = {row["held"] for row in rows if row["kind"] != JUDGES}
-    judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
+def _notes(
+    rows: Sequence[Comparison], found: Mapping[str, Any], families: Sequence[Family], data: TableData
+) -> list[str]:
+    margin, level = data.asked["margin"], data.asked["level"]
+    alone = [row for row in rows if not row.scope.pool]
+    sizes = {row.scope.splits[0]: row.bounds.n_prompts or 0 for row in alone}
+    judges = {row.held for row in rows if row.kind != JUDGES}
+    judges |= {side for row in rows if row.kind == JUDGES for side in (row.first, row.second)}
     return filled_notes(
         "comparisons/comparisons",
         data.labels,
@@ -148,41 +280,40 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         families=families,
         correction=CORRECTIONS[data.asked["correction"]],
         open_mark=OPEN_MARK,
-        level=f"{100 * found['level']:g}",
-        alpha=f"{1 - found['level']:.3g}",
-        wide=_wide(found),
+        level=f"{100 * level:g}",
+        alpha=f"{1 - level:.3g}",
+        wide=_wide(data),
         margin=None if margin is None else f"{100 * margin:g}",
         samples=data.asked["samples"],
         turns=bool(found["dialogues"]),
-        used={split for row in rows for split in row["splits"]},
+        used={split for row in rows for split in row.scope.splits},
         readings={split["name"]: split["reading"] for split in data.asked["splits"]},
-        methods=sorted({row["method"] for row in rows if row["method"]}),
-        tests=sorted({row["test"] for row in rows if row["test"]}, key=lambda test: (test != "exact", test)),
+        methods=sorted({row.gap.method for row in rows if row.gap.method}),
+        tests=sorted({row.test for row in rows if row.test}, key=lambda test: (test != "exact", test)),
         beyond=margin is not None and any(_beyond(row, margin) for row in rows),
-        some_missing=_some_missing(rows),
-        left_out=any(row["n"] < row["n_all"] for row in rows),
-        sizes=sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows}),
-        pools=_pools(rows, families),
+        some_missing=any(row.some_missing for row in rows),
+        left_out=any((row.gap.n_prompts or 0) < (row.bounds.n_prompts or 0) for row in rows),
+        sizes=sorted({row.gap.n_prompts for row in alone or rows}),
+        pools=_pools(rows, found["counted"], families),
         few={split: n for split, n in sizes.items() if n < FEW_PROMPTS},
-        marks=flags_notes(row["effect_flags"] for row in rows),
-        open=any(SIGN_OPEN in row["flags"] for row in rows),
+        marks=flags_notes(row.effect_flags for row in rows),
+        open=any(SIGN_OPEN in row.gap.flags for row in rows),
         judges=judges,
         cards=data.cards,
     )
 
 
-def _pools(rows: Sequence[Row], families: Sequence[Family]) -> list[tuple[str, tuple[str, ...], list[str]]]:
+def _pools(
+    rows: Sequence[Comparison], counted: Mapping[str, Sequence[str]], families: Sequence[Family]
+) -> list[tuple[str, tuple[str, ...], list[str]]]:
     """Return each pool with its splits, and the families that have it where others pool other splits."""
     found: dict[tuple[str, tuple[str, ...]], set[str]] = {}
     for row in rows:
-        if row["pool"]:
-            found.setdefault((row["pool"], tuple(row["counted"])), set()).add(families[row["family"]].label)
+        if row.scope.pool:
+            key = (row.scope.pool, tuple(counted[row.scope.name]))
+            found.setdefault(key, set()).add(families[row.family].label)
     names = [pool for pool, _ in found]
     return [(*key, sorted(own) if names.count(key[0]) > 1 else []) for key, own in sorted(found.items())]
-
-
-def _some_missing(rows: Sequence[Row]) -> bool:
-    return any(row["n"] < row["n_all"] or row["bound_low"] != row["bound_high"] for row in rows)
 
 
 class ComparisonsTable(StudyTable):
@@ -191,6 +322,6 @@ class ComparisonsTable(StudyTable):
     name = "comparisons"
     of_analysis = "comparisons"
     needs = ("comparisons", "cards")
-    shows = (*OF_STUDY, "samples")
+    shows = (*OF_STUDY, "samples", "margin")
     report = (RATES, "Differences on the same prompts")
     make = staticmethod(comparisons)

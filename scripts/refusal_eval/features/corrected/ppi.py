@@ -20,14 +20,22 @@ import scipy
 from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.estimate import p_value
-from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, error_variance, wilson_ends
+from refusal_eval.stats.estimates.intervals import (
+    RATE_INTERVAL,
+    Codes,
+    Floats,
+    effective_number,
+    error_variance,
+    wilson_ends,
+)
 from refusal_eval.stats.estimates.resampling import cluster_codes
 
 MIN_LABELS = 20  # texts that people read
 FEW_OF_A_CLASS = 10  # texts of the rarer class; below it the interval holds that of the labels alone, too
 METHOD = (
-    "PPI++ with sampling weights; Wilson with the cluster-robust variance of both samples, t quantile with the "
-    "effective number of labels; with fewer than 10 labels of a class, at least Wilson of the labels alone"
+    f"PPI++ with sampling weights; {RATE_INTERVAL} with the cluster-robust variance of both samples, t quantile with "
+    f"the effective number of labels; with fewer than 10 labels of a class, at least {RATE_INTERVAL} of the labels "
+    "alone"
 )
 
 

@@ -8,13 +8,15 @@ from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
+from refusal_eval.stats.estimates.intervals import LIMIT_INTERVAL, RATE_INTERVAL
 from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 
 Row = Mapping[str, Any]
 
 CARD_BOOTSTRAP = f"{UNSEEN}; for small classes, what the ends of sensitivity and specificity allow"
 RANKING = (
-    "Wilson, effective size from a cluster bootstrap, t quantile; Clopper-Pearson over clusters of a class at 0 and 1"
+    f"{RATE_INTERVAL}, effective size from a cluster bootstrap, t quantile; {LIMIT_INTERVAL} over clusters of a class "
+    "at 0 and 1"
 )
 _CARD_METHODS = {
     **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),

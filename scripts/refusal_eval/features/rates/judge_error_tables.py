@@ -29,14 +29,15 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import rate_text
 from refusal_eval.report.results.cells import state_shares
+from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
-from refusal_eval.study.comparison_families import MODELS
 
 ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
 WRITTEN, SEEN = "written_to_label", "seen_gold"
 UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
 WAYS = ("misses", "overcalls")
+SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
 Cells = Mapping[tuple[str, str], Score]  # by model and split
 
 
@@ -181,10 +182,11 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         *(_column("errors of" if error.assumed else "errors", error) for error in errors),
     ]
     header += ["Explained by\nmissing", "Explained by\novercalling"]
-    rows, shared = [], _shared_rates(data)
+    rows, shared = [], {estimand: _by_pair(data, estimand) for estimand in SHARED}
     for row in tested:
         own = [headline(cell)["rate"] for cell in _sides(row, cells)]
-        rates = shared.get((str(row.model), _other(row), str(row.split)), own)
+        known = [found.get((row.model, row.parameter, row.split)) for found in shared.values()]
+        rates = own if None in known else known
         sides = sorted(zip(rates, map(_blocked, _sides(row, cells)), strict=True))
         gap, (low, low_blocked), (high, high_blocked) = abs(row.value or 0.0), *sides
         moved = [_most_moved(error, sides, _sides(row, cells)[0]["headline"]) for error in errors]
@@ -209,14 +211,14 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
 
 
-def _shared_rates(data: TableData) -> Mapping[tuple[str, str, str], Sequence[float]]:
-    """Return the rates of both models on the prompts that their difference is over, by first, second and split."""
-    if not data.files.get("comparisons"):
-        return {}
+def _by_pair(data: TableData, estimand: str) -> dict[tuple[object, ...], float]:
+    """Return one number of each comparison of models under the primary judge, by model, parameter and split."""
+    # With all their digits: what is made of ten of them may round the other way.
+    rows = estimates_in(data.found("comparisons")) if data.files.get("comparisons") else []
     return {
-        (row["first"], row["second"], row["split"]): (row["rate_first"], row["rate_second"])
-        for row in data.found("comparisons")["comparisons"]
-        if row["kind"] == MODELS and row["held"] == data.asked["primary_judge"] and row["rate_first"] is not None
+        (row.model, row.parameter, row.split): row.value
+        for row in rows
+        if row.estimand == estimand and row.judge == data.asked["primary_judge"] and row.value is not None
     }
 
 

@@ -337,7 +337,7 @@ class RefusalTable(StudyTable):
 
     name = "refusal"
     needs = ("estimates", "cards", "results", "comparisons")
-    shows = OF_PRIMARY
+    shows = (*OF_PRIMARY, "margin")
     report = (RATES, "Refusal rates, primary judge")
     make = staticmethod(refusal)
 

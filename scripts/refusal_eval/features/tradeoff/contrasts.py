@@ -11,11 +11,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
-from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of
+from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
+from refusal_eval.stats.estimates.intervals import (
+    CLUSTER_SIZE,
+    LIMIT_INTERVAL,
+    RATE_INTERVAL,
+    Floats,
+    cluster_wilson,
+)
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, difference_part, rate_part
 from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, numbered
-from refusal_eval.stats.estimates.units import independent_within
+from refusal_eval.stats.estimates.units import Units, few_of, independent_within
 
 # What happens to the safe prompt of a pair, and to the unsafe one.
 CELLS: Mapping[str, tuple[bool, bool]] = {
@@ -24,22 +31,22 @@ CELLS: Mapping[str, tuple[bool, bool]] = {
     "answers_both": (False, False),
     "both_wrong": (True, False),
 }
-GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
+GAP_METHOD = f"variances recovered from the {RATE_INTERVAL} intervals of both rates, {CLUSTER_SIZE}"
+PAIR_METHOD = f"{RATE_INTERVAL} over pairs, t quantile; {LIMIT_INTERVAL} at 0 and 1"
 TOPIC_PROMPTS = 2  # at least, of a topic and of the rest
 LANGUAGE_PROMPTS = 5  # at least, of a language
 MIN_TWINS = 10
 
 
-def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) -> dict[str, Any] | None:
-    """Return the four shares of pairs of one model, which sum to 1; None where the splits share no cluster.
+def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) -> list[Estimate]:
+    """Return the four shares of pairs of one model, which sum to 1; nothing where the splits share no cluster.
 
     A pair is a cluster with prompts in both splits. With r the rate of refusals over the samples of a prompt (the mean
     where a cluster has several on a side), the share of `both_right` in a pair is (1 - r of the safe one) * r of the
     unsafe one, and so on: the probability that an answer to each, drawn independently, falls so. At K = 1 these are
     counts of pairs. An interval is no narrower than as many pairs of one answer each allow as the pairs have.
 
-    Returns:
-        `n_pairs`, the `n_prompts` with a rate that they have, and for each name of `CELLS` the share, `low` and `high`.
+    Clusters are the pairs, and prompts those of them that have a rate.
     """
     sides = (safe, unsafe)
     codes, groups = numbered([side.clusters for side in sides])
@@ -53,25 +60,26 @@ def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) 
     paired = np.isfinite(means).all(axis=0)
     count, draws = int(paired.sum()), int(np.min(answers, axis=0)[paired].sum())
     if not count:
-        return None
-    found: dict[str, Any] = {"n_pairs": count, "n_prompts": int(np.sum(prompts, axis=0)[paired].sum())}
+        return []
+    about: dict[str, Any] = {"split": safe.split, "parameter": unsafe.split, "n_clusters": count}
+    about["n_prompts"] = int(np.sum(prompts, axis=0)[paired].sum())
+    about["flags"] = derived_flags((safe.flags[model], unsafe.flags[model]), few_flags(count))
+    found = []
     for name, refuses in CELLS.items():
         a, b = (own[paired] if refused else 1 - own[paired] for own, refused in zip(means, refuses, strict=True))
         values = np.clip(a * b, 0.0, 1.0)
         ends = cluster_wilson(values.tolist(), list(range(count)), level, draws)
-        found[name] = {"share": math.fsum(values) / count, "low": ends.low, "high": ends.high}
+        share = Number(math.fsum(values) / count, ends.low, ends.high, PAIR_METHOD)
+        found.append(estimated(f"pairs_{name}", share, level, **about))
     return found
 
 
-def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
-    """Return each topic of a split (a category of it) for one model, sorted by name; none for a split without several.
+def topics(rates: SplitRates, model: int, level: float, units: Units | None = None) -> list[Estimate]:
+    """Return how much more one model refuses each topic of a split (a category of it) than the others, sorted by name;
+    nothing for a split without several. Intervals have variances recovered from those of both rates.
 
-    `topic`, `n_prompts`, `n_clusters`, `rate` with its interval, `rest` (the rate on the other topics), `difference`
-    from it with its interval (variances recovered from both intervals), and `effective_clusters`, of the topic or of
-    the rest, whichever has fewer.
-
-    Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
-    (`units.independent_within`), and counted as the one cluster that they are.
+    The flags are those of the split's cell, of the topic's rate, and `few_clusters` where the topic or the rest has
+    few; without `units`, the scored prompts of the cell, only the last.
     """
     names = sorted({name for name in rates.categories if name})
     if len(names) < 2:
@@ -83,21 +91,29 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
         if min(side.sum() for side in sides) < TOPIC_PROMPTS:
             continue
         mine, rest = sides
-        units = independent_within(rates.clusters[mine].tolist(), rates.prompts[mine].tolist())
-        topic = rate_part(values[mine], units, level, int(draws[mine].sum()))
+        topic = topic_rate(rates, name, model, level)
         others = rate_part(values[rest], rates.clusters[rest].tolist(), level, int(draws[rest].sum()))
-        found.append(
-            {
-                "topic": name,
-                "n_prompts": int(mine.sum()),
-                "n_clusters": len(set(rates.clusters[mine])),
-                "effective_clusters": min(effective_of(rates.clusters[side]) for side in sides),
-                "rate": topic._asdict(),
-                "rest": others.value,
-                "difference": difference_part(topic, others, 0.0, GAP_METHOD)._asdict(),
-            }
-        )
+        few = {flag for side in sides for flag in rates.few(model, side)}
+        cells: list[Sequence[str]] = []
+        if units is not None:
+            part = units.kept(units["category"] == name)
+            cells = [units.flags, part.own_flags(rates.reading, (topic.low, topic.high))]
+        gap = difference_part(topic, others, 0.0, GAP_METHOD)
+        about: dict[str, Any] = {"split": rates.split, "category": name, "reading": rates.reading}
+        about |= {"n_prompts": int(mine.sum()), "n_clusters": len(set(rates.clusters[mine]))}
+        found.append(estimated("topic_difference", gap, level, flags=derived_flags(cells, few), **about))
     return found
+
+
+def topic_rate(rates: SplitRates, name: str, model: int, level: float) -> Number:
+    """Return one model's rate on a topic.
+
+    Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
+    (`units.independent_within`), and counted as the one cluster that they are.
+    """
+    mine = (rates.categories == name) & ~np.isnan(rates.rates[model])
+    units = independent_within(rates.clusters[mine].tolist(), rates.prompts[mine].tolist())
+    return rate_part(rates.rates[model][mine], units, level, int(rates.draws[model][mine].sum()))
 
 
 def spoken_in(languages: Mapping[str, Mapping[str, str | None]]) -> dict[str, list[str]]:
@@ -115,15 +131,16 @@ def spoken_in(languages: Mapping[str, Mapping[str, str | None]]) -> dict[str, li
     return found if max(len(scripts), len(every - scripts)) > 1 else {}
 
 
-def differences(
+def languages_compared(
     rates: Floats,
     clusters: Sequence[str],
     languages: Sequence[str | None],
     level: float,
     name: str,
     draws: NDArray[np.int64] | None = None,
-) -> list[dict[str, Any]]:
-    """Return the difference in the rate of refusals between every two languages with at least five prompts each.
+) -> list[Estimate]:
+    """Return the rate of refusals in each language with at least five prompts, and the difference of every two of them;
+    nothing of a single one. The parameter names the language, or both of them (`first - second`).
 
     Twins are clusters with prompts in both languages, such as translations. With ten of them or more the difference is
     that of the twins: the mean over them of the difference of their rates, with the interval and the test of a
@@ -132,11 +149,7 @@ def differences(
     Of two languages the one with more prompts is subtracted, of equally many the one that sorts first, whatever the
     rates are: so the sign means the same for all models and judges of a study.
 
-    Returns:
-        For each pair of languages `first` and `second`, which is subtracted; of both in this order `n_prompts` with a
-        rate, their `n_clusters` and `rates`; `n_twins`, `paired`, `difference`, `p`; `n_compared` prompts behind the
-        difference, and `n_compared_clusters`, the number that its interval rests on: of the twins, or of the language
-        that has fewer.
+    A flag says `few_clusters`: of a language, of the twins, or, without twins, of either language.
 
     Args:
         rates: of each prompt, NaN where unknown.
@@ -147,50 +160,54 @@ def differences(
     known, tongue, group = ~np.isnan(rates), np.array(languages, dtype=object), np.array(clusters, dtype=object)
     asked, rated = (Counter(lang for lang in own if lang is not None) for own in (tongue, tongue[known]))
     common = sorted((lang for lang, n in rated.items() if n >= LANGUAGE_PROMPTS), key=lambda lang: (-asked[lang], lang))
-    return [
-        _difference(
-            rates, group, [known & (tongue == lang) for lang in (first, second)], (first, second), level, name, draws
-        )
-        for second, first in itertools.combinations(common, 2)
-    ]
+    if len(common) < 2:
+        return []
+    found = {}
+    for lang in common:
+        side = known & (tongue == lang)
+        names = group[side].tolist()
+        rate = rate_part(rates[side], names, level, None if draws is None else int(draws[side].sum()))
+        about: dict[str, Any] = {"n_prompts": int(side.sum()), "n_clusters": len(set(names)), "parameter": lang}
+        found[lang] = estimated("language_rate", rate, level, flags=few_of(rates[side], names), **about)
+    gaps = []
+    for second, first in itertools.combinations(common, 2):
+        sides = [known & (tongue == lang) for lang in (first, second)]
+        gaps += _differences(rates, group, sides, (found[first], found[second]), level, name, draws)
+    return [*found.values(), *gaps]
 
 
-def _difference(
+def _differences(
     rates: Floats,
     group: NDArray[Any],
     sides: Sequence[NDArray[np.bool_]],
-    pair: tuple[str, str],
+    pair: tuple[Estimate, Estimate],
     level: float,
     name: str,
     draws: NDArray[np.int64] | None,
-) -> dict[str, Any]:
+) -> list[Estimate]:
+    """The difference of two languages, and of twins its p."""
+    first, second = pair
+    about: dict[str, Any] = {"parameter": f"{first.parameter} - {second.parameter}"}
     means = [_cluster_means(rates[side], group[side].tolist()) for side in sides]
     twins = sorted(set(means[0]) & set(means[1]))
-    parts = [
-        rate_part(rates[side], group[side].tolist(), level, None if draws is None else int(draws[side].sum()))
-        for side in sides
-    ]
-    found: dict[str, Any] = {
-        "first": pair[0],
-        "second": pair[1],
-        "n_prompts": [int(side.sum()) for side in sides],
-        "n_clusters": [len(own) for own in means],
-        "effective_clusters": [effective_of(group[side]) for side in sides],
-        "rates": [part._asdict() for part in parts],
-        "n_twins": len(twins),
-    }
     if len(twins) < MIN_TWINS:
-        found |= {"n_compared": sum(found["n_prompts"]), "n_compared_clusters": min(found["n_clusters"])}
-        gap = difference_part(parts[0], parts[1], 0.0, GAP_METHOD)
-        return found | {"paired": False, "difference": gap._asdict(), "p": None}
+        about |= {"n_prompts": int(sum(side.sum() for side in sides)), "flags": tuple({*first.flags, *second.flags})}
+        about["n_clusters"] = len(means[0]) + len(means[1]) - len(twins)
+        one, other = (Number(e.value or 0.0, e.low, e.high, e.method) for e in pair)
+        return [estimated("language_difference", difference_part(one, other, 0.0, GAP_METHOD), level, **about)]
     both = np.array([[own[twin] for own in means] for twin in twins])
     denominators = [_denominator(group[side], None if draws is None else draws[side]) for side in sides]
-    compared = _compared(both, denominators, [f"languages {name}", *pair], level)
+    names = [f"languages {name}", str(first.parameter), str(second.parameter)]
+    compared = _compared(both, denominators, names, level)
     assert compared.difference is not None  # there are twins
     inside = np.isin(group, twins) & (sides[0] | sides[1])
-    found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
+    about |= {"n_prompts": int(inside.sum()), "n_clusters": len(twins), "flags": few_flags(len(twins))}
     gap = Number(compared.difference, compared.low, compared.high, compared.method)
-    return found | {"paired": True, "difference": gap._asdict(), "p": compared.p}
+    test = f"sign flips over twins, {compared.test}"
+    return [
+        estimated("language_difference", gap, level, **about),
+        Estimate("language_difference_p", compared.p, method=test, **about),
+    ]
 
 
 def _denominator(group: NDArray[Any], draws: NDArray[np.int64] | None) -> int:

@@ -13,12 +13,16 @@ import pandas as pd
 from refusal_eval.config.figure_entry import OfModels
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.features.tradeoff.model_tradeoff import REGION, region
+from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
 from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
 from refusal_eval.report.paper.display import Score, flags_in, joined, mark_of, marks_of, percent
 from refusal_eval.report.paper.table_notes import k_text
+from refusal_eval.stats.estimates.estimate import Estimate, Number
+from refusal_eval.stats.estimates.pooled_rates import RATE_METHOD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,43 +79,42 @@ class TradeoffFigure(OfModels):
         Raises:
             UserError: if no model has both rates, or no page is high enough.
         """
-        pooled = {split for kind in ("comply", "refuse") for split in data.found("tradeoff")["splits"][kind]}
+        pooled = {split["name"] for split in data.splits if split["expectation"] in KINDS.values()}
         scores = [score for score in data.scores if score["split"] in pooled]
-        both = [
-            entry
-            for entry in data.found("tradeoff")["models"]
-            if entry["judge"] == data.judge and entry["over_refusal"] and entry["safety"]
-        ]
-        by_model = {entry["model"]: entry for entry in both}
-        entries = [by_model[model] for model in data.shown.models if model in by_model]
+        every = model_rows(data.rows_of("tradeoff", "estimates"), data.splits)
+        both = {model: own for (judge, model), own in every.items() if judge == data.judge and own.front}
+        entries = [own for model in data.shown.models if (own := _entry(both.get(model)))]
         if not entries:
             raise data.undrawable(": no model has both an over-refusal and a safety rate")
         fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
-    def _caption(
-        self, scores: Sequence[Score], entries: Sequence[Mapping[str, Any]], in_all: int, data: FigureData
-    ) -> Caption:
-        show, found = data.labels, data.found("tradeoff")
+    def _caption(self, scores: Sequence[Score], entries: Sequence[Entry], in_all: int, data: FigureData) -> Caption:
+        show = data.labels
         readings = {score["split"]: score["headline"] for score in scores}
         comply, refuse = (
-            joined(f"{show.split(split)} ({readings[split]})" for split in found["splits"][kind])
-            for kind in ("comply", "refuse")
+            joined(
+                f"{show.split(split['name'])} ({readings[split['name']]})"
+                for split in data.splits
+                if split["expectation"] == kind
+            )
+            for kind in KINDS.values()
         )
-        front = [entry for entry in entries if entry["on_front"]]
-        shared = [entry for entry in front if entry["front_share"] is not None]
+        front = [entry for entry in entries if entry.on_front]
+        shared = [entry for entry in front if entry.front_share is not None]
         shares = [
-            f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %{mark_of(entry['front_flags'])}"
+            f"{show.model(entry.model)} {percent(entry.front_share, digits=0)} %{mark_of(entry.front_flags)}"
             for entry in shared
         ]
         whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
-        flags = flags_in([*scores, *entries], (flag for entry in shared for flag in entry["front_flags"]))
+        own_flags = (flag for entry in entries for flag in entry.flags)
+        flags = flags_in(scores, (*own_flags, *(flag for entry in shared for flag in entry.front_flags)))
         words = [
             f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets the "
             f"reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate "
             "prompts once.",
-            f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
-            f"{found['method']}.",
+            f"Regions{whose}: {100 * (entries[0].j.level or 0):g} %, {REGION}. Intervals of the two rates: "
+            f"{RATE_METHOD}.",
         ]
         if front:
             words.append(
@@ -119,7 +122,7 @@ class TradeoffFigure(OfModels):
                 "both and better in one, whether or not it is distinguishable"
                 + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else ".")
             )
-        if any(mark_of(entry["front_flags"]) for entry in shared):
+        if any(mark_of(entry.front_flags) for entry in shared):
             words.append("A mark at a share is that of any model that decides it.")
         if _paths(entries, data.shown.curves):
             words.append("Grey lines lead through models that differ in the scale of their intervention only.")
@@ -128,11 +131,50 @@ class TradeoffFigure(OfModels):
                 f"Shown are {len(entries)} of the study's {in_all} models; the front and the shares are those of all "
                 f"{in_all}, so that a dot can be hollow since a model that is not shown beats it."
             )
-        drawn = {entry["model"] for entry in entries}
+        drawn = {entry.model for entry in entries}
         if lacking := [show.model(model) for model in data.shown.models if model not in drawn]:
             words.append(f"Without a rate of both kinds, and so not shown: {joined(lacking)}.")
         words += study_words(data, scores, [split for split in data.shown.splits if split in readings], flags)
         return Caption(self.title or "Safety against over-refusal.", words)
+
+
+class Entry(NamedTuple):
+    """What is drawn of a model."""
+
+    over: Number
+    safe: Number
+    j: Estimate
+    correlation: float
+    on_front: bool
+    front_share: float | None
+    front_flags: Sequence[str]
+    region: list[list[float]] | None
+
+    @property
+    def model(self) -> str:
+        """Its name."""
+        return str(self.j.model)
+
+    @property
+    def flags(self) -> Sequence[str]:
+        """The marks of its J, which are those of its place."""
+        return self.j.flags
+
+    @property
+    def place(self) -> Point:
+        """Where its dot lies, in percent."""
+        return 100 * self.over.value, 100 * self.safe.value
+
+
+def _entry(rows: ModelRows | None) -> Entry | None:
+    """What is drawn of a model; None without both rates. Its region is an outline of numbers of the results table."""
+    if rows is None or not (rows.over_refusal and rows.safety and rows.correlation and rows.front):
+        return None
+    over, safe = (Number(row.value or 0.0, row.low, row.high) for row in (rows.over_refusal, rows.safety))
+    correlation, level = rows.correlation.value or 0.0, rows.youden_j.level
+    outline = None if level is None else region(over, safe, correlation, level)
+    share = None if rows.front_share is None else rows.front_share.value
+    return Entry(over, safe, rows.youden_j, correlation, bool(rows.on_front), share, rows.front.flags, outline)
 
 
 def _not_expected(study: StudyView) -> list[str]:
@@ -141,15 +183,13 @@ def _not_expected(study: StudyView) -> list[str]:
     return [wanted for wanted in ("comply", "refuse") if wanted not in found]
 
 
-def _name(entry: Mapping[str, Any], scores: Sequence[Score], data: FigureData) -> str:
+def _name(entry: Entry, scores: Sequence[Score], data: FigureData) -> str:
     """Label of a model with the marks of its cells and its own."""
-    own = (score for score in scores if score["model"] == entry["model"])
-    return data.labels.model(entry["model"]) + marks_of(own, entry["flags"])
+    own = (score for score in scores if score["model"] == entry.model)
+    return data.labels.model(entry.model) + marks_of(own, entry.flags)
 
 
-def _draw(
-    entries: Sequence[Mapping[str, Any]], names: Sequence[str], data: FigureData, scores: Sequence[Score]
-) -> Figure:
+def _draw(entries: Sequence[Entry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
     from matplotlib.patches import Polygon
 
     fig = new_figure(data.points(False), [_PANEL])
@@ -162,9 +202,9 @@ def _draw(
     ax.set_xlim(ticks[0][0], ticks[0][-1])
     ax.set_ylim(ticks[1][0], ticks[1][-1])
     for entry in entries:
-        if entry["region"] is not None and _has_region(entry, entries):
-            outline = [(100 * x, 100 * y) for x, y in entry["region"]]
-            colour = BLUE if entry["on_front"] else GREY
+        if entry.region is not None and _has_region(entry, entries):
+            outline = [(100 * x, 100 * y) for x, y in entry.region]
+            colour = BLUE if entry.on_front else GREY
             ax.add_patch(Polygon(outline, closed=True, facecolor=colour, alpha=0.10, linewidth=0, zorder=1))
             ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.5, zorder=1))
     for path in _paths(entries, data.shown.curves):
@@ -172,8 +212,8 @@ def _draw(
     front = _front(entries, (ticks[0], ticks[1]))
     ax.plot([x for x, _ in front], [y for _, y in front], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
     for entry in entries:
-        look = Look(BLUE, BLUE, "o") if entry["on_front"] else Look(INK, "white", "o")
-        ax.plot(*_place(entry), linestyle="none", zorder=4, clip_on=False, in_layout=False, **look.point())
+        look = Look(BLUE, BLUE, "o") if entry.on_front else Look(INK, "white", "o")
+        ax.plot(*entry.place, linestyle="none", zorder=4, clip_on=False, in_layout=False, **look.point())
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel(tagged("Over-refusal (%): lower is better", scores))
     ax.set_ylabel("Safety (%): higher is better")
@@ -181,43 +221,39 @@ def _draw(
     settle(fig, ax, [_PANEL])
     if not fits(fig):
         raise data.too_high(fig, "name fewer under `models`")
-    _draw_numbers(ax, [_place(entry) for entry in entries], front)
+    _draw_numbers(ax, [entry.place for entry in entries], front)
     return fig
 
 
-def _has_region(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> bool:
+def _has_region(entry: Entry, entries: Sequence[Entry]) -> bool:
     """Whether the region of a model is drawn: of many models only those on the front have one that can be seen."""
-    return len(entries) <= _MOST_REGIONS or bool(entry["on_front"])
+    return len(entries) <= _MOST_REGIONS or bool(entry.on_front)
 
 
-def _place(entry: Mapping[str, Any]) -> Point:
-    return 100 * entry["over_refusal"]["value"], 100 * entry["safety"]["value"]
-
-
-def _ticks(entries: Sequence[Mapping[str, Any]], axis: int) -> list[float]:
+def _ticks(entries: Sequence[Entry], axis: int) -> list[float]:
     """Round numbers whose ends hold all points and regions, within 0 and 100."""
     from matplotlib.ticker import MaxNLocator
 
-    values = [_place(entry)[axis] for entry in entries]
+    values = [entry.place[axis] for entry in entries]
     drawn = [entry for entry in entries if _has_region(entry, entries)]
-    values += [100 * corner[axis] for entry in drawn for corner in entry["region"] or ()]
+    values += [100 * corner[axis] for entry in drawn for corner in entry.region or ()]
     low = min(*values, 100 - _LEAST_RANGE)
     ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, max(*values, low + _LEAST_RANGE))
     return [float(tick) for tick in ticks]
 
 
-def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[float]]) -> list[Point]:
+def _front(entries: Sequence[Entry], ticks: tuple[list[float], list[float]]) -> list[Point]:
     """Corners of the steps through the models that no other one beats: what lies below and to the right is beaten."""
-    front = sorted(_place(entry) for entry in entries if entry["on_front"])
+    front = sorted(entry.place for entry in entries if entry.on_front)
     corners = [(front[0][0], ticks[1][0])] if front else []
     for x, y in front:
         corners += [(x, corners[-1][1]), (x, y)]
     return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
 
 
-def _paths(entries: Sequence[Mapping[str, Any]], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
+def _paths(entries: Sequence[Entry], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
     """Places of the models of each dose-response curve, in the order of their scales; curves of two points at least."""
-    places = {entry["model"]: _place(entry) for entry in entries}
+    places = {entry.model: entry.place for entry in entries}
     found = [[places[model] for model in scales if model in places] for scales in curves.values()]
     return [path for path in found if len(path) > 1]
 
@@ -243,26 +279,27 @@ def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> 
         )  # fmt: skip
 
 
-def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _frame(entries: Sequence[Entry]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
-    for entry in sorted(entries, key=lambda entry: entry["model"]):
-        row: dict[str, Any] = {"judge": entry["judge"], "model": entry["model"]}
-        for name in ("over_refusal", "safety", "youden_j"):
-            row |= {name: entry[name]["value"], f"{name}_low": entry[name]["low"], f"{name}_high": entry[name]["high"]}
-        row |= {name: entry[name] for name in ("correlation", "on_front", "front_share", "n_prompts", "n_clusters")}
-        region = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
-        rows.append(row | {"flags": entry["flags"], "region": region})
+    for entry in sorted(entries, key=lambda entry: entry.model):
+        row: dict[str, Any] = {"judge": entry.j.judge, "model": entry.model}
+        for name, number in (("over_refusal", entry.over), ("safety", entry.safe), ("youden_j", entry.j)):
+            row |= {name: number.value, f"{name}_low": number.low, f"{name}_high": number.high}
+        row |= {name: getattr(entry, name) for name in ("correlation", "on_front", "front_share")}
+        row |= {name: getattr(entry.j, name) for name in ("n_prompts", "n_clusters")}
+        outline = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry.region or ())
+        rows.append(row | {"flags": entry.flags, "region": outline})
     return pd.DataFrame(rows, dtype=object)
 
 
-class Number(NamedTuple):
+class NumberPlace(NamedTuple):
     """Where a number has its middle, and whether a line leads from it to its point."""
 
     at: Point
     line: bool
 
 
-def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel: Box) -> list[Number]:
+def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel: Box) -> list[NumberPlace]:
     """Return a place for the number of each point.
 
     Args:
@@ -296,15 +333,15 @@ def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel
     # Those with the least room choose first.
     for i in sorted(range(len(points)), key=lambda i: len(list(free(i, _NEAR)))):
         for spot in itertools.islice(free(i, _NEAR), 1):
-            found[i] = Number(spot, line=False)
+            found[i] = NumberPlace(spot, line=False)
             taken.append(box(*spot))
     for i in set(range(len(points))) - set(found):
-        found[i] = Number(next(spots(i, _NEAR)), line=False)
+        found[i] = NumberPlace(next(spots(i, _NEAR)), line=False)
         for spot in itertools.islice(free(i, _FAR), 1):
             far[i] = spot
             taken.append(box(*spot))
     # Lines that are together as short as they can be do not cross each other.
     costs = np.array([[math.dist(spot, points[i]) for spot in far.values()] for i in far]).reshape(len(far), len(far))
     for row, column in zip(*linear_sum_assignment(costs), strict=True):
-        found[list(far)[row]] = Number(list(far.values())[column], line=True)
+        found[list(far)[row]] = NumberPlace(list(far.values())[column], line=True)
     return [found[i] for i in range(len(points))]

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.features.tradeoff.contrasts import CELLS
+from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
 from refusal_eval.report.paper.display import (
     NO_DATA,
     clean,
@@ -25,88 +26,92 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
+from refusal_eval.report.results.cells import has_turns
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import CLUSTER_SIZE, RATE_INTERVAL
 
-WILSON = "Wilson with cluster-robust effective size"
+RATES = f"{RATE_INTERVAL} with {CLUSTER_SIZE}"
 RECOVERED = "variances recovered from those of both rates"
-TradeOff = Mapping[str, Any]
-Entry = Mapping[str, Any]
 _PAIRS = {
     "both_right": "Answers safe,\nrefuses unsafe",
     "refuses_both": "Refuses\nboth",
     "answers_both": "Answers\nboth",
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
+_OWN = ("youden_j", "tradeoff_", "pareto_", "pairs_", "topic_", "language_")  # how its estimands begin
 LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
 def tradeoff(data: TableData) -> Made:
     """Return over-refusal against safety, contrast pairs, languages and topics."""
-    result = data.found("tradeoff")
-    return tradeoff_frame(result), tradeoff_tables(result, data)
+    return tradeoff_frame(data.results, data.asked["splits"]), tradeoff_tables(data)
 
 
-def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
-    """One row per number: all estimates, and over-refusal and safety of each model, sorted by name."""
+def tradeoff_frame(results: Iterable[Estimate], splits: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per number, under every judge, with over-refusal and safety of each model, sorted by name."""
     columns = ["judge", "model", "estimand", "split", "category", "parameter", "value", "low", "high", "n_prompts"]
     columns.append("flags")
-    rows = [{name: row[name] for name in columns} for row in result["estimates"]]
-    for entry in result["models"]:
-        for name in ("over_refusal", "safety"):
-            if entry[name] is not None:
-                names = {"judge": entry["judge"], "model": entry["model"], "estimand": name}
-                rows.append(dict.fromkeys(columns) | names | entry[name] | {"flags": entry["flags"]})
-    rows.sort(key=lambda row: [str(row[name] or "") for name in columns[:6]])
+    results = list(results)
+    rows = [[getattr(row, name) for name in columns] for row in results if row.estimand.startswith(_OWN)]
+    for own in model_rows(results, splits).values():
+        for name, row in (("over_refusal", own.over_refusal), ("safety", own.safety)):
+            if row is not None:
+                ends = [row.value, row.low, row.high, row.n_prompts]
+                rows.append([row.judge, row.model, name, None, None, None, *ends, own.youden_j.flags])
+    rows.sort(key=lambda row: [str(value or "") for value in row[:6]])
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-def tradeoff_tables(result: TradeOff, data: TableData) -> list[Table]:
+def tradeoff_tables(data: TableData) -> list[Table]:
     """Return the tables that a study has under its primary judge: trade-off, contrast pairs, languages, topics."""
     judge = data.asked["primary_judge"]
-    own = {
-        name: [e for e in result[name] if e["judge"] == judge] for name in ("models", "pairs", "topics", "languages")
-    }
+    rows = [row for row in data.results if row.judge == judge]
+    models = {str(model): own for (_, model), own in model_rows(rows, data.asked["splits"]).items()}
     said = {
-        "level": f"{100 * result['level']:g} %",
+        "level": f"{100 * data.asked['level']:g} %",
         "readings": {split["name"]: split["reading"] for split in data.asked["splits"]},
-        "dialogues": result["dialogues"],
-        **{"wilson": WILSON, "recovered": RECOVERED},
+        "dialogues": {score["split"] for score in data.scores if has_turns([score])},
+        **{"rate_method": RATES, "recovered": RECOVERED},
         **{"judge": judge, "cards": data.cards, "samples": data.asked["samples"]},
     }
-    tables = [_models_table(own["models"], result, data, said)] if own["models"] else []
-    tables += [_pairs_table(own["pairs"], data, said)] if own["pairs"] else []
-    tables += [_languages_table(own["languages"], data, said)] if own["languages"] else []
-    for split in result["splits"]["varies"]:
-        of_split = [e for e in own["topics"] if e["split"] == split and e["n_prompts"] >= LEAST_PROMPTS]
-        tables += [_topics_table(of_split, split, result["level"], data, said)] if of_split else []
+    tables = [_models_table(models, data, said)] if models else []
+    pairs = [row for row in rows if row.estimand.startswith("pairs_")]
+    tables += [_pairs_table(pairs, data, said)] if pairs else []
+    spoken = [row for row in rows if row.estimand.startswith("language_")]
+    tables += [_languages_table(spoken, data, said)] if spoken else []
+    for split in (split["name"] for split in data.asked["splits"] if split["expectation"] == "varies"):
+        of_split = _topics(rows, split, said["readings"][split])
+        tables += [_topics_table(of_split, split, data, said)] if of_split else []
     return tables
 
 
-def _models_table(entries: Sequence[Entry], result: TradeOff, data: TableData, said: Mapping[str, Any]) -> Table:
-    show, splits, by_model = data.labels, data.asked["splits"], {entry["model"]: entry for entry in entries}
-    pooled = {split for kind in ("comply", "refuse") for split in result["splits"][kind]}
+def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mapping[str, Any]) -> Table:
+    show, splits = data.labels, data.asked["splits"]
+    pooled = {split["name"] for split in splits if split["expectation"] in KINDS.values()}
     used = [score for score in data.scores if score["split"] in pooled]
-    rivals = sum(entry["youden_j"] is not None for entry in entries) > 1
+    rivals = sum(own.front is not None for own in models.values()) > 1
     rows, of_others = [], False
     for model in data.order("models"):
-        entry = by_model[model]
-        own = [score for score in used if score["model"] == model]
-        known = {*entry["flags"], *(flag for score in own for flag in score["flags"])}
-        rival = [flag for flag in entry["front_flags"] if flag not in known]
+        found = models[model]
+        own, j = [score for score in used if score["model"] == model], found.youden_j
+        known = {*j.flags, *(flag for score in own for flag in score["flags"])}
+        rival = [flag for flag in (found.front.flags if rivals and found.front else ()) if flag not in known]
         of_others |= bool(rival)
         rows.append(
             [
-                show.model(model) + marks_of(own, entry["flags"]),
-                *(rate_text(entry[name]) for name in ("over_refusal", "safety")),
-                NO_DATA if (j := entry["youden_j"]) is None else value_text(j["value"], (j["low"], j["high"])),
-                *(marked(text, rival) for text in (_on_front(entry) if rivals else ())),
+                show.model(model) + marks_of(own, j.flags),
+                *(rate_text(None if row is None else row.row()) for row in (found.over_refusal, found.safety)),
+                NO_DATA if j.value is None else value_text(j.value, (j.low, j.high)),
+                *(marked(text, rival) for text in (_on_front(found) if rivals else ())),
             ]
         )
     header = ["Model", "Over-refusal", "Safety", "Youden's J"]
     header += ["On the\nfront", "On it in\nresamples (%)"] if rivals else []
+    placed = [own for own in models.values() if own.front is not None]
     sizes = {
-        words: [entry[name]["n_prompts"] for entry in entries if entry[name] is not None]
-        for name, words in (("over_refusal", "over-refusal"), ("safety", "safety"))
+        "over-refusal": [own.over_refusal.n_prompts or 0 for own in placed if own.over_refusal],
+        "safety": [own.safety.n_prompts or 0 for own in placed if own.safety],
     }
     notes = filled_notes(
         "tradeoff/models",
@@ -114,51 +119,69 @@ def _models_table(entries: Sequence[Entry], result: TradeOff, data: TableData, s
         **said,
         where={
             kind: [f"{show.split(s['name'])} ({s['reading']})" for s in splits if s["expectation"] == kind]
-            for kind in ("comply", "refuse")
+            for kind in KINDS.values()
         },
         pooled=pooled,
-        spoken=[(show.split(name), map(clean, own)) for name, own in result.get("spoken", {}).items() if own],
+        spoken=[(show.split(name), map(clean, own)) for name, own in data.found("tradeoff")["spoken"].items() if own],
         sizes=[(words, min(numbers), max(numbers)) for words, numbers in sizes.items() if numbers],
         rivals=rivals,
-        fixed=any(entry["on_front"] is not None and entry["front_share"] is None for entry in entries),
-        marks=notes_of(flags_in(used, {flag for entry in entries for flag in entry["flags"]})),
+        fixed=any(own.front_share is not None and own.front_share.value is None for own in placed),
+        marks=notes_of(flags_in(used, {flag for own in models.values() for flag in own.youden_j.flags})),
         of_others=of_others,
     )
     return Table("tradeoff", "Over-refusal against safety.", header, rows, notes, align="lrrrcr"[: len(header)])
 
 
-def _pairs_table(entries: Iterable[Entry], data: TableData, said: Mapping[str, Any]) -> Table:
+def _pairs_table(pairs: Iterable[Estimate], data: TableData, said: Mapping[str, Any]) -> Table:
     show, order = data.labels, {model: i for i, model in enumerate(data.order("models"))}
-    found = sorted(entries, key=lambda e: (e["safe"], e["unsafe"], order[e["model"]]))
-    several = len({(entry["safe"], entry["unsafe"]) for entry in found}) > 1
+    found: dict[tuple[str, str, str], dict[str, Estimate]] = {}
+    for row in pairs:
+        place = (str(row.split), str(row.parameter), str(row.model))
+        found.setdefault(place, {})[row.estimand.removeprefix("pairs_")] = row
+    places = sorted(found, key=lambda place: (place[0], place[1], order[place[2]]))
+    several = len({(safe, unsafe) for safe, unsafe, _ in places}) > 1
     rows = []
-    for entry in found:
-        where = [f"{show.split(entry['safe'])}, {show.split(entry['unsafe'])}"] if several else []
-        cells = [rate_text({"value": entry[c]["share"], **entry[c]}) for c in CELLS]
-        rows.append([*where, show.model(entry["model"]) + mark_of(entry["flags"]), str(entry["n_pairs"]), *cells])
+    for safe, unsafe, model in places:
+        cells = [found[safe, unsafe, model][name] for name in CELLS]
+        where = [f"{show.split(safe)}, {show.split(unsafe)}"] if several else []
+        name = show.model(model) + mark_of(cells[0].flags)
+        rows.append([*where, name, str(cells[0].n_clusters), *(rate_text(cell.row()) for cell in cells)])
     keys = ["Splits", "Model"] if several else ["Model"]
-    notes = filled_notes("tradeoff/pairs", show, **said, pairs=found, several=several)
+    shown = [{"safe": safe, "unsafe": unsafe} for safe, unsafe, _ in places]
+    marks = flags_notes(cell.flags for cells in found.values() for cell in cells.values())
+    notes = filled_notes("tradeoff/pairs", show, **said, pairs=shown, several=several, marks=marks)
     header = [*keys, "Pairs", *(_PAIRS[name] for name in CELLS)]
     return Table("tradeoff-pairs", "Contrast pairs.", header, rows, notes, len(keys), per_block=5)
 
 
-def _languages_table(entries: Sequence[Entry], data: TableData, said: Mapping[str, Any]) -> Table:
+def _languages_table(found: Sequence[Estimate], data: TableData, said: Mapping[str, Any]) -> Table:
     show, order = data.labels, {model: i for i, model in enumerate(data.order("models"))}
-    tested = any(entry["paired"] for entry in entries)
-    rows = []
-    for entry in sorted(entries, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
-        n = f"{entry['n_twins']} twins" if entry["paired"] else " and ".join(map(str, entry["n_prompts"]))
-        difference = points_text(entry["difference"]) + mark_of(entry["flags"])
-        sides = zip(entry["rates"], entry["rate_flags"], strict=True)
+    by_key = {(row.estimand, row.split, row.parameter, row.model): row for row in found}
+    tested = any(row.estimand == "language_difference_p" for row in found)
+    rates = [row for row in found if row.estimand == "language_rate"]
+    places = {
+        (tuple(str(row.split).split("+")), row.parameter, other.parameter, str(row.model)): (row, other, by_key[key])
+        for row in rates
+        for other in rates
+        if (key := ("language_difference", row.split, f"{row.parameter} - {other.parameter}", row.model)) in by_key
+        if (other.split, other.model) == (row.split, row.model)
+    }
+    rows, paired = [], []
+    for (splits, first, second, model), own in sorted(
+        places.items(), key=lambda item: (*item[0][:3], order[item[0][3]])
+    ):
+        *sides, gap = own
+        p = by_key.get(("language_difference_p", gap.split, gap.parameter, model))
+        paired.append(p is not None)
         rows.append(
             [
-                ", ".join(show.split(split) for split in entry["splits"]),
-                clean(f"{entry['first']} \u2212 {entry['second']}"),
-                show.model(entry["model"]),
-                n,
-                *(rate_text(rate) + mark_of(flags) for rate, flags in sides),
-                difference,
-                *([p_text(entry["p"])] if tested else []),
+                ", ".join(show.split(split) for split in splits),
+                clean(f"{first} \u2212 {second}"),
+                show.model(model),
+                " and ".join(str(side.n_prompts) for side in sides) if p is None else f"{gap.n_clusters} twins",
+                *(rate_text(side.row()) + mark_of(side.flags) for side in sides),
+                points_text(gap.row()) + mark_of(gap.flags),
+                *([p_text(None if p is None else p.value)] if tested else []),
             ]
         )
     header = ["Split", "Languages", "Model", "Prompts", "First", "Second", "Difference", *(["p"] if tested else [])]
@@ -166,66 +189,79 @@ def _languages_table(entries: Sequence[Entry], data: TableData, said: Mapping[st
         "tradeoff/languages",
         show,
         **said,
-        used=[split for entry in entries for split in entry["splits"]],
-        paired=[entry["paired"] for entry in entries],
-        marks=flags_notes(flags for entry in entries for flags in (*entry["rate_flags"], entry["flags"])),
+        used=[split for splits, *_ in places for split in splits],
+        paired=paired,
+        marks=flags_notes(row.flags for own in places.values() for row in own),
     )
     return Table("tradeoff-languages", "Languages.", header, rows, notes, 3)
 
 
-def _on_front(entry: Entry) -> tuple[str, str]:
+def _on_front(own: ModelRows) -> tuple[str, str]:
     """Whether a model is on the front, and in what share of resamples (percent)."""
-    share = entry["front_share"]
-    there = NO_DATA if entry["on_front"] is None else "yes" if entry["on_front"] else "no"
+    share = None if own.front_share is None else own.front_share.value
+    there = NO_DATA if own.on_front is None else "yes" if own.on_front else "no"
     return there, NO_DATA if share is None else percent(share, 0)
 
 
+def _topics(rows: Iterable[Estimate], split: str, reading: str) -> dict[tuple[str, str], tuple[Estimate, Estimate]]:
+    """The rate and the difference of each topic of a split and model that has enough prompts."""
+    found: dict[tuple[str, str], dict[str, Estimate]] = {}
+    for row in rows:
+        if (row.split, row.reading) == (split, reading) and row.category is not None:
+            found.setdefault((row.category, str(row.model)), {})[row.estimand] = row
+    return {
+        place: (own["refusal_rate"], own["topic_difference"])
+        for place, own in found.items()
+        if "topic_difference" in own and (own["topic_difference"].n_prompts or 0) >= LEAST_PROMPTS
+    }
+
+
 def _topics_table(
-    entries: Sequence[Entry], split: str, level: float, data: TableData, said: Mapping[str, Any]
+    cells: Mapping[tuple[str, str], tuple[Estimate, Estimate]], split: str, data: TableData, said: Mapping[str, Any]
 ) -> Table:
     """A row per topic, by its mean rate, and a column per model: the rate, and a sign where it differs."""
-    show, cells = data.labels, {(entry["topic"], entry["model"]): entry for entry in entries}
-    models = ordered({entry["model"] for entry in entries}, data.order("models"))
+    show, models = data.labels, ordered({model for _, model in cells}, data.order("models"))
 
     def mean_rate(topic: str) -> float:
-        values = [cells[topic, model]["rate"]["value"] for model in models if (topic, model) in cells]
+        values = [cells[topic, model][0].value or 0.0 for model in models if (topic, model) in cells]
         return math.fsum(values) / len(values)
 
-    names = sorted({entry["topic"] for entry in entries}, key=lambda topic: (-round(mean_rate(topic), 9), topic))
+    names = sorted({topic for topic, _ in cells}, key=lambda topic: (-round(mean_rate(topic), 9), topic))
     rows = []
     for topic in names:
         found = [cells.get((topic, model)) for model in models]
-        n = max(entry["n_prompts"] for entry in found if entry is not None)
-        rows.append([clean(topic).replace("_", " "), str(n), *(_topic(entry) for entry in found)])
+        n = max(gap.n_prompts or 0 for _, gap in filter(None, found))
+        rows.append([clean(topic).replace("_", " "), str(n), *(_topic(cell) for cell in found)])
+    marks = [[*rate.flags, *(gap.flags if _sign(gap) else ())] for rate, gap in cells.values()]
     notes = filled_notes(
         "tradeoff/topics",
         show,
         **said,
         name=split,
         least=LEAST_PROMPTS,
-        signs=any(_sign(entry) for entry in entries),
-        by_chance=number((1 - level) * len(names), 1),
+        signs=any(_sign(gap) for _, gap in cells.values()),
+        by_chance=number((1 - data.asked["level"]) * len(names), 1),
         topics=len(names),
-        marks=flags_notes([*entry["rate_flags"], *(entry["flags"] if _sign(entry) else ())] for entry in entries),
+        marks=flags_notes(marks),
     )
     header = ["Topic", "Prompts", *(show.model(model) for model in models)]
     caption = f"Refusals by topic: {show.split(split)}."
     return Table(f"tradeoff-topics-{split}", caption, header, rows, notes, per_block=5)
 
 
-def _topic(entry: Entry | None) -> str:
-    if entry is None:
+def _topic(cell: tuple[Estimate, Estimate] | None) -> str:
+    if cell is None:
         return NO_DATA
-    sign, rate = _sign(entry), rate_text(entry["rate"]) + mark_of(entry["rate_flags"])
-    return rate + (sign + mark_of(entry["flags"]) if sign else "")
+    rate, gap = cell
+    sign = _sign(gap)
+    return rate_text(rate.row()) + mark_of(rate.flags) + (sign + mark_of(gap.flags) if sign else "")
 
 
-def _sign(entry: Entry) -> str:
+def _sign(gap: Estimate) -> str:
     """Whether a topic is refused more or less often than the others; empty if the interval includes 0."""
-    low, high = entry["difference"]["low"], entry["difference"]["high"]
-    if low is None:
+    if gap.low is None or gap.high is None:
         return ""
-    return _HIGHER if low > 0 else _LOWER if high < 0 else ""
+    return _HIGHER if gap.low > 0 else _LOWER if gap.high < 0 else ""
 
 
 class TradeOffTable(StudyTable):
@@ -233,7 +269,7 @@ class TradeOffTable(StudyTable):
 
     name = "tradeoff"
     of_analysis = "tradeoff"
-    needs = ("tradeoff", "estimates", "cards")
+    needs = ("results", "tradeoff", "estimates", "cards")
     shows = (*OF_PRIMARY, "samples")
     report = ("Trade-off", "Over-refusal against safety")
     make = staticmethod(tradeoff)

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.core.files import read_json, read_jsonl
-from refusal_eval.features.tradeoff.contrasts import GAP_METHOD
-from refusal_eval.features.tradeoff.study_tradeoff import study_trade_off
+from refusal_eval.features.tradeoff.study_tradeoff import languages_spoken, study_trade_off
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.languages import languages_of
 from refusal_eval.stats.estimates.near_duplicates import Place
@@ -19,10 +18,10 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     names = [split["name"] for split in params["splits"]]
     languages = {name: languages_of(read_jsonl(path)) for name, path in zip(names, files["prompts"], strict=True)}
     away = {Place(**place) for path in files["duplicates"] for place in read_json(path)["left_out"]}
-    return study_trade_off(units, params, languages, away)
+    found = study_trade_off(units, params, languages, away)
+    return {"estimates": [estimate.row() for estimate in found], "spoken": languages_spoken(params, languages)}
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
     """Return what the methods section says of its numbers (`workflow.analysis.Analysis.methods_words`)."""
-    gaps = [e for e in results if e.estimand == "language_difference" and e.value is not None]
-    return {"twins": any(gap.method != GAP_METHOD for gap in gaps)}
+    return {"twins": any(e.estimand == "language_difference_p" for e in results)}

@@ -29,6 +29,7 @@ from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_sentences, kinds_agreement
 from refusal_eval.report.results.cells import Score, cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
 OF_FEATURE = "methods.j2"  # in the folder of a feature: the sentences about its numbers
@@ -120,6 +121,7 @@ def paragraphs(
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
     words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
+    environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
     found = list(results)
     said = _of_study(manifest) | _of_results(manifest["study"], cards, found) | {"duplicates": duplicates}
 

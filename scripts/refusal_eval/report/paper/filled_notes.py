@@ -12,6 +12,7 @@ import jinja2
 
 import refusal_eval
 from refusal_eval.report.paper import display, table_notes
+from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 FOLDERS = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
 _WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
@@ -48,6 +49,7 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
     environment.filters |= {noun: getattr(show, noun) for noun in ("model", "split", "judge", "gold")}
     environment.globals |= {name: getattr(display, name) for name in _WORDS}
     environment.globals |= {name: getattr(table_notes, name) for name in _SENTENCES}
+    environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
     text = environment.get_template(f"{template}.j2").render(values, show=show, each=_each)
     return [" ".join(note.split()) for note in re.split(r"^- ", text, flags=re.MULTILINE)[1:]]
 

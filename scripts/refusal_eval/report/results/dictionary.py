@@ -18,6 +18,7 @@ from refusal_eval.config.kinds import feature_files
 from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 PATH = Path(__file__).with_suffix(".yaml")
 UNKNOWN = "not described"
@@ -80,10 +81,15 @@ def _subjects(kernel: Path, *others: Path) -> tuple[Subject, ...]:
     found: dict[str, Subject] = {}
     for said in (_loaded(kernel)["estimands"], *map(_loaded, others)):
         for title, subject in said.items():
-            own = tuple(Definition(name, **facts) for name, facts in subject["names"].items())
+            own = tuple(Definition(name, **_named(facts)) for name, facts in subject["names"].items())
             before = found[title].definitions if title in found else ()
             found[title] = Subject(title, subject["page"], (*before, *own))
     return tuple(found.values())
+
+
+def _named(facts: dict[str, str]) -> dict[str, str]:
+    """The facts of an estimand with the name of the interval of a rate, as its module has it."""
+    return {key: text.replace("RATE_INTERVAL", RATE_INTERVAL) for key, text in facts.items()}
 
 
 def pattern_of(estimand: str) -> str:

@@ -1,23 +1,26 @@
 """What the comparisons of a study come to, and their rows of the results table."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
-from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS, corrected
+from refusal_eval.stats.comparisons.corrections import ESTIMANDS, corrected
 from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, p_value
-from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, derived_flags, few_flags
+from refusal_eval.stats.estimates.estimate import Estimate, p_value
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, Ends, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
+SIGN_FLIPS, OF_DECISION = (
+    "sign flips over clusters, ",
+    ", of ",
+)  # before the test, and before the decision that it is of
 NONINFERIORITY = "rate_difference_noninferiority_p"
 SIGN_OPEN = "sign_open"  # the worst-case bounds of a difference hold 0, so that unjudged answers could reverse it
 MARGIN_OPEN = "margin_open"  # they go beyond the margin, so that unjudged answers could bring a difference beyond it
@@ -27,20 +30,40 @@ Pairs = Sequence[Sequence[Mapping[str, Any]]]  # near-duplicate prompts two by t
 Study = Mapping[str, Any]
 
 
+class Decisions(NamedTuple):
+    """McNemar's test of one decision per prompt."""
+
+    decision: str  # what it is
+    only_first: int  # prompts that only the first side refuses
+    only_second: int
+    p: float
+
+
+class Compared(NamedTuple):
+    """One comparison of a family, before its p value is corrected."""
+
+    about: dict[str, Any]  # the columns that its rows share, other than flags
+    turned: dict[str, Any]  # those that differ in rows about the other side
+    result: Paired
+    effect: Effects
+    flags: Mapping[str, Sequence[str]]  # see `paired_flags`
+    sides_p: tuple[float | None, float | None]  # see `_sides_p`
+    decisions: Decisions | None
+
+
 def compared(
     families: Sequence[Family], cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
-) -> list[dict[str, Any]]:
-    """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
+) -> list[Estimate]:
+    """Return the rows of the results table about each comparison, family by family.
 
-    A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `counted`
-    (those of `splits` with prompts that no other one has already), `reading` (`headline` where the splits have
-    different ones), what `paired.Paired`, `effects.Effects` and `paired_flags` have, `noninferior_first_p` and
-    `noninferior_second_p` (of either side being worse by the margin, see `_sides_p`), the corrected p or q under the
-    name of its `Correction`, and McNemar's test of one decision per prompt (`decision`: what it is, `only_first`,
-    `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled, or both sides have
-    a decision on none. The flags are those of the comparison's own cells, also for what is corrected, in which the
-    p values of the whole family have a part. `effect_flags`, of odds ratio, h and tests against the margin, are those
-    and `few_clusters` where few clusters of a side show the rarer outcome.
+    They are its difference, the rates of both sides on the prompts that it is over, its bounds, effect sizes, p values,
+    how many clusters differ, and McNemar's test of one decision per prompt, where prompts neither share clusters nor
+    are pooled, and both sides have a decision on some. `row_names` says how they are found. What two families compare
+    alike is there once, but with a corrected p value, or q, for each, in the order of the families.
+
+    The flags are those of the comparison's own cells, also for what is corrected, in which the p values of the whole
+    family have a part; of either rate, those of its side. Odds ratio, h and tests against the margin have
+    `few_clusters` too where few clusters of a side show the rarer outcome.
 
     Args:
         cells: each cell that they need.
@@ -49,64 +72,86 @@ def compared(
             `expectation`, `reading` and `source` (see `cluster_names.names_apart`).
         duplicates: of those in a pool one counts.
     """
-    rows: list[dict[str, Any]] = []
-    for number, family in enumerate(families):
+    found: list[Estimate] = []
+    for family in families:
         own = [
-            {"family": number, **row}
+            one
             for scope in family.scopes
             for held in family.held
-            for row in _rows(family, scope, held, cells, study, duplicates)
+            for one in _compared(family, scope, held, cells, study, duplicates)
         ]
-        column = CORRECTIONS[study["correction"]].column
-        for row, value in zip(own, corrected([row["p"] for row in own], study["correction"]), strict=True):
-            rows.append(row | {column: value})
-    return rows
+        adjusted = corrected([one.result.p for one in own], study["correction"])
+        for one, p in zip(own, adjusted, strict=True):
+            found += _estimates(one, p, study)
+    for_each = set(ESTIMANDS.values())
+    once = dict.fromkeys(row for row in found if row.estimand not in for_each)
+    return [*once, *(row for row in found if row.estimand in for_each)]
 
 
-def estimates(rows: Iterable[Mapping[str, Any]], study: Study) -> list[Estimate]:
-    """Return the rows of the results table: of each comparison the difference, its bounds, effect sizes and p values.
+def row_names(
+    family: Family, scope: Scope, held: str, pair: tuple[str, str], splits: Sequence[Mapping[str, Any]]
+) -> dict[str, str | None]:
+    """Return what names a comparison in the results table: `judge`, `model`, `split`, `pool` and `parameter`.
 
-    `parameter` names the side that is subtracted, and the splits where a family pools other ones than all of an
-    expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
-    with a corrected p value for each. `study` is that of `compared`.
+    The parameter names the side that is subtracted, and the splits where a family pools other ones than all of an
+    expectation; of a comparison of judges, `judge` is the first one.
+
+    Args:
+        splits: of the study, each `name` and `expectation`.
     """
-    found: list[Estimate] = []
-    for row in rows:
-        models = row["kind"] == MODELS
-        about: dict[str, Any] = {
-            "judge": row["held"] if models else row["first"],
-            "model": row["first"] if models else row["held"],
-            "split": row["split"],
-            "pool": row["pool"],
-            "reading": row["reading"],
-            "samples": study["samples"],
-            "n_prompts": row["n"],
-            "n_clusters": row["n_clusters"],
-            "parameter": _subtracted(row, study),
-            "flags": tuple(row["flags"]),
-        }
-        of_difference = {"low": row["low"], "high": row["high"], "method": row["method"]}
-        of_difference |= {"level": None if row["low"] is None else study["level"]}
-        found.append(Estimate("rate_difference", row["difference"], **of_difference, **about))
-        share, how = tipping_point(row["difference"], row["bound_low"], row["bound_high"])
-        of_all = about | {"n_prompts": row["n_all"]}
-        found.append(Estimate("rate_difference_tipping_point", share, method=how, **of_all))
-        bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
-        found.append(Estimate("rate_bounds", None, **bounds, **of_all))
-        test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
-        found.append(Estimate("rate_difference_p", row["p"], method=test, **about))
-        for name, correction in CORRECTIONS.items():
-            if correction.column in row:
-                found.append(Estimate(ESTIMANDS[name], row[correction.column], method=test, **about))
-        found += _effect_estimates(row, about, study)
-        if row["mcnemar_p"] is not None:
-            own = about | {"n_prompts": row["only_first"] + row["only_second"]}
-            kind = MID if row["mcnemar_mid"] else EXACT
-            found.append(Estimate("mcnemar_p", row["mcnemar_p"], method=f"{kind}, of {row['decision']}", **own))
-    return list(dict.fromkeys(found))
+    models = family.kind == MODELS
+    every = sorted(split["name"] for split in splits if split["expectation"] == scope.pool)
+    others = scope.pool and sorted(scope.splits) != every
+    return {
+        "judge": held if models else pair[0],
+        "model": pair[0] if models else held,
+        "split": None if scope.pool else scope.splits[0],
+        "pool": scope.pool,
+        "parameter": f"minus {'' if models else 'judge '}{pair[1]}"
+        + (f", on {', '.join(scope.splits)}" * bool(others)),
+    }
 
 
-def paired_flags(first: Iterable[Sequence[str]], second: Iterable[Sequence[str]], result: Paired) -> dict[str, Any]:
+def counted_splits(families: Sequence[Family], cells: Mapping[Cell, Units], duplicates: Pairs) -> dict[str, list[str]]:
+    """Return by scope, of those that pool, the splits with prompts that no other one of them has already."""
+    found = {}
+    for family in families:
+        for scope in (scope for scope in family.scopes if scope.pool):
+            gone, side = repeated(duplicates, scope.splits), family.sides()[0]
+            names = {split: cells[family.cell(family.held[0], side, split)]["prompt_id"] for split in scope.splits}
+            left = [split for split, own in names.items() if any((split, name) not in gone for name in own)]
+            found[scope.name] = left or list(scope.splits)
+    return found
+
+
+def _estimates(one: Compared, adjusted: float | None, study: Study) -> Iterator[Estimate]:
+    result, about = one.result, one.about | {"flags": tuple(one.flags["flags"])}
+    level = None if result.low is None else study["level"]
+    yield Estimate("rate_difference", result.difference, result.low, result.high, level, result.method, **about)
+    yield Estimate("rate_difference_first", result.rate_first, **one.about, flags=tuple(one.flags["flags_first"]))
+    yield Estimate("rate_difference_second", result.rate_second, **one.about, flags=tuple(one.flags["flags_second"]))
+    yield Estimate("rate_difference_clusters", float(result.n_differ), **about)
+    share, how = tipping_point(result.difference, result.bound_low, result.bound_high)
+    of_all = about | {"n_prompts": result.n_all}
+    yield Estimate("rate_difference_tipping_point", share, method=how, **of_all)
+    how = "worst cases of unjudged answers"
+    yield Estimate("rate_bounds", None, result.bound_low, result.bound_high, method=how, **of_all)
+    test = None if result.p is None else f"{SIGN_FLIPS}{result.test}"
+    yield Estimate("rate_difference_p", result.p, method=test, **about)
+    yield Estimate(ESTIMANDS[study["correction"]], adjusted, method=test, **about)
+    yield from _effect_estimates(one, study)
+    if one.decisions is not None:
+        decision, only_first, only_second, p = one.decisions
+        own = about | {"n_prompts": only_first + only_second}
+        kind = MID if study["p_values"] == "mid" else EXACT
+        yield Estimate("mcnemar_p", p, method=f"{kind}{OF_DECISION}{decision}", **own)
+        yield Estimate("mcnemar_first", float(only_first), **own)
+        yield Estimate("mcnemar_second", float(only_second), **own)
+
+
+def paired_flags(
+    first: Iterable[Sequence[str]], second: Iterable[Sequence[str]], result: Paired
+) -> dict[str, list[str]]:
     """Return the flags of both sides (`flags_first`, `flags_second`) and of all that is made of them (`flags`).
 
     `few_clusters` is among the last where there is a difference and one of the splits has few, and `sign_open` where
@@ -173,37 +218,47 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
     return only[0], only[1], p_value(p - half)
 
 
-def _effect_estimates(row: Mapping[str, Any], about: dict[str, Any], study: Study) -> Iterator[Estimate]:
+def _effect_estimates(one: Compared, study: Study) -> Iterator[Estimate]:
+    effect, result = one.effect, one.result
     level, margin, method = study["level"], study["margin"], "delta method on the log scale over clusters"
-    about = about | {"flags": tuple(row["effect_flags"])}
-    odds = Number(row["odds_ratio"], row["odds_ratio_low"], row["odds_ratio_high"], method)
-    yield estimated("odds_ratio", odds, level, **about)
-    yield Estimate("cohens_h", row["cohens_h"], **about)
+    flags = tuple(dict.fromkeys((*one.flags["flags"], *([FEW_CLUSTERS] if effect.few else []))))
+    about = one.about | {"flags": flags}
+    ends = effect.odds_ratio_low, effect.odds_ratio_high
+    yield _with_ends("odds_ratio", effect.odds_ratio, ends, level, method, about)
+    yield Estimate("cohens_h", effect.cohens_h, **about)
     if margin is None:
         return
-    if is_margin_open(row["bound_low"], row["bound_high"], margin):
-        about = about | {"flags": (*about["flags"], MARGIN_OPEN)}
+    if is_margin_open(result.bound_low, result.bound_high, margin):
+        about = about | {"flags": (*flags, MARGIN_OPEN)}
     method = f"t over clusters with two added prompts in each split, margin {margin:g}"
-    adjusted = Number(row["adjusted_difference"], row["adjusted_low"], row["adjusted_high"], method)
-    yield estimated("rate_difference_adjusted", adjusted, 2 * level - 1, **about)
-    yield Estimate("rate_difference_equivalence_p", row["equivalence_p"], method=method, **about)
-    yield Estimate(NONINFERIORITY, row["noninferior_first_p"], method=method, **about)
-    side = "model" if row["kind"] == MODELS else "judge"
-    turned = {side: row["second"], "parameter": _subtracted({**row, "second": row["first"]}, study)}
-    yield Estimate(NONINFERIORITY, row["noninferior_second_p"], method=method, **about | turned)
+    ends = effect.adjusted_low, effect.adjusted_high
+    yield _with_ends("rate_difference_adjusted", effect.adjusted_difference, ends, 2 * level - 1, method, about)
+    yield Estimate("rate_difference_equivalence_p", effect.equivalence_p, method=method, **about)
+    first, second = one.sides_p
+    yield Estimate(NONINFERIORITY, first, method=method, **about)
+    yield Estimate(NONINFERIORITY, second, method=method, **about | one.turned)
 
 
-def _sides_p(family: Family, scope: Scope, expectations: Mapping[str, str], found: Effects) -> dict[str, float | None]:
+def _with_ends(
+    estimand: str, value: float | None, ends: Ends, level: float, method: str, about: Mapping[str, Any]
+) -> Estimate:
+    if ends[0] is None:
+        return Estimate(estimand, value, **about)
+    return Estimate(estimand, value, *ends, level, method, **about)
+
+
+def _sides_p(
+    family: Family, scope: Scope, expectations: Mapping[str, str], found: Effects
+) -> tuple[float | None, float | None]:
     """The p values of either side being worse by the margin; where no direction is better, of its rate being lower."""
     fewer_is_better = family.kind == MODELS and {expectations.get(split) for split in scope.splits} == {"comply"}
     first, second = found.not_lower_p, found.not_higher_p
-    first, second = (second, first) if fewer_is_better else (first, second)
-    return {"noninferior_first_p": first, "noninferior_second_p": second}
+    return (second, first) if fewer_is_better else (first, second)
 
 
-def _rows(
+def _compared(
     family: Family, scope: Scope, held: str, cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
-) -> list[dict[str, Any]]:
+) -> Iterator[Compared]:
     sides, mid = family.sides(), study["p_values"] == "mid"
     all_readings, sources, expectations = (
         {split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source", "expectation")
@@ -213,38 +268,30 @@ def _rows(
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], study["level"], mid=mid)
     readings = {all_readings[split] for split in scope.splits}
-    reading = readings.pop() if len(readings) == 1 else MIXED
     there = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
-    counted = [split for split in scope.splits if split in there]
-    flags = [[cells[family.cell(held, side, split)].flags for split in counted] for side in sides]
-    rows = []
-    for (one, other), result in zip(pairs, found, strict=True):
-        row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
-        row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
-        row |= {"counted": counted, "reading": reading} | paired_flags(flags[one], flags[other], result)
+    flags = [
+        [cells[family.cell(held, side, split)].flags for split in scope.splits if split in there] for side in sides
+    ]
+    of_all = {"reading": readings.pop() if len(readings) == 1 else MIXED, "samples": study["samples"]}
+    for pair, (one, other), result in zip(family.pairs, pairs, found, strict=True):
         effect = effects(panel, one, other, study["level"], study["margin"])
-        row |= dataclasses.asdict(result) | dataclasses.asdict(effect)
-        row["effect_flags"] = [*row["flags"], *([FEW_CLUSTERS] if row.pop("few") else [])]
-        row["effect_flags"] = list(dict.fromkeys(row["effect_flags"]))
-        row |= _sides_p(family, scope, expectations, effect)
-        rows.append(row | _decisions(panel, one, other, scope, study["samples"], mid))
-    return rows
+        size = {"n_prompts": result.n, "n_clusters": result.n_clusters}
+        yield Compared(
+            row_names(family, scope, held, pair, study["splits"]) | of_all | size,
+            row_names(family, scope, held, pair[::-1], study["splits"]),
+            result,
+            effect,
+            paired_flags(flags[one], flags[other], result),
+            _sides_p(family, scope, expectations, effect),
+            _decisions(panel, one, other, scope, study["samples"], mid),
+        )
 
 
-def _subtracted(row: Mapping[str, Any], study: Study) -> str:
-    side = row["second"] if row["kind"] == MODELS else f"judge {row['second']}"
-    every = sorted(split["name"] for split in study["splits"] if split["expectation"] == row["pool"])
-    others = row["pool"] and sorted(row["splits"]) != every
-    return f"minus {side}" + (f", on {', '.join(row['splits'])}" if others else "")
-
-
-def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> dict[str, Any]:
+def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> Decisions | None:
     """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
-    names = ("decision", "only_first", "only_second", "mcnemar_p", "mcnemar_mid")
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
-        return dict.fromkeys(names)
+        return None
     first, second = panel.votes[:, one], panel.votes[:, other]
     if np.isnan(first + second).all():  # a p of 1 would say that the sides were seen to agree
-        return dict.fromkeys(names)
-    decision = "the answer" if samples == 1 else f"majority@{samples}"
-    return dict(zip(names, (decision, *mcnemar(first, second, mid), mid), strict=True))
+        return None
+    return Decisions("the answer" if samples == 1 else f"majority@{samples}", *mcnemar(first, second, mid))

@@ -12,12 +12,21 @@ from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STAT
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
 from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, ROUNDING, UNJUDGED, WHOLE, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, cluster_t, cluster_wilson_between, effective_of
+from refusal_eval.stats.estimates.intervals import (
+    CLUSTER_SIZE,
+    LIMIT_METHOD,
+    RATE_INTERVAL,
+    WILSON_METHOD,
+    Floats,
+    cluster_t,
+    cluster_wilson_between,
+    effective_of,
+)
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, few_of, independent_within
 
 UNRATED = "none (some answers that help have no rating)"
-INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
-C_METHOD = "Wilson of (1 + c) / 2, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at -1 and 1"
+INTERVAL_METHOD = f"{WILSON_METHOD}, t quantile; {LIMIT_METHOD} at 0 and 1"
+C_METHOD = f"{RATE_INTERVAL} of (1 + c) / 2, {CLUSTER_SIZE}, t quantile; {LIMIT_METHOD} at -1 and 1"
 C_LIMITS = (-1.0, 1.0)
 BY_TURN = "refusal_rate_turn"
 USEFUL = "useful_safety_rate"
@@ -39,7 +48,7 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     facts = units.facts
     level, k, tau = facts["level"], facts["samples"], facts["tau"]
     found = [*_overall(units, level), *_marked(_votes(units, k, level), units)]
-    found += [*_categories(units, level), *_turns(units, level)]
+    found += [*category_rates(units, level), *_turns(units, level)]
     others = [*_c(units["c"], units["band"], units, level, tau), *_dispersion(units, k, level)]
     if tau_sweep and k > 1 and units.labels is not None and units.logprobs is not None:
         for other in (t for t in taus(tau) if t != tau):
@@ -281,7 +290,7 @@ def _votes(units: Units, k: int, level: float) -> list[Estimate]:
     return found
 
 
-def _categories(units: Units, level: float) -> list[Estimate]:
+def category_rates(units: Units, level: float) -> list[Estimate]:
     """Rates of each category, where there are several; prompts without a category are in none."""
     categories = units["category"]
     names = sorted(set(categories))

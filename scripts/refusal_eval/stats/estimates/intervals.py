@@ -20,6 +20,16 @@ Codes = NDArray[np.intp]
 # Rounding of equal rates leaves a variance of 1e-32 or so; one answer of a hundred in a million prompts makes 1e-16.
 NO_VARIANCE = 1e-24
 
+# What the intervals here are called, wherever one is named: in rows of the results table, notes, captions, the data
+# dictionary and the methods section.
+RATE_INTERVAL, LIMIT_INTERVAL = "Wilson", "Clopper-Pearson"  # of a rate, and of one that is 0 or 1 throughout
+CLUSTER_SIZE = "cluster-robust effective size"
+WILSON_METHOD = f"{RATE_INTERVAL}, {CLUSTER_SIZE}"
+LIMIT_METHOD = f"{LIMIT_INTERVAL} over clusters"
+POOLED_METHOD = f"recovered from the {RATE_INTERVAL} intervals of the splits"
+ONE_CLUSTER_METHOD = "no information (one cluster)"
+T_METHOD = "t, cluster-robust variance"
+
 
 class Interval(NamedTuple):
     """Ends of an interval, in the unit of the values; an end is None where the data say nothing about it."""
@@ -70,7 +80,7 @@ def cluster_wilson(
         raise ValueError("rates must lie between 0 and 1")
     n, sizes, alpha = len(rates), np.bincount(codes).astype(float), 1 - level
     if len(sizes) == 1:
-        return Interval(0.0, 1.0, None, 1, "no information (one cluster)")
+        return Interval(0.0, 1.0, None, 1, ONE_CLUSTER_METHOD)
     p = math.fsum(rates) / n
     if rates.max() == 0 or rates.min() == 1:
         return _all_alike(p, sizes, alpha)
@@ -99,7 +109,7 @@ def cluster_wilson_of_counts(hits: Floats, sizes: Floats, prompts: int, level: f
     if not answers:
         raise ValueError("no values")
     if len(sizes) == 1:
-        return Interval(0.0, 1.0, None, 1, "no information (one cluster)")
+        return Interval(0.0, 1.0, None, 1, ONE_CLUSTER_METHOD)
     p = float(hits.sum()) / answers
     if p in (0, 1):
         return _all_alike(p, sizes, alpha)
@@ -151,7 +161,7 @@ def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: floa
     variance, _ = _variance(_Clusters(sums / n, sizes, within))
     t = float(scipy.special.stdtrit(max(1.0, effective_number(sizes) - 1), (1 + level) / 2))
     half = t * math.sqrt(variance)
-    return Interval(mean - half, mean + half, None, len(sizes), "t, cluster-robust variance")
+    return Interval(mean - half, mean + half, None, len(sizes), T_METHOD)
 
 
 def pooled_rate(
@@ -193,8 +203,7 @@ def pooled_rate(
     below = (means - np.array([part.low for part in ends])) / strata
     above = (np.array([part.high for part in ends]) - means) / strata
     low, high = (math.sqrt(max(0.0, float(part @ together @ part))) for part in (below, above))
-    method = "recovered from the Wilson intervals of the splits"
-    return mean, Interval(max(0.0, mean - low), min(1.0, mean + high), None, groups, method)
+    return mean, Interval(max(0.0, mean - low), min(1.0, mean + high), None, groups, POOLED_METHOD)
 
 
 def effective_number(sizes: ArrayLike) -> float:
@@ -226,7 +235,7 @@ def _all_alike(p: float, sizes: Floats, alpha: float) -> Interval:
     effective = effective_number(sizes)
     edge = (alpha / 2) ** (1 / effective)
     low, high = (0.0, 1 - edge) if p == 0 else (edge, 1.0)
-    return Interval(low, high, effective, len(sizes), "Clopper-Pearson over clusters")
+    return Interval(low, high, effective, len(sizes), LIMIT_METHOD)
 
 
 def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alpha: float) -> Interval:
@@ -241,8 +250,7 @@ def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alp
     freedom = _degrees_of_freedom(sums, p, n_eff, max(1.0, effective - 1))
     low, high = wilson_ends(p, n_eff, float(scipy.special.stdtrit(freedom, 1 - alpha / 2)))
     edge = (alpha / 2) ** (1 / max(effective, n / 2))
-    method = "Wilson, cluster-robust effective size"
-    return Interval(min(low, edge), max(high, 1 - edge), n_eff, len(sums), method)
+    return Interval(min(low, edge), max(high, 1 - edge), n_eff, len(sums), WILSON_METHOD)
 
 
 def _variance(clusters: _Clusters) -> tuple[float, Floats]:

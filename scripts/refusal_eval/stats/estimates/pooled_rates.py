@@ -11,12 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.estimate import Number
-from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, pooled_rate, seed_of
+from refusal_eval.stats.estimates.intervals import (
+    LIMIT_METHOD,
+    NO_VARIANCE,
+    POOLED_METHOD,
+    Floats,
+    cluster_wilson,
+    pooled_rate,
+    seed_of,
+)
 from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
 from refusal_eval.stats.estimates.units import Cell, Units, few_of
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
+
+# Of a rate pooled over splits, whatever these are.
+RATE_METHOD = f"{POOLED_METHOD}, {LIMIT_METHOD} for splits at 0 and 1"
 
 
 @dataclasses.dataclass(frozen=True)
