@@ -220,7 +220,7 @@ def test_a_finished_study_is_not_done_while_snakemake_would_make_files_of_its_ce
     study.finish()
     answers, table = f"{study.results}/answers/{HUB}.jsonl", f"{study.results}/tables/scores.csv"
     write_json(table, {})
-    made = [Made(answers, "answers", False), Made(f"{study.results}/answers/x.jsonl", "answers", False)]
+    made = [Made(answers, "answers", False), Made(f"{study.results}/gold/people.jsonl", "gold", False)]
     monkeypatch.setattr(
         "refusal_eval.tools.status.study_status.summary", lambda *_: [*made, Made(table, "tables", True)]
     )
