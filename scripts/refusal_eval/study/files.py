@@ -407,8 +407,8 @@ def job_files(study: Study) -> dict[tuple[str, ...], str]:
 
 def is_job_of_study(parts: Sequence[str]) -> bool:
     """Tell whether the rules that ship write such a log (the parts of its path), for this study or for another."""
-    logs = [(tuple(file.logs.split("/")), len(file.wildcards)) for file in FILES.values()]
-    return any(tuple(parts[: len(own)]) == own and len(parts) == len(own) + count for own, count in logs)
+    logs = [(file.logs.split("/"), bool(file.wildcards)) for file in FILES.values()]
+    return any(list(parts[: len(own)]) == own and (len(parts) > len(own)) is named for own, named in logs)
 
 
 # ---------------------------------------------------------------- what tables, figures and analyses are made of
