@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.direction_entry import Direction, Positions, Side
@@ -19,10 +19,6 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
-
-if TYPE_CHECKING:
-    from refusal_eval.report.paper.table_kind import StudyTable
-    from refusal_eval.workflow.analysis import Analysis
 
 
 @dataclass(frozen=True)
@@ -107,15 +103,15 @@ class Study:
         return {figure.name: figure for figure in named}
 
     @cached_property
-    def analyses(self) -> dict[str, "Analysis"]:
-        """The analyses that it has, by name."""
-        every: dict[str, Analysis] = {name: ANALYSES.get(name)(self) for name in ANALYSES.names()}
+    def analyses(self) -> dict[str, Any]:
+        """The analyses that it has, by name (`workflow.analysis.Analysis`)."""
+        every: dict[str, Any] = {name: ANALYSES.get(name)(self) for name in ANALYSES.names()}
         return {name: analysis for name, analysis in every.items() if analysis.wanted()}
 
     @cached_property
-    def tables(self) -> dict[str, type["StudyTable"]]:
-        """The tables that it has, by name."""
-        every: dict[str, type[StudyTable]] = {name: TABLES.get(name) for name in TABLES.names()}
+    def tables(self) -> dict[str, type[Any]]:
+        """The tables that it has, by name (`report.paper.table_kind.StudyTable`)."""
+        every: dict[str, type[Any]] = {name: TABLES.get(name) for name in TABLES.names()}
         possible = {None, *self.analyses}
         return {name: table for name, table in every.items() if table.of_analysis in possible and table.wanted(self)}
 
