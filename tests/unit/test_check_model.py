@@ -554,7 +554,8 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     asked, folder = [], tmp_path / "check"
     folder.mkdir()
     config = checked(repository, "smollm2-plain", tmp_path)
-    manifest = Path(Paths(config).weights_manifest(weight_source(config["engine_entries"]["smollm2-135m"]["weights"])))
+    source = weight_source(config["engine_entries"]["smollm2-135m"]["weights"])
+    manifest = Path(Paths(config).of("weights", weights=source.copy_id))
 
     def make(files, study):
         asked.extend(files)
@@ -562,7 +563,7 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
         write_json(manifest, {"folder": ".", "files": {}})
         entry = config["engine_entries"]["smollm2-135m"]
         described = describe_engine("smollm2-135m", ENGINES.entry(entry), entry["weights"], str(manifest), "cache")
-        write_json(study.parent / paths.engine("smollm2-135m"), described)
+        write_json(study.parent / paths.of("engines", engine="smollm2-135m"), described)
 
     if fetched:
         write_json(manifest, {"folder": ".", "files": {}})

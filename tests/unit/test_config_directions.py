@@ -178,7 +178,7 @@ def test_what_activations_are_asked_for_knows_the_layers_of_interventions_too(pr
 
     def taken(depth, **identity):
         write_json(tmp_path / "config.json", config | {"num_hidden_layers": depth})
-        write_json(study.paths.engine("hub-engine"), described | {"identity": identity})
+        write_json(study.paths.of("engines", engine="hub-engine"), described | {"identity": identity})
         return gpus(study, "last_prompt_token", "plain", "hub-rows", tmp_path, str(tmp_path / "requests.jsonl"), None)
 
     assert taken(100) == 1

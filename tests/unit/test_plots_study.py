@@ -103,10 +103,10 @@ def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Proj
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
     study = Study(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
-    cells = files(study, "c")["cells"]
+    cells = files(study, "c")["scores"]
     assert cells == sorted(cells) and len(cells) == 2 * len(WHOLE_STUDY["splits"])
     scores = f"{study.paths.results}/scores/own"
-    assert files(study, "k")["cells"] == [f"{scores}/{model}/file-rows.parquet" for model in ("plain", "thinker")]
+    assert files(study, "k")["scores"] == [f"{scores}/{model}/file-rows.parquet" for model in ("plain", "thinker")]
 
 
 def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
@@ -256,7 +256,7 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
         {"name": "turns", "kind": "turns"},
     ]
     shown = {"judges": ["rules"], "models": ["m"], "splits": ["s"], "gold": []}
-    files = {"estimates": [estimates_file(tmp_path / "estimates.json", [cell])], "cells": [cell]}
+    files = {"estimates": [estimates_file(tmp_path / "estimates.json", [cell])], "scores": [cell]}
     splits = [{"name": "s", "expectation": "comply", "reading": "broad", "scored": "last"}]
     for entry in entries:
         asked = {"figure": entry, "shown": shown, "labels": {}, "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95}}

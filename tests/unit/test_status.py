@@ -220,7 +220,7 @@ def test_a_finished_study_is_not_done_while_snakemake_would_make_files_of_its_ce
     study.finish()
     answers, table = f"{study.results}/answers/{HUB}.jsonl", f"{study.results}/tables/scores.csv"
     write_json(table, {})
-    made = [Made(answers, "answers", False), Made(f"{study.results}/answers/x.jsonl", "answers", False)]
+    made = [Made(answers, "answers", False), Made(f"{study.results}/gold/people.jsonl", "gold", False)]
     monkeypatch.setattr(
         "refusal_eval.tools.status.study_status.summary", lambda *_: [*made, Made(table, "tables", True)]
     )
@@ -460,6 +460,13 @@ def test_what_cannot_be_fetched_or_identified_fails_the_cells_that_need_it(study
     assert failed == cells and study.status().state == "failed"
 
 
+def test_an_adapter_that_cannot_be_identified_fails_the_cells_of_its_model(project):
+    study = Study(project.load(STUDY | {"models": ["plain", "tuned-here"]}))
+    study.log("identify_adapter/tuned-here", record("ERROR", "rank 512 cannot be served"))
+    failed = {c.model for c in study.status().cells if c.state == "failed"}
+    assert failed == {"tuned-here"} and "identify_adapter failed" in study.cell("tuned-here/hub-rows").note
+
+
 def test_an_error_is_over_once_the_output_was_made_and_reported_by_its_last_line_until_then(study):
     study.finish()
     trace = "uncaught error\nTraceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'prompt_id'"
@@ -497,6 +504,9 @@ def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_reported(study)
         ),
         *("separation/aqi/far", "fetch_adapter/0123", "identify_adapter/plain", "intervention/plain"),
         *("activations/answer_mean/plain/hub-rows", "calibration/in-turn/people", "estimates/words/tuned"),
+        # Of names that the study has, and of jobs that it does not have for them.
+        *("judge_requests/words/plain/hub-rows", "calibration/words/people", "published_answers/plain/hub-rows"),
+        "train_judge/reader",
     ],
 )
 def test_a_failed_figure_that_left_the_study_is_not_reported(study, log):

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, changed
+from config_project import CATALOGUE, COMMIT, OF_ACTIVATIONS, WHOLE_STUDY, changed
 from engine_entries import settings_of
 from store_files import response
 from workflow_cases import CELLS
@@ -21,13 +21,13 @@ from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper.filled_notes import FOLDERS
 from refusal_eval.study.batches import Cell, shard_of
+from refusal_eval.study.files import asked_files
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import data_stage, execution_stage, generation, tables_stage, weights_stage
 from refusal_eval.workflow.analyses_stage import sources_of_numbers
 from refusal_eval.workflow.generation import template_file
 from refusal_eval.workflow.left_over import left_over
-from refusal_eval.workflow.made_on_the_way import made_on_the_way
 from refusal_eval.workflow.rule_files import any_of
 
 HEAVY = "numpy pandas scipy matplotlib transformers tokenizers torch httpx aiohttp tqdm pyarrow"
@@ -58,15 +58,15 @@ def test_a_receipt_is_of_one_shard_whatever_cells_its_batch_has(project):
 
 
 def test_what_a_study_no_longer_makes_and_still_lies_there_is_known(project):
-    made = ["tables/rates.csv", "figures/rates.pdf", "figures/judge_cards/words/people.svg", "estimates/rates.json"]
-    made += ["directions/refusal.json", "separation/far.csv"]
+    study = Study(project.load(WHOLE_STUDY | OF_ACTIVATIONS | {"figures": [{"name": "rates", "kind": "heatmap"}]}))
+    assert left_over(study) == []
+    made = ["tables/refusal.csv", "tables/judges_disagree.csv", "figures/rates.pdf", "figures/captions_preamble.tex"]
+    made += ["figures/judge_cards/words/people.svg", "directions/refusal.json", "separation/aqi/far.csv"]
     old = ["directions/cosines.csv", "figures/judge_cards/dropped/people.svg", "figures/main.pdf"]
-    old += ["separation/aqi/far.csv", "separation/near.csv", "tables/comparisons.tex"]
-    for name in (*made, *old, "figures/.DS_Store", "audit/design.json"):
-        project.write(f"results/s/{name}", "")
-    results = f"{project.folder}/results/s"
-    assert left_over(results, [f"{results}/{name}" for name in made]) == old
-    assert left_over(f"{results}/none", made) == []
+    old += ["separation/aqi/near.csv", "separation/near.csv", "tables/battles.tex"]
+    for name in (*made, *old, "figures/.DS_Store", "audit/design.json", "estimates/battles.json"):
+        project.write(f"results/large/{name}", "")
+    assert left_over(study) == old
 
 
 def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project):
@@ -282,7 +282,7 @@ def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     config = project.load(WHOLE_STUDY)
 
     def tables_of(**changes):
-        return tables_stage.tables_of(Study(config | changes))
+        return Study(config | changes).tables
 
     assert set(TABLES.names()) - set(tables_of()) == {"protocol_effects", "answers", "kinds", "battles"}
     alone = tables_of(judges=["words"], gold=[], corrected=None)
@@ -316,7 +316,7 @@ def test_published_answers_are_asked_for_where_a_study_shows_what_is_made_from_t
     def published(**values):
         study = Study(project.load(WHOLE_STUDY | values))
         folder = f"{study.paths.results}/published/answers/"
-        return {path.removeprefix(folder) for path in made_on_the_way(study) if path.startswith(folder)}, study
+        return {path.removeprefix(folder) for path in asked_files(study) if path.startswith(folder)}, study
 
     assert published()[0] == set()
     found, study = published(tables=["protocol_effects"])

@@ -3,9 +3,9 @@
 Reads what each names: scores/, prompts/, gold/ and more; writes estimates/{analysis}.json.
 """
 
-from refusal_eval.workflow.analysis import analyses_of, measuring_module
+from refusal_eval.workflow.analysis import measuring_module
 
-ANALYSES_MADE = analyses_of(study)
+ANALYSES_MADE = study.analyses
 
 
 rule analysis:

@@ -10,13 +10,13 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.surroundings import about_strangers
 from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.files import asked_files
 from refusal_eval.study.snakemake_records import about_lost_records
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import about_cpu_build, submits
 from refusal_eval.workflow.left_over import about_left_over, left_over
-from refusal_eval.workflow.made_on_the_way import made_on_the_way
 from refusal_eval.workflow.rule_files import any_of, content_hash, folder_not_there
 from refusal_eval.workflow.whole_study import labels_of
 
@@ -35,12 +35,12 @@ try:
     refuse_merged(config, STUDY_FILE, workflow.config_settings.config)
     validated = load_study(config, STUDY_FILE, str(ROOT))
     refuse_other_study(validated, STUDY_FILE)
-except ConfigError as error:
+    study = Study(validated)
+except (ConfigError, UserError) as error:
     raise WorkflowError(str(error))
 config.clear()
 config.update(validated)
 
-study = Study(config)
 paths = study.paths
 
 if workflow.is_main_process and (message := about_lost_records(paths.results)):

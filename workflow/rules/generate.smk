@@ -18,7 +18,9 @@ rule requests:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         engine=model_engine,
         template=lambda wildcards: generation.template_file(config["model_entries"][wildcards.model]),
-        adapter=lambda wildcards: [paths.adapter(wildcards.model)] if study.models[wildcards.model].lora else [],
+        adapter=lambda wildcards: (
+            [paths.of("adapters", model=wildcards.model)] if study.models[wildcards.model].lora else []
+        ),
         intervention=model_intervention,
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",

@@ -37,12 +37,12 @@ def fetched_weights(wildcards):
 
 def model_engine(wildcards):
     """Return the identity file of a model's engine."""
-    return paths.engine(study.models[wildcards.model].engine)
+    return paths.of("engines", engine=study.models[wildcards.model].engine)
 
 
 def model_intervention(wildcards):
     """Return the card of a model's compiled intervention, if it has one."""
-    return [paths.intervention(wildcards.model)] if study.models[wildcards.model].intervention else []
+    return [paths.of("interventions", model=wildcards.model)] if study.models[wildcards.model].intervention else []
 
 
 def generation_receipts(wildcards):
@@ -55,7 +55,7 @@ def generation_receipts(wildcards):
 
 def load_engine(wildcards):
     """Return the identity file of a batch's engine."""
-    return paths.engine(execution_stage.engine_of(wildcards.batch))
+    return paths.of("engines", engine=execution_stage.engine_of(wildcards.batch))
 
 
 def load_weights(wildcards):
@@ -166,7 +166,7 @@ def judge_code(script):
 
 def judge_engine(wildcards):
     """Return the identity file of a judge's engine."""
-    return paths.engine(asked_judge(wildcards).engine)
+    return paths.of("engines", engine=asked_judge(wildcards).engine)
 
 
 def of_refusals_read(wildcards, what):

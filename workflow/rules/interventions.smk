@@ -9,10 +9,11 @@ rule intervention:
     """Compile a model's intervention; refuse one that was made for another model."""
     input:
         direction=lambda wildcards: [
-            paths.direction(name) for name in study.models[wildcards.model].intervention.directions
+            f"{RESULTS}/directions/{name}.safetensors"
+            for name in study.models[wildcards.model].intervention.directions
         ],
         direction_card=lambda wildcards: [
-            paths.direction_card(name) for name in study.models[wildcards.model].intervention.directions
+            f"{RESULTS}/directions/{name}.json" for name in study.models[wildcards.model].intervention.directions
         ],
         engine=model_engine,
     output:

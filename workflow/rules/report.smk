@@ -8,7 +8,7 @@ from refusal_eval.config.kinds import TABLES as TABLE_KINDS
 from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.whole_study import citations_of, settings_of
 
-TABLES = tables_stage.tables_of(study)
+TABLES = study.tables
 TABLE_FILES = tables_stage.table_files(study)
 OF_ACTIVATIONS = [*FROM_ACTIVATIONS, *activations_stage.files_read(study)]
 
@@ -71,7 +71,7 @@ rule manifest:
             f"{RESULTS}/adapters/{{model}}.json",
             model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
         ),
-        interventions=[paths.intervention(model) for model in sorted(study.steered_models)],
+        interventions=[paths.of("interventions", model=model) for model in sorted(study.steered_models)],
         requests=collect(f"{RESULTS}/requests/{{model}}/{{split}}.jsonl", model=study.asked_models, split=SPLITS),
         judges=collect(f"{RESULTS}/judges/{{judge}}.json", judge=sorted(study.engine_judges)),
         answers=[

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from refusal_eval.config.kinds import ANALYSES, FIGURES, OfKind
+from refusal_eval.config.kinds import FIGURES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.config.study_view import StudyView
@@ -51,10 +51,9 @@ class Figure(Entry):
 
     Attributes:
         report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
-        needs: what it is drawn from: nouns of `workflow.noun_files.PATTERNS`, and names of analyses.
+        needs: what it is drawn from: nouns of `study.files.FILES`, and names of analyses.
     """
 
-    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards", "separation")
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
 
@@ -66,12 +65,6 @@ class Figure(Entry):
         None,
         description="`column` is 8.5 cm, `page` 17.5 cm wide. Default: what its number of columns or panels needs.",
     )
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        known = [*cls.nouns, *ANALYSES.names()]
-        if unknown := set(getattr(cls, "needs", ())) - set(known):
-            raise TypeError(f"{cls.__name__}.needs: a figure is drawn from {', '.join(known)}, not {unknown.pop()}")
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:

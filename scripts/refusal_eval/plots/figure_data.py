@@ -135,7 +135,7 @@ class FigureData:
     @functools.cached_property
     def units(self) -> dict[Cell, Units]:
         """The scored cells, by (model, split)."""
-        cells = (read_units(path) for path in self.files.get("cells", ()))
+        cells = (read_units(path) for path in self.files.get("scores", ()))
         return {(units.facts["model"], units.facts["split"]): units for units in cells}
 
     def _read(self, noun: str) -> Iterator[Mapping[str, Any]]:

@@ -43,7 +43,7 @@ class HistogramsFigure(Ordered):
         "all refuse, -1 when all comply. The shaded band is the neutral zone, in which a prompt counts as mixed. Of a "
         "split of dialogues, each scored turn stands for a prompt.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")
 
     kind: Literal["histograms"]
     splits: list[Slug] | None = SPLITS

@@ -66,7 +66,7 @@ class RefusalKindsFigure(Ordered):
         "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals, or of "
         "each kind among all answers. The numbers in the segments name the kinds; n is the number of those answers.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")
 
     kind: Literal["refusal_kinds"]
     splits: list[Slug] | None = SPLITS

@@ -33,7 +33,7 @@ class ThresholdFigure(Ordered):
         "Refusal rate over the threshold",
         "What the choice of a judge's threshold does: the share of answers whose probability of refusal reaches it.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "scores", "cards")
 
     kind: Literal["threshold"]
     splits: list[Slug] | None = SPLITS

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.config.source_entries import Source
 from refusal_eval.study.batches import load_names
+from refusal_eval.study.files import file_of
 
 
 class Paths:
-    """Folders of a study, and the files that more than one stage names."""
+    """Folders of a study, and its files by noun (study/files.py)."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._shards = int(config["shards"])
@@ -17,41 +17,21 @@ class Paths:
         self.store = str(config["store_dir"])
         self.cache = str(config["cache_dir"])
 
-    def engine(self, name: str) -> str:
-        """Return the identity file of an engine."""
-        return f"{self.results}/engines/{name}.json"
+    def of(self, noun: str, **names: str) -> str:
+        """Return the file of a noun, of several that one job makes the first: `of("answers", model="m", split="s")`.
 
-    def tokenizer_manifest(self, weights: Source) -> str:
-        """Return the manifest of a hub model's tokenizer."""
-        return f"{self.cache}/weights/{weights.copy_id}/tokenizer_manifest.json"
+        Raises:
+            UserError: if there is no such noun, with the nearest one.
+        """
+        return self._filled(file_of(noun).patterns[0], names)
 
-    def weights_manifest(self, weights: Source) -> str:
-        """Return the manifest of fetched weights."""
-        return f"{self.cache}/weights/{weights.copy_id}/weights.json"
+    def all_of(self, noun: str, **names: str) -> list[str]:
+        """Return all files of a noun that one job makes."""
+        return [self._filled(pattern, names) for pattern in file_of(noun).patterns]
 
-    def adapter_manifest(self, source: Source) -> str:
-        """Return the manifest of a LoRA adapter from the hub."""
-        return f"{self.cache}/adapters/{source.copy_id}/adapter.json"
-
-    def adapter(self, model: str) -> str:
-        """Return the identity file of a model's LoRA adapter."""
-        return f"{self.results}/adapters/{model}.json"
-
-    def checked_adapter(self, model: str) -> str:
-        """Return the same after the adapter was compared with the engine's weights."""
-        return f"{self.results}/adapters/checked/{model}.json"
-
-    def direction(self, name: str) -> str:
-        """Return the file of a direction."""
-        return f"{self.results}/directions/{name}.safetensors"
-
-    def direction_card(self, name: str) -> str:
-        """Return the card of a direction."""
-        return f"{self.results}/directions/{name}.json"
-
-    def intervention(self, model: str) -> str:
-        """Return the card of a model's compiled intervention."""
-        return f"{self.results}/interventions/{model}.json"
+    def _filled(self, pattern: str, names: Mapping[str, str]) -> str:
+        filled = pattern.format(cache=self.cache, **names)
+        return filled if pattern.startswith("{cache}/") else f"{self.results}/{filled}"
 
     def receipts(self, stage: str, batch: str) -> list[str]:
         """Return the receipts of all engine loads of a batch, a load for each shard.
@@ -59,4 +39,4 @@ class Paths:
         Args:
             stage: `generate` or `judge`.
         """
-        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in load_names(self._shards)]
+        return [self.of(f"{stage}_receipts", batch=batch, load=load) for load in load_names(self._shards)]

@@ -12,11 +12,12 @@ from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
-from refusal_eval.config.kinds import FIGURES
+from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
 
 
@@ -43,12 +44,15 @@ class Study:
         models, splits, judges, gold, directions: the entries that it lists by name, in its order.
         engines: the engines that these ask.
         paths: where its files lie.
+
+    Raises:
+        UserError: if a table or figure of a plug-in is made of what no study has.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = dict(config)
         values = {key: value for key, value in self.config.items() if key != "lock"}
-        self.settings = StudyConfig.model_validate(values)
+        self.settings: StudyConfig = StudyConfig.model_validate(values)
         self.lock: str | None = self.config.get("lock")
         self.models: dict[str, Model] = {name: self.settings.model_entries[name] for name in self.settings.models}
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
@@ -59,6 +63,8 @@ class Study:
         }
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.paths = Paths(self.config)
+        if self.settings.plugins:
+            refuse_unknown_needs()
 
     @property
     def name(self) -> str:
@@ -95,6 +101,19 @@ class Study:
             kinds: Any = map(FIGURES.get, FIGURES.names())
             named = [figure for kind in kinds for figure in kind.unasked(self.view)]
         return {figure.name: figure for figure in named}
+
+    @cached_property
+    def analyses(self) -> dict[str, Any]:
+        """The analyses that it has, by name (`workflow.analysis.Analysis`)."""
+        every: dict[str, Any] = {name: ANALYSES.get(name)(self) for name in ANALYSES.names()}
+        return {name: analysis for name, analysis in every.items() if analysis.wanted()}
+
+    @cached_property
+    def tables(self) -> dict[str, type[Any]]:
+        """The tables that it has, by name (`report.paper.table_kind.StudyTable`)."""
+        every: dict[str, type[Any]] = {name: TABLES.get(name) for name in TABLES.names()}
+        possible = {None, *self.analyses}
+        return {name: table for name, table in every.items() if table.of_analysis in possible and table.wanted(self)}
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""

@@ -52,7 +52,7 @@ def gpus(study: Study, positions: str, model: str, split: str, root: Path, reque
     name = study.models[model].engine
     engine = study.engines[name]
     count = engine.gpus(engine.device_here(root))
-    described = Path(study.paths.engine(name))
+    described = Path(study.paths.of("engines", engine=name))
     needed = [path for path in (described, requests, answers) if path is not None]
     if count == 0 or not all(Path(path).is_file() for path in needed):
         return count
@@ -145,14 +145,14 @@ def _sources(study: Study, made: Direction | Separation) -> dict[str, str]:
 
 
 def _files(study: Study, model: str, made: Direction | Separation | Capture) -> dict[str, dict[str, str]]:
-    results, found = study.paths.results, dict[str, dict[str, str]]()
+    of, found = study.paths.of, dict[str, dict[str, str]]()
     for side, entry in made.sides.items():
-        cell = f"{model}/{entry.split}"
+        split = entry.split
         found[side] = {
-            "prompts": f"{results}/prompts/{entry.split}.jsonl",
-            "activations": f"{results}/activations/{made.positions}/{cell}.safetensors",
+            "prompts": of("prompts", split=split),
+            "activations": of("activations", positions=made.positions, model=model, split=split),
         }
-        found[side] |= {f"without {split}": f"{results}/prompts/{split}.jsonl" for split in entry.without or ()}
+        found[side] |= {f"without {other}": of("prompts", split=other) for other in entry.without or ()}
         if entry.judge is not None:
-            found[side]["scores"] = f"{results}/scores/{entry.judge}/{cell}.parquet"
+            found[side]["scores"] = of("scores", judge=entry.judge, model=model, split=split)
     return found

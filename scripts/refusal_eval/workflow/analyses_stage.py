@@ -85,10 +85,10 @@ def measured(study: Study) -> list[dict[str, Any]]:
     return found
 
 
-def foreign_calibrations(study: Study) -> list[str]:
-    """Return the `judge/gold` of the calibration that each of the foreign ones of `measured` has."""
+def foreign_calibrations(study: Study) -> list[tuple[str, str]]:
+    """Return the judge and the gold of the calibration that each of the foreign ones of `measured` has."""
     judges = [entry["judge"] for entry in measured(study) if entry["calibrate"] == FOREIGN]
-    return [f"{judge}/{calibrated_on(study, judge)}" for judge in judges]
+    return [(judge, str(calibrated_on(study, judge))) for judge in judges]
 
 
 def peoples_labels(study: Study) -> list[str]:

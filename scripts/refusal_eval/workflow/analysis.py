@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from refusal_eval.config.kinds import ANALYSES
+from refusal_eval.study.files import needed_files
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import cells_of, splits_of
 
@@ -72,17 +73,17 @@ class Analysis:
         """Return what tables of it show of the study besides names and labels."""
         return {}
 
-    def score_files(self, cells: Iterable[Iterable[str | None]]) -> list[str]:
+    def score_files(self, cells: Iterable[Sequence[str]]) -> list[str]:
         """Return the scores of cells (judge, model, split)."""
-        return [f"{self.study.paths.results}/scores/{'/'.join(map(str, cell))}.parquet" for cell in cells]
+        return [self.study.paths.of("scores", judge=judge, model=model, split=split) for judge, model, split in cells]
 
     def prompt_files(self, splits: Iterable[str]) -> list[str]:
         """Return the prompts of splits."""
-        return [f"{self.study.paths.results}/prompts/{split}.jsonl" for split in splits]
+        return [self.study.paths.of("prompts", split=split) for split in splits]
 
     def duplicate_files(self) -> list[str]:
         """Return the file of near-duplicates among the study's prompts, as a list."""
-        return [f"{self.study.paths.results}/estimates/duplicates.json"]
+        return [self.study.paths.of("duplicates")]
 
     def all_cells(self) -> dict[str, Any]:
         """Return what decides the numbers of an analysis of all cells, besides their scores."""
@@ -98,12 +99,6 @@ class Analysis:
         }
 
 
-def analyses_of(study: Study) -> dict[str, Analysis]:
-    """Return the analyses that a study has, by name."""
-    every: dict[str, Analysis] = {name: ANALYSES.get(name)(study) for name in ANALYSES.names()}
-    return {name: analysis for name, analysis in every.items() if analysis.wanted()}
-
-
 def measuring_module(name: str) -> Path:
     """Return the file with the numbers of an analysis, for `code_version`."""
     return Path(str(sys.modules[ANALYSES.get(name).measure.__module__].__file__))
@@ -111,5 +106,5 @@ def measuring_module(name: str) -> Path:
 
 def estimate_files(study: Study) -> list[str]:
     """Return the files of estimates of a study, each `{"estimates": [...], ...}`."""
-    cells = [f"cells/{judge}/{model}" for judge in sorted(study.judges) for model in sorted(study.models)]
-    return [f"{study.paths.results}/estimates/{name}.json" for name in (*cells, *analyses_of(study))]
+    found = needed_files(study, ["estimates", *study.analyses], judge=study.judges, model=study.models)
+    return [path for files in found.values() for path in files]

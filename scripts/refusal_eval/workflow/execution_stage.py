@@ -65,7 +65,7 @@ def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str
     requests = list(requests)
     if not all(map(os.path.exists, requests)):  # nothing is asked yet, and the store may be large
         return gpus
-    file = Path(study.paths.engine(engine_of(batch)))
+    file = Path(study.paths.of("engines", engine=engine_of(batch)))
     described = read_json(file) if file.is_file() else {"engine_id": "*", "tokenizer_folder": ""}
     stored = Path(study.paths.store).glob(f"{described['engine_id']}/*.jsonl")
     files = [*requests, *sorted(map(os.path.abspath, stored))]

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
+from refusal_eval.study.files import needed_files
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.noun_files import noun_files
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
@@ -15,7 +15,7 @@ def files(study: Study, name: str) -> dict[str, list[str]]:
     """Return the files that a figure is drawn from, by noun: those of its judges, models, splits and gold."""
     figure = study.figures[name]
     shown = asdict(figure.shown(study.view))
-    return noun_files(study, figure.needs, **{key.removesuffix("s"): list(found) for key, found in shown.items()})
+    return needed_files(study, figure.needs, **{key.removesuffix("s"): list(found) for key, found in shown.items()})
 
 
 def params(study: Study, name: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def _whole(study: Study, model: str) -> dict[str, Any]:
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
     """Return a file of a cell's recorded answers; those of battles are in the file of prompts."""
     if study.models[model].recorded == BATTLES:
-        return f"{study.paths.results}/prompts/{split}.jsonl"
+        return study.paths.of("prompts", split=split)
     return str(split_folder(str(study.models[model].recorded), split) / name)
 
 
@@ -72,13 +72,13 @@ def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
 def checked_adapters(study: Study, batch: str) -> list[str]:
     """Return the checked LoRA adapters of a batch's models."""
     models = sorted({cell.model for cell in study.generation_batches[batch]})
-    return [study.paths.checked_adapter(model) for model in models if study.models[model].lora]
+    return [study.paths.of("checked_adapters", model=model) for model in models if study.models[model].lora]
 
 
 def interventions(study: Study, batch: str) -> list[str]:
     """Return the cards of the interventions of a batch's models: of one model, as steered ones have own batches."""
     models = sorted({cell.model for cell in study.generation_batches[batch]})
-    return [study.paths.intervention(model) for model in models if study.models[model].intervention]
+    return [study.paths.of("interventions", model=model) for model in models if study.models[model].intervention]
 
 
 def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

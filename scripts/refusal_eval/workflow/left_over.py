@@ -3,14 +3,16 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-FOLDERS = ("tables", "figures", "directions", "separation")
+from refusal_eval.study.files import FILES, made_files
+from refusal_eval.study.study import Study
 
 
-def left_over(results: str, made: Iterable[str]) -> list[str]:
-    """Return the files in these folders of a study's results that are not among those it makes; names within them."""
-    current = {Path(path) for path in made}
-    there = [path for name in FOLDERS for path in Path(results, name).rglob("[!.]*") if path.is_file()]
-    return sorted(path.relative_to(results).as_posix() for path in there if path not in current)
+def left_over(study: Study) -> list[str]:
+    """Return the files that people look at in a study's results and that it does not make; names within them."""
+    results, made = Path(study.paths.results), set(map(Path, made_files(study)))
+    folders = sorted({file.folder for file in FILES.values() if file.shown})
+    there = [path for folder in folders for path in (results / folder).rglob("[!.]*") if path.is_file()]
+    return sorted(path.relative_to(results).as_posix() for path in there if path not in made)
 
 
 def about_left_over(results: str, names: Iterable[str]) -> str:

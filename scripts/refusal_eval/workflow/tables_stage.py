@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.config.kinds import ANALYSES, TABLES
+from refusal_eval.study.files import needed_files
 from refusal_eval.study.study import NOUNS, Study
-from refusal_eval.workflow.analysis import analyses_of
-from refusal_eval.workflow.noun_files import noun_files
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import labels_of, shown_splits
 
@@ -16,16 +15,9 @@ ENDINGS = ("csv", "md", "tex")
 ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
 
 
-def tables_of(study: Study) -> dict[str, type["StudyTable"]]:
-    """Return the tables that a study has, by name."""
-    every: dict[str, type[StudyTable]] = {name: TABLES.get(name) for name in TABLES.names()}
-    possible = {None, *analyses_of(study)}
-    return {name: table for name, table in every.items() if table.of_analysis in possible and table.wanted(study)}
-
-
 def table_files(study: Study) -> list[str]:
     """Return the files of a study's tables."""
-    endings = {name: ENDINGS if table.typeset else ENDINGS[:1] for name, table in tables_of(study).items()}
+    endings = {name: ENDINGS if table.typeset else ENDINGS[:1] for name, table in study.tables.items()}
     return [f"{study.paths.results}/tables/{name}.{ending}" for name, of in endings.items() for ending in of]
 
 
@@ -39,7 +31,7 @@ def files(study: Study, table: str) -> dict[str, list[str]]:
     kind: type[StudyTable] = TABLES.get(table)
     judges = [study.primary_judge] if "primary_judge" in kind.shows else list(study.judges)
     names = {"judge": judges, "model": list(study.models), "gold": list(study.gold), "split": list(study.splits)}
-    return noun_files(study, kind.needs, **names)
+    return needed_files(study, kind.needs, **names)
 
 
 def params(study: Study, table: str) -> dict[str, Any]:

@@ -17,17 +17,17 @@ def manifests(study: Study) -> dict[str, list[str]]:
     """Return the manifests of all that is fetched: of each `tokenizer` that comes before its weights, of the `weights`,
     and of each `adapter`.
     """
-    weights = study.fetched("engines").values()
+    weights, adapters = study.fetched("engines").values(), study.fetched("models")
     return {
         "tokenizer": [manifest for source in weights for manifest in tokenizer_before(study, source)],
-        "weights": [study.paths.weights_manifest(source) for source in weights],
-        "adapter": [study.paths.adapter_manifest(source) for source in study.fetched("models").values()],
+        "weights": [study.paths.of("weights", weights=source.copy_id) for source in weights],
+        "adapter": [study.paths.of("fetched_adapters", adapter=copy) for copy in adapters],
     }
 
 
 def tokenizer_before(study: Study, weights: WeightSource) -> list[str]:
     """Return the tokenizer that hub weights come after, so that a repository is fetched by one job at a time."""
-    return [study.paths.tokenizer_manifest(weights)] if weights.tokenizer_apart else []
+    return [study.paths.of("tokenizers", weights=weights.copy_id)] if weights.tokenizer_apart else []
 
 
 def weights_files(study: Study, engine: str) -> list[str]:
@@ -38,7 +38,7 @@ def weights_files(study: Study, engine: str) -> list[str]:
     if not weights.fetched:
         folder = weights.model_dump()["path"]
         return [f"{folder}/{name}" for name in model_files(folder)]
-    return [study.paths.weights_manifest(weights)]
+    return [study.paths.of("weights", weights=weights.copy_id)]
 
 
 def identifying_files(study: Study, engine: str) -> list[str]:
@@ -68,7 +68,7 @@ def adapter_files(study: Study, model: str) -> list[str]:
     assert source is not None
     if not source.fetched:
         return [f"{source.model_dump()['path']}/{name}" for name in FILES]
-    return [study.paths.adapter_manifest(source)]
+    return [study.paths.of("fetched_adapters", adapter=source.copy_id)]
 
 
 def identified_adapter(study: Study, model: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from refusal_eval.features.corrected.correct_rates import measure, methods_words
+from refusal_eval.study.batches import GOLD
 from refusal_eval.workflow.analyses_stage import foreign_calibrations, measured, peoples_labels
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.rule_files import content_hash
@@ -19,17 +20,17 @@ class CorrectedAnalysis(Analysis):
         return bool(self.study.gold or peoples_labels(self.study))
 
     def inputs(self) -> dict[str, list[str]]:
-        study, results, labels = self.study, self.study.paths.results, peoples_labels(self.study)
+        study, of, labels = self.study, self.study.paths.of, peoples_labels(self.study)
         pairs = [(on["judge"], on["gold"]) for on in measured(study)]
         cells = [(model, split) for model in study.models for split in study.splits] if labels else []
         return {
             "scores": self.score_files(self.params()["cells"]),
-            "gold": [f"{results}/gold/{gold}.jsonl" for _, gold in pairs],
-            "gold_verdicts": [f"{results}/verdicts/{judge}/gold/{gold}.jsonl" for judge, gold in pairs],
+            "gold": [of("gold", gold=gold) for _, gold in pairs],
+            "gold_verdicts": [of("verdicts", judge=judge, model=GOLD, split=gold) for judge, gold in pairs],
             # One for each pair of a judge and a gold set on which its calibration is another gold set's.
-            "calibrations": [f"{results}/calibration/{fit}.json" for fit in foreign_calibrations(study)],
+            "calibrations": [of("calibration", judge=judge, gold=gold) for judge, gold in foreign_calibrations(study)],
             "labels": labels,
-            "answers": [f"{results}/answers/{model}/{split}.jsonl" for model, split in cells],
+            "answers": [of("answers", model=model, split=split) for model, split in cells],
             "duplicates": self.duplicate_files(),
         }
 

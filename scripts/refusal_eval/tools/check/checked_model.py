@@ -132,20 +132,21 @@ def prepare(
     weights = engine.get("weights")
     if weights is None:
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
-    manifest = [paths.weights_manifest(source)] if (source := weight_source(weights)).fetched else []
-    requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
-    adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
+    manifest = [paths.of("weights", weights=source.copy_id)] if (source := weight_source(weights)).fetched else []
+    requests = [paths.of("requests", model=CHECKED, split=split) for split in SPLITS]
+    adapter = [paths.of("checked_adapters", model=CHECKED)] if entry["lora"] else []
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
     _make([*requests, *missing, *adapter], study)
     # Folders are relative to where the rules ran.
     described = [read_json(folder / path) for path in adapter]
     adapters = [Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described]
-    plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, ROOT, adapters=adapters)
+    engine_file = read_json(folder / paths.of("engines", engine=name))
+    plan = LoadPlan.of_study(config, engine_file, manifest, ROOT, adapters=adapters)
     return CheckedModel(
         entry=config["model_entries"][CHECKED],
         files=[read_requests(folder / path) for path in requests],
-        prompts=[folder / paths.results / "prompts" / f"{split}.jsonl" for split in SPLITS],
+        prompts=[folder / paths.of("prompts", split=split) for split in SPLITS],
         plan=dataclasses.replace(plan, store_dir=str(folder / config["store_dir"])),
         log=folder / "engine.server.log",
         steered=steered,

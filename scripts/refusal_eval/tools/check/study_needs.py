@@ -166,7 +166,9 @@ def _copy(study: Study, section: str, source: Pinned) -> str:
     """Return the file that is there once a source was fetched."""
     if isinstance(source, RowSource):
         return source.cached_path(study.paths.cache)
-    return study.paths.weights_manifest(source) if section == "engines" else study.paths.adapter_manifest(source)
+    if section == "engines":
+        return study.paths.of("weights", weights=source.copy_id)
+    return study.paths.of("fetched_adapters", adapter=source.copy_id)
 
 
 def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:

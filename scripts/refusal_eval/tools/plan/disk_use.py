@@ -12,6 +12,7 @@ from refusal_eval.activations.model_facts import model_facts
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
+from refusal_eval.study.files import FILES
 from refusal_eval.tools.plan.study_costs import Plan
 from refusal_eval.tools.plan.workload import stored_bytes
 from refusal_eval.workflow.activations_stage import layers
@@ -20,7 +21,7 @@ from refusal_eval.workflow.weights_stage import engine_weights
 # Measured on the demo's results: 681 answers under two judges.
 ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
-MADE = ("answers", "verdicts", "judge_requests")  # folders of what the sizes above are of
+MADE = ("answers", "verdicts", "judge_requests")  # what the sizes above are of
 ROW_BYTES = 2000  # of a data set; assumed
 SPARE = 1.05  # what a download needs beside the files themselves
 # What takes disk, where it will lie and the study's key that says so, bytes as expected and if every answer took all
@@ -43,7 +44,7 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
             + (verdicts["requests"] + verdicts["stored"]) * JUDGE_REQUEST_BYTES
             + verdicts[tokens] * ANSWER_BYTES_PER_TOKEN
         )
-    files = (path for folder in MADE for path in Path(paths.results, folder).rglob("*") if path.is_file())
+    files = (path for noun in MADE for path in Path(paths.results, FILES[noun].folder).rglob("*") if path.is_file())
     here = sum(path.stat().st_size for path in files)
     made = [max(0.0, size - here) for size in made]  # a file that is made again replaces the old one
     weights, to_fetch = _weights(plan)
@@ -106,7 +107,7 @@ def _weights(plan: Plan) -> tuple[float, str]:
         weights = engine_weights(plan.study, name)
         if weights is None:
             continue
-        if not weights.fetched or os.path.isfile(plan.study.paths.weights_manifest(weights)):
+        if not weights.fetched or os.path.isfile(plan.study.paths.of("weights", weights=weights.copy_id)):
             here.add(weights.copy_id)
         else:
             sizes[weights.copy_id] = pace.weights
@@ -123,7 +124,7 @@ def _activations(plan: Plan) -> tuple[float, str]:
     for (positions, model, split), work in plan.captured.items():
         engine, count = study.models[model].engine, work.requests + work.stored
         try:
-            facts = model_facts(read_json(study.paths.engine(engine))["folder"])
+            facts = model_facts(read_json(study.paths.of("engines", engine=engine))["folder"])
         except (UserError, OSError):
             unknown.add(model)
             continue

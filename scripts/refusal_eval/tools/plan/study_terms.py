@@ -28,7 +28,8 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
                 continue
             engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
-            here = not weights or not weights.fetched or os.path.isfile(study.paths.weights_manifest(weights))
+            fetched = study.paths.of("weights", weights=weights.copy_id) if weights and weights.fetched else None
+            here = fetched is None or os.path.isfile(fetched)
             where = weights.shown if weights else entry.engine
             yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
             if adapter := getattr(entry, "lora", None):

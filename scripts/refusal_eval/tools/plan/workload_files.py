@@ -23,6 +23,7 @@ from refusal_eval.data.selection import kept_rows
 from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.study.files import FILES
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
 from refusal_eval.tools.status.status_jobs import requests_file
@@ -63,11 +64,11 @@ class Texts:
 def current_files(study: Study, study_file: Path, root: Path) -> Current:
     """Return which files the next run would leave as they are; none before a first run or if it cannot be planned."""
     results = Path(study.paths.results)
-    if not any((results / folder).is_dir() for folder in ("prompts", "gold", "requests", "judge_requests")):
+    if not any((results / FILES[noun].folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
         return Current()
     samples = study.settings.samples
     with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
-        first = min((results / "requests").rglob("*.jsonl"), default=results)
+        first = min((results / FILES["requests"].folder).rglob("*.jsonl"), default=results)
         samples = len(list(itertools.islice(read_jsonl(first), 2))[1]["samples"])
     try:
         made = summary(study_file, root, {"samples": samples})
@@ -125,7 +126,7 @@ def states_captured(study: Study, root: Path, current: Current) -> dict[Capture,
         most = int(entry.sampling.max_tokens) if of_answers else 0
         read = answer_tokens(most, entry.reasoning is not None)
         work = CellWork(states, states, texts.tokens + read, 0.0, 0, texts.known, longer=most - read)
-        file = f"{study.paths.results}/activations/{positions}/{model}/{split}.safetensors"
+        file = study.paths.of("activations", positions=positions, model=model, split=split)
         if file in current.files and not (of_answers and current.samples != study.settings.samples):
             work = dataclasses.replace(work, requests=0, prompts=0, stored=states)
         found[positions, model, split] = work
@@ -211,7 +212,7 @@ def _own_tokens(request: Request) -> float:
 
 def _texts(study: Study, noun: str, name: str, root: Path, current: Current) -> Texts:
     """Return what there is to ask: by the file of an earlier run if it holds, else by the entry or its rows."""
-    made = Path(study.paths.results, "prompts" if noun == "split" else "gold", f"{name}.jsonl")
+    made = Path(study.paths.of("prompts" if noun == "split" else "gold", **{noun: name}))
     if made.is_file() and str(made) in current.files:
         return _read_texts(read_jsonl(made))
     entry = study.config[f"{noun}_entries"][name]

@@ -37,7 +37,6 @@ OF_LOAD = {
     jobs.NOT_STARTED: (WAITING, "not executed"),
     jobs.DONE: (WAITING, "new since the last engine load"),
 }
-ORDER = list(jobs.OUTPUTS)
 SAMPLE_KEY = re.compile(rb'"key":(?:"([0-9a-f]{64})"|null)')
 # The state is the last key of a row but for plain values; what a judge of the user's own noted lies deeper.
 STATE = re.compile(rb'"state":"([a-z_]+)"(?:,"[a-z_]+":(?:[-+.0-9eE]+|null|true|false|"[^"\\]*"))*\}\n')
@@ -96,9 +95,9 @@ class Cells:
         found = [
             self._answers(CellStatus(ANSWERS, *cell, None)) for cell in asked if not only or "/".join(cell) in only
         ]
-        made = {(one.model, one.split): self._time("answers", str(one.cell)) if one.current else None for one in found}
+        made = {(one.model, one.split): self._time("answers", one.cell) if one.current else None for one in found}
         golds = [gold for gold in self._study.gold if not only or f"{GOLD}/{gold}" in only]
-        made |= {(GOLD, gold): self._time("gold", gold) for gold in golds}
+        made |= {(GOLD, gold): self._time("answers", Cell(GOLD, gold)) for gold in golds}
         for judge in self._study.judges:
             for (model, split), answered in made.items():
                 found.append(self._verdicts(CellStatus(VERDICTS, model, split, judge, scored=False), answered))
@@ -106,15 +105,15 @@ class Cells:
 
     def _answers(self, status: CellStatus) -> CellStatus:
         """Find out how far a cell's answers are."""
-        name, recorded = str(status.cell), self._study.models[status.model].recorded
-        rendered, made = self._time("requests", name), self._time("answers", name)
+        cell, recorded = status.cell, self._study.models[status.model].recorded
+        rendered, made = self._time("requests", cell), self._time("answers", cell)
         if recorded:
             status.rendered = status.unit = None
             if made is None:
                 return self._waits(status, "answers", "recorded answers not read")
         elif rendered is None:
             return self._waits(status, "requests", "not rendered")
-        elif made is None or self._older("answers", name, made, rendered):
+        elif made is None or self._older("answers", cell, made, rendered):
             return self._counted(status)
         self._with_states(status)
         status.state, status.note = jobs.DONE, "done"
@@ -126,26 +125,26 @@ class Cells:
         Args:
             answered: when its answers were made; None while they are not there or older than their requests.
         """
-        name, asks = str(status.cell), self._study.judges[str(status.judge)].way == "engine"
+        cell, asks = status.cell, self._study.judges[str(status.judge)].way == "engine"
         if not asks:
             status.rendered = status.unit = None
         if answered is None:
             return self._waits(status, "gold", WAITS_FOR_ANSWERS) if status.model == GOLD else status
         before: float | None = answered
         if asks:
-            before = self._time("judge_requests", name)
-            if before is None or self._older("judge_requests", name, before, answered):
+            before = self._time("judge_requests", cell)
+            if before is None or self._older("judge_requests", cell, before, answered):
                 return self._waits(status, "judge_requests", "not rendered")
-        made = self._time("verdicts", name)
-        if made is None or self._older("verdicts", name, made, before or 0):
+        made = self._time("verdicts", cell)
+        if made is None or self._older("verdicts", cell, made, before or 0):
             note = "not judged" if made is None else "verdicts older than the answers"
             return self._counted(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
-        rule, what = "score", "scores"
+        rule, noun, what = "score", "scores", "scores"
         if status.model == GOLD:
-            rule, what, name = "judge_card", "judge's card", f"{status.judge}/{status.split}"
-        scored = self._time(rule, name)
-        if scored is None or self._older(rule, name, scored, made):
+            rule, noun, what = "judge_card", "cards", "judge's card"
+        scored = self._time(noun, cell)
+        if scored is None or self._older(noun, cell, scored, made):
             return self._waits(status, rule, f"{what} {'not made' if scored is None else 'older than the verdicts'}")
         status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
@@ -176,7 +175,7 @@ class Cells:
         if complete and load.state == jobs.DONE:
             return self._waits(status, status.step, f"{status.step} not collected")
         status.state, status.note = (WAITING, ALL_STORED) if complete else OF_LOAD[load.state]
-        if self._time(status.step, str(status.cell)) is not None:
+        if self._time(status.step, status.cell) is not None:
             status.note += f", old {status.step}"
         stuck = [load] if load.state != jobs.DONE else loads if status.rejected else []
         status.trouble = next((one.trouble.job for one in stuck if one.trouble), None)
@@ -196,10 +195,10 @@ class Cells:
         names |= set(directions)
         captures = set[Job]().union(*(jobs.capture_jobs(self._study, name) for name in directions))
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
-        before = ORDER[: ORDER.index(rule) + 1]
+        before = jobs.ORDER[: jobs.ORDER.index(rule) + 1]
         own = [job for job in self._failures if job in captures or names.issuperset(job[1].split("/"))]
         failed = [job for job in own if job[0] in before]
-        status.note, status.trouble = note, max(failed, key=lambda job: ORDER.index(job[0]), default=None)
+        status.note, status.trouble = note, max(failed, key=lambda job: jobs.ORDER.index(job[0]), default=None)
         if status.trouble is not None:
             state = self._failures[status.trouble].state
             status.state = jobs.FAILED if state == jobs.FAILED else WAITING
@@ -208,7 +207,7 @@ class Cells:
 
     def _with_states(self, status: CellStatus) -> None:
         """Add the numbers of its answers or verdicts, which are current."""
-        counts = Counter(STATE.findall(Path(self._output(status.step, str(status.cell))).read_bytes()))
+        counts = Counter(STATE.findall(Path(self._file(status.step, status.cell)).read_bytes()))
         status.current, status.states = True, {state.decode("ascii"): count for state, count in counts.items()}
         if status.unit is not None:
             rows, too_long = counts.total(), status.states.get(TOO_LONG, 0)
@@ -217,30 +216,31 @@ class Cells:
             status.requests, status.stored, status.missing = rows, rows - too_long - lost, 0
             status.too_long = too_long if status.step == ANSWERS else None
             if status.step == ANSWERS and status.states.get(NO_RESPONSE):
-                status.answered_since = self._answered_since(str(status.cell))
+                status.answered_since = self._answered_since(status.cell)
 
-    def _answered_since(self, name: str) -> int:
+    def _answered_since(self, cell: Cell) -> int:
         """Return how many answers of a cell that the engine had rejected have a response by now.
 
         None are counted of dialogues: a turn that follows may have no response yet.
         """
         try:
-            header = read_requests(self._output("requests", name)).header
+            header = read_requests(self._file("requests", cell)).header
         except (OSError, UserError):
             return 0
         if "dialogue" in header:
             return 0
-        lines = Path(self._output(ANSWERS, name)).read_bytes().splitlines()
+        lines = Path(self._file(ANSWERS, cell)).read_bytes().splitlines()
         rows = map(json.loads, (line for line in lines if NO_RESPONSE.encode() in line))
         keys = [row["key"] for row in rows if row["state"] == NO_RESPONSE and row.get("key")]
         lost = set(self._store(str(header["engine_id"])).missing(keys))
         return sum(key not in lost for key in keys)
 
-    def _output(self, rule: str, name: str) -> str:
-        return jobs.output(self._study.paths, rule, name)
+    def _file(self, noun: str, cell: Cell) -> str:
+        names = {"model": cell.model, "split": cell.split, "judge": str(cell.judge), "gold": cell.split}
+        return self._study.paths.of(noun, **names)
 
-    def _older(self, rule: str, name: str, made: float, before: float) -> bool:
-        return jobs.outdated(self._output(rule, name), made, before, self._current)
+    def _older(self, noun: str, cell: Cell, made: float, before: float) -> bool:
+        return jobs.outdated(self._file(noun, cell), made, before, self._current)
 
-    def _time(self, rule: str, name: str) -> float | None:
-        return jobs.modified(self._output(rule, name))
+    def _time(self, noun: str, cell: Cell) -> float | None:
+        return jobs.modified(self._file(noun, cell))

@@ -9,12 +9,10 @@ from refusal_eval.config.source_entries import RowSource, Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.log_text import at_work, clean, error_and_cause, progress, tail
-from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.batches import Cell
+from refusal_eval.study.files import FILES, is_job_of_study, job_files
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.activations_stage import uses
-from refusal_eval.workflow.analyses_stage import floors
-from refusal_eval.workflow.analysis import analyses_of
 
 FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
 RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
@@ -26,32 +24,8 @@ SILENCE = 120.0  # seconds
 TIME_LIMIT = "the time limit is reached"  # how a load or a capture ends whose time is over: nothing went wrong
 Current = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
-# The file (the first, of several) that a job makes for a cell, or for what cells need, in the order of the rules. What
-# other rules make is the report.
-OUTPUTS = {
-    "fetch_rows": "{cache}/rows/{name}",
-    "fetch_tokenizer": "{cache}/weights/{name}/tokenizer_manifest.json",
-    "fetch_weights": "{cache}/weights/{name}/weights.json",
-    "identify_engine": "{results}/engines/{name}.json",
-    "check_judge": "{results}/judges/{name}.json",
-    "prompts": "{results}/prompts/{name}.jsonl",
-    "gold": "{results}/answers/gold/{name}.jsonl",
-    CAPTURE: "{results}/activations/{name}.safetensors",
-    "direction": "{results}/directions/{name}.safetensors",
-    "intervention": "{results}/interventions/{name}.json",
-    "requests": "{results}/requests/{name}.jsonl",
-    "answers": "{results}/answers/{name}.jsonl",
-    "judge_requests": "{results}/judge_requests/{name}.jsonl",
-    "verdicts": "{results}/verdicts/{name}.jsonl",
-    "score": "{results}/scores/{name}.parquet",
-    "judge_card": "{results}/judge_cards/{name}.json",
-}
-
-# Other rules whose jobs are called by names of the study alone: one that has another name has left it.
-OF_NAMES = (
-    *("calibration", "estimates", "fetch_adapter", "judge_card_figure", "published_answers", "published_scores"),
-    "train_judge",
-)
+# How jobs are called, by the folder of their logs: in the order in which they wait for each other.
+ORDER = list(dict.fromkeys(file.logs.split("/")[0] for file in FILES.values()))
 
 
 @dataclass(frozen=True)
@@ -82,11 +56,6 @@ class Load:
     rejections: frozenset[str] = frozenset()  # the keys of rejected requests
 
 
-def output(paths: Paths, rule: str, name: str) -> str:
-    """Return the file that a job makes."""
-    return OUTPUTS[rule].format(results=paths.results, cache=paths.cache, name=name)
-
-
 def names_of(*sources: Source | None) -> set[str]:
     """Return what the jobs that fetch these call them."""
     fetched = [one for one in sources if one is not None and one.fetched]
@@ -96,45 +65,17 @@ def names_of(*sources: Source | None) -> set[str]:
 
 def failures(study: Study) -> dict[Job, Trouble]:
     """Return the jobs whose log ends with an error, those aside that have left the study or made their file since."""
-    names = {GOLD, *study.models, *study.splits, *study.judges, *study.gold, *study.engines, *study.directions}
-    names |= names_of(*(source for *_, source in study.sources()))
-    found: dict[Job, Trouble] = {}
+    made, found = job_files(study), dict[Job, Trouble]()
     for log in sorted(Path(study.paths.logs).rglob("*.log")):
-        rule, *parts = log.relative_to(study.paths.logs).with_suffix("").parts
-        job = rule, "/".join(parts)
+        rule, *name = parts = log.relative_to(study.paths.logs).with_suffix("").parts
         if rule in (*LOADS, CAPTURE):
             continue
-        if rule in {*OUTPUTS, *OF_NAMES} and not names.issuperset(parts):
+        if modified(made[parts]) is not None if parts in made else is_job_of_study(parts):
             continue
-        if rule in OUTPUTS and modified(output(study.paths, *job)) is not None:
-            continue
-        if (trouble_read := error_and_cause(tail(log))) and _still_asked(study, *job):
+        if trouble_read := error_and_cause(tail(log)):
+            job = rule, "/".join(name)
             found[job] = Trouble(*job, FAILED, *trouble_read, shown_path(log))
     return found
-
-
-def _still_asked(study: Study, rule: str, name: str) -> bool:
-    """Tell whether a study still has a job, as far as that is not seen by the names of its entries."""
-    if rule == "analysis":
-        return name in analyses_of(study)
-    if rule == "tables" and name:
-        from refusal_eval.workflow.tables_stage import tables_of  # here, as it loads Snakemake
-
-        return name in tables_of(study)
-    separations = study.settings.separation
-    asked: dict[str, Callable[[], Collection[str]]] = {
-        "check_adapter": lambda: {model for model, entry in study.models.items() if entry.lora},
-        "direction_cosines": lambda: {""} if len(study.directions) > 1 else set(),
-        "figures": lambda: study.figures,
-        "identify_adapter": lambda: {model for model, entry in study.models.items() if entry.lora},
-        "intervention": lambda: study.steered_models,
-        "judge_floor": lambda: {""} if floors(study) else set(),
-        "separation": lambda: {
-            *(entry.name for entry in separations),
-            *(f"aqi/{entry.name}" for entry in separations if entry.aqi is not None),
-        },
-    }
-    return rule not in asked or name in asked[rule]()
 
 
 def batches(study: Study) -> dict[Job, list[Cell]]:
@@ -145,7 +86,9 @@ def batches(study: Study) -> dict[Job, list[Cell]]:
 
 def requests_file(paths: Paths, cell: Cell) -> str:
     """Return the request file of a cell."""
-    return output(paths, "judge_requests" if cell.judge else "requests", str(cell))
+    if cell.judge:
+        return paths.of("judge_requests", judge=cell.judge, model=cell.model, split=cell.split)
+    return paths.of("requests", model=cell.model, split=cell.split)
 
 
 def engine_loads(study: Study, now: float, current: Current) -> dict[Job, list[Load]]:
@@ -180,8 +123,8 @@ def capture_jobs(study: Study, direction: str) -> set[Job]:
 
 def captures(study: Study, now: float) -> dict[Job, Trouble]:
     """Return the captures of activations that failed, run or stopped: those with a log and without their file."""
-    names = dict.fromkeys("/".join(use) for use, _ in uses(study))
-    left = [name for name in names if modified(output(study.paths, CAPTURE, name)) is None]
+    files = {"/".join(parts): path for (rule, *parts), path in job_files(study).items() if rule == CAPTURE}
+    left = [name for name, path in files.items() if modified(path) is None]
     found = (_unfinished(study, CAPTURE, name, ".capture.log", now) for name in left)
     return {trouble.job: trouble for trouble in found if trouble is not None}
 

@@ -9,7 +9,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.program.snakemake_summary import Made, summary
-from refusal_eval.study.paths import Paths
+from refusal_eval.study.files import made_files
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import (
@@ -27,11 +27,6 @@ from refusal_eval.tools.status.status_jobs import (
 from refusal_eval.workflow.left_over import left_over
 
 INCOMPLETE = "incomplete"
-# What lies here is reported by cell, or comes before the cells; the rest of a study's results is the report.
-OF_CELLS = (
-    *("prompts", "gold", "engines", "adapters", "interventions", "judges", "requests", "receipts", "answers"),
-    *("judge_requests", "verdicts", "scores", "judge_cards"),
-)
 
 
 @dataclass(frozen=True)
@@ -105,7 +100,7 @@ def study_status(
     state = INCOMPLETE if behind_report or not finished else DONE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
-    fitted = {name: Path(study.paths.direction(name)).is_file() for name in study.directions}
+    fitted = {name: Path(study.paths.of("directions", direction=name)).is_file() for name in study.directions}
     made_by = {name: [*sorted(capture_jobs(study, name)), ("direction", name)] for name in fitted if not fitted[name]}
     stuck = {name: job for name, made in made_by.items() for job in made if job in troubles}  # the last one counts
     results, every = shown_path(study.paths.results), list(troubles.values())
@@ -114,17 +109,18 @@ def study_status(
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
     """Return how many files of what is made of verdicts there are to be, and how many are missing or outdated."""
-    results = Path(Paths(config).results)
+    study = Study(config)
     try:
         planned = summary(study_file, root)
     except UserError as error:
         return ReportStatus(0, 0, 0, str(error))
-    made = [file for file in planned if Path(file.path).is_relative_to(results)]
-    report, of_cells = list[Made](), list[Made]()
-    for file in made:
-        (of_cells if Path(file.path).relative_to(results).parts[0] in OF_CELLS else report).append(file)
+    rows, report, of_cells = {Path(path): row for path, row in made_files(study).items()}, list[Made](), list[Made]()
+    for file in planned:
+        if Path(file.path).is_relative_to(study.paths.results):
+            row = rows.get(Path(file.path))
+            (report if row is None or row.of_report else of_cells).append(file)
     missing = sum(not Path(file.path).exists() for file in report)
-    left = left_over(str(results), (file.path for file in made))
+    left = left_over(study)
     old = sum(not file.current for file in report) - missing
     remade = sum(not file.current and Path(file.path).exists() for file in of_cells)
     return ReportStatus(len(report), missing, old, left=left, remade=remade)

@@ -18,24 +18,14 @@ from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.program.snakemake_summary import snakemake_command, summary
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.results.results_files import read_results
+from refusal_eval.study.files import FILES
 from refusal_eval.study.study import Study
 from refusal_eval.tools.verify.file_differences import differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
 
-# What is computed of answers and verdicts. Only rules that write here may run: no engine, and nothing that fetches.
-COMPUTED = (
-    "calibration",
-    "published",
-    "scores",
-    "judge_cards",
-    "estimates",
-    "results_table",
-    "tables",
-    "figures",
-)
-NOT_COMPARED = "judge_cards/floors.json"  # its rule fails where a judge is worse than asked
-FROM_STORE = "published/answers/"  # made of responses, as answers are
-RESULTS = "results_table/results.csv"
+# Only these may run: no engine, and nothing that fetches.
+COMPUTING = {rule for file in FILES.values() if file.from_verdicts for rule in file.rules}
+RESULTS = FILES["results"].patterns[0]
 PICTURES = (".pdf", ".svg", ".png")
 STEPS = re.compile(r"(\d+) of (\d+) steps")
 _TOLERANCE = 1e-9  # the results table keeps ten digits
@@ -73,12 +63,11 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
     """
     study = Study(config)
     stored = Path(study.paths.results).absolute()
-    needed = [f"answers/{cell.model}/{cell.split}.jsonl" for cell in sorted(study.cells)]
-    for name in [*needed, *(f"verdicts/{cell}.jsonl" for cell in sorted(study.cells))]:
-        if not (stored / name).is_file():
-            raise UserError(
-                f"{stored / name} is not there: the study is not finished (`refusal-eval status` says more)"
-            )
+    cells = [{"model": cell.model, "split": cell.split, "judge": str(cell.judge)} for cell in sorted(study.cells)]
+    for needed in (study.paths.of(noun, **cell) for noun in ("answers", "verdicts") for cell in cells):
+        if not Path(needed).is_file():
+            absolute = Path(needed).absolute()
+            raise UserError(f"{absolute} is not there: the study is not finished (`refusal-eval status` says more)")
     with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
         made = Path(temporary, "results", study.name)
         places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
@@ -110,15 +99,11 @@ def _planned(
         path = Path(file.path)
         if path.is_relative_to(made):
             rules.setdefault(file.rule, []).append(path.relative_to(made).as_posix())
-
-    def computes(names: list[str]) -> bool:
-        inside = all(
-            name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED and not name.startswith(FROM_STORE)
-            for name in names
-        )
-        return inside and not all(name.endswith(PICTURES) for name in names)
-
-    computed = {rule: names for rule, names in rules.items() if computes(names)}
+    computed = {
+        rule: names
+        for rule, names in rules.items()
+        if rule in COMPUTING and not all(name.endswith(PICTURES) for name in names)
+    }
     return computed, [name for rule, names in rules.items() if rule not in computed for name in names]
 
 

@@ -1,0 +1,449 @@
+"""The files of a study: a row for each noun, with the rules that make its files and the names that they are made for.
+
+Rules name their files themselves; whatever else asks for one, or for all that a study makes, asks here. Analyses,
+tables and figures share a row each: their names come from the registries.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
+from refusal_eval.study.batches import GOLD, load_names
+
+if TYPE_CHECKING:
+    from refusal_eval.study.study import Study
+
+Names = tuple[str, ...]  # one for each wildcard of a pattern, in its order
+WILDCARD = re.compile(r"\{(\w+)\}")
+CACHE = "{cache}/"  # begins the patterns of files that studies share
+OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table can be made of
+OF_FIGURES = (*OF_TABLES, "separation")
+
+
+@dataclass(frozen=True)
+class File:
+    """The files of one noun.
+
+    Attributes:
+        patterns: within the study's results, or from `{cache}/` on; one job makes a file of each.
+        rules: those that make them.
+        names: returns what a study fills the wildcards with: a tuple for each job.
+        log_folder: where the logs of these jobs lie, by which `status` calls them; the default is the first rule.
+        of_report: whether it is made of the cells and for readers; else it is of a cell, or comes before the cells.
+        from_verdicts: whether answers and verdicts decide its numbers, so that `verify` can compute it a second time.
+        asked: whether `rule all` asks for it even where all that is made of it is there.
+        shown: whether people look through its folder, where one that is left over looks like a current one.
+    """
+
+    patterns: tuple[str, ...]
+    rules: tuple[str, ...]
+    names: Callable[[Study], Iterable[Names]]
+    log_folder: str = ""
+    of_report: bool = False
+    from_verdicts: bool = False
+    asked: bool = True
+    shown: bool = False
+
+    @cached_property
+    def wildcards(self) -> Names:
+        """The wildcards of its patterns."""
+        return tuple(WILDCARD.findall(self.patterns[0].removeprefix(CACHE)))
+
+    @property
+    def logs(self) -> str:
+        """The folder of its jobs' logs."""
+        return self.log_folder or self.rules[0]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the study's results that holds all of them."""
+        return self.patterns[0].split("/", 1)[0]
+
+
+# ---------------------------------------------------------------- the names that a study fills wildcards with
+
+
+def _once(study: Study) -> list[Names]:
+    return [()]
+
+
+def _rows(study: Study) -> list[Names]:
+    return [Path(source.cached_path("")).parts[-2:] for source in study.fetched("splits", "gold").values()]
+
+
+def _weights(study: Study) -> list[Names]:
+    return [(copy,) for copy in study.fetched("engines")]
+
+
+def _tokenizers(study: Study) -> list[Names]:
+    return [(copy,) for copy, source in study.fetched("engines").items() if source.tokenizer_apart]
+
+
+def _fetched_adapters(study: Study) -> list[Names]:
+    return [(copy,) for copy in study.fetched("models")]
+
+
+def _engines(study: Study) -> list[Names]:
+    return [(engine,) for engine in study.engines]
+
+
+def _adapted(study: Study) -> list[Names]:
+    return [(name,) for name, model in study.models.items() if model.lora]
+
+
+def _steered(study: Study) -> list[Names]:
+    return [(model,) for model in study.steered_models]
+
+
+def _gold(study: Study) -> list[Names]:
+    return [(gold,) for gold in study.gold]
+
+
+def _judges_on_gold(study: Study) -> list[Names]:
+    return list(itertools.product(study.judges, study.gold))
+
+
+def _engine_judges(study: Study) -> list[Names]:
+    return [(judge,) for judge in study.engine_judges]
+
+
+def _learners(study: Study) -> list[Names]:
+    return [(judge,) for judge, entry in study.engine_judges.items() if entry.learns]
+
+
+def _calibrated(study: Study) -> list[Names]:
+    on_gold = {judge: entry.threshold_on_gold(study.view) for judge, entry in study.judges.items()}
+    return [(judge, gold) for judge, gold in on_gold.items() if gold]
+
+
+def _prompts(study: Study) -> list[Names]:
+    sides = [side for capture in study.captures for side in capture.sides.values()]
+    captured = [split for side in sides for split in (side.split, *(side.without or ()))]
+    return [(split,) for split in (*study.splits, *captured)]
+
+
+def _captured(study: Study) -> list[Names]:
+    return [(made.positions, made.model, side.split) for made in study.captures for side in made.sides.values()]
+
+
+def _requests(study: Study) -> list[Names]:
+    asked = [(cell.model, cell.split) for cell in study.batch_of if cell.judge is None]
+    return [*asked, *((model, split) for _, model, split in _captured(study))]
+
+
+def _judge_requests(study: Study) -> list[Names]:
+    return [(cell.judge, cell.model, cell.split) for cell in study.batch_of if cell.judge]
+
+
+def _answers(study: Study) -> list[Names]:
+    beyond = [(cell.model, cell.split) for cell in study.direction_cells if cell.judge is None]
+    return [*itertools.product(study.models, study.splits), *beyond]
+
+
+def _verdicts(study: Study) -> list[Names]:
+    beyond = [(cell.judge, cell.model, cell.split) for cell in study.direction_cells if cell.judge]
+    return [*_cells(study), *beyond, *((judge, GOLD, gold) for judge, gold in _judges_on_gold(study))]
+
+
+def _cells(study: Study) -> list[Names]:
+    return list(itertools.product(study.judges, study.models, study.splits))
+
+
+def _scores(study: Study) -> list[Names]:
+    """Return the cells, and those whose c(x) chooses the prompts of a direction."""
+    sides = [(made.model, side) for made in study.captures for side in made.sides.values()]
+    return [*_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
+
+
+def _loads(batches: Iterable[str], shards: int) -> list[Names]:
+    return list(itertools.product(batches, load_names(shards)))
+
+
+def _published(study: Study) -> bool:
+    return any("published" in table.needs for table in study.tables.values())
+
+
+def _published_answers(study: Study) -> list[Names]:
+    """Return all cells where what the published code makes of them is shown, else those that come with theirs."""
+    return list(itertools.product(study.models if _published(study) else study.recorded_models, study.splits))
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _endings(stem: str, *endings: str) -> tuple[str, ...]:
+    return tuple(f"{stem}.{ending}" for ending in endings)
+
+
+# In the order in which jobs wait for each other.
+FILES: dict[str, File] = {
+    # Data and weights
+    "rows": File((f"{CACHE}rows/{{source}}/{{file}}",), ("fetch_rows",), _rows, asked=False),
+    "tokenizers": File(
+        (f"{CACHE}weights/{{weights}}/tokenizer_manifest.json",), ("fetch_tokenizer",), _tokenizers, asked=False
+    ),
+    "weights": File((f"{CACHE}weights/{{weights}}/weights.json",), ("fetch_weights",), _weights, asked=False),
+    "fetched_adapters": File(
+        (f"{CACHE}adapters/{{adapter}}/adapter.json",), ("fetch_adapter",), _fetched_adapters, asked=False
+    ),
+    "engines": File(("engines/{engine}.json",), ("identify_engine",), _engines),
+    "adapters": File(("adapters/{model}.json",), ("identify_adapter",), _adapted),
+    "judges": File(("judges/{judge}.json",), ("check_judge",), _engine_judges),
+    "prompts": File(("prompts/{split}.jsonl",), ("prompts",), _prompts),
+    "gold": File(("gold/{gold}.jsonl",), ("gold",), _gold),
+    "gold_answers": File((f"answers/{GOLD}/{{gold}}.jsonl",), ("gold",), _gold),
+    # Steering
+    "activations": File(
+        ("activations/{positions}/{model}/{split}.safetensors",), ("activations",), _captured, of_report=True
+    ),
+    "directions": File(
+        _endings("directions/{direction}", "safetensors", "json"),
+        ("direction",),
+        lambda study: [(direction,) for direction in study.directions],
+        of_report=True,
+        shown=True,
+    ),
+    "interventions": File(_endings("interventions/{model}", "json", "safetensors"), ("intervention",), _steered),
+    # Answers
+    "requests": File(("requests/{model}/{split}.jsonl",), ("requests",), _requests),
+    # Of the weights, which may be gone from the cache once all answers are there.
+    "checked_adapters": File(("adapters/checked/{model}.json",), ("check_adapter",), _adapted, asked=False),
+    # Asked for, a receipt that is older than requests would be made again for cells that have their answers.
+    "generate_receipts": File(
+        ("receipts/generate/{batch}/{load}.json",),
+        ("generate",),
+        lambda study: _loads(study.generation_batches, study.settings.shards),
+        asked=False,
+    ),
+    "answers": File(("answers/{model}/{split}.jsonl",), ("answers", "recorded_answers"), _answers),
+    # Verdicts
+    "judge_requests": File(("judge_requests/{judge}/{model}/{split}.jsonl",), ("judge_requests",), _judge_requests),
+    "judge_receipts": File(
+        ("receipts/judge/{batch}/{load}.json",),
+        ("judge",),
+        lambda study: _loads(study.judging_batches, study.settings.shards),
+        asked=False,
+    ),
+    "fitted_judges": File(
+        ("judges/{judge}/model.json", "judges/{judge}/out_of_fold.jsonl"), ("train_judge",), _learners
+    ),
+    "calibration": File(
+        ("calibration/{judge}/{gold}.json",), ("calibration",), _calibrated, of_report=True, from_verdicts=True
+    ),
+    "verdicts": File(
+        ("verdicts/{judge}/{model}/{split}.jsonl",),
+        ("llm_verdicts", "cpu_verdicts", "panel_verdicts", "recorded_verdicts"),
+        _verdicts,
+        "verdicts",
+    ),
+    # Scores
+    "scores": File(("scores/{judge}/{model}/{split}.parquet",), ("score",), _scores, from_verdicts=True),
+    "published_answers": File(
+        ("published/answers/{model}/{split}.jsonl",),
+        ("published_answers", "recorded_answers"),
+        _published_answers,
+        of_report=True,
+    ),
+    "published": File(
+        ("published/scores/{judge}/{model}/{split}.json",),
+        ("published_scores",),
+        lambda study: _cells(study) if _published(study) else [],
+        of_report=True,
+        from_verdicts=True,
+    ),
+    "cards": File(("judge_cards/{judge}/{gold}.json",), ("judge_card",), _judges_on_gold, from_verdicts=True),
+    # Numbers
+    "cosines": File(
+        ("directions/cosines.csv",),
+        ("direction_cosines",),
+        lambda study: [()] if len(study.directions) > 1 else [],
+        of_report=True,
+        shown=True,
+    ),
+    "separation": File(
+        ("separation/{separation}.csv",),
+        ("separation",),
+        lambda study: [(entry.name,) for entry in study.settings.separation],
+        of_report=True,
+        shown=True,
+    ),
+    "aqi": File(
+        ("separation/aqi/{separation}.csv",),
+        ("aqi",),
+        lambda study: [(entry.name,) for entry in study.settings.separation if entry.aqi is not None],
+        "separation/aqi",
+        of_report=True,
+        shown=True,
+    ),
+    "duplicates": File(
+        _endings("estimates/duplicates", "json", "csv"), ("near_duplicates",), _once, of_report=True, from_verdicts=True
+    ),
+    "estimates": File(
+        ("estimates/cells/{judge}/{model}.json",),
+        ("estimates",),
+        lambda study: itertools.product(study.judges, study.models),
+        of_report=True,
+        from_verdicts=True,
+    ),
+    "analyses": File(
+        ("estimates/{analysis}.json",),
+        ("analysis",),
+        lambda study: [(analysis,) for analysis in study.analyses],
+        of_report=True,
+        from_verdicts=True,
+    ),
+    "results": File(
+        ("results_table/results.csv", "results_table/results.parquet", "results_table/dictionary.md"),
+        ("results_table",),
+        _once,
+        of_report=True,
+        from_verdicts=True,
+    ),
+    # What readers see
+    "tables": File(
+        _endings("tables/{table}", "csv", "md", "tex"),
+        ("table",),
+        lambda study: [(name,) for name, table in study.tables.items() if table.typeset],
+        "tables",
+        of_report=True,
+        from_verdicts=True,
+        shown=True,
+    ),
+    "listings": File(
+        ("tables/{table}.csv",),
+        ("listing",),
+        lambda study: [(name,) for name, table in study.tables.items() if not table.typeset],
+        "tables",
+        of_report=True,
+        from_verdicts=True,
+        shown=True,
+    ),
+    "figures": File(
+        _endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex"),
+        ("figure",),
+        lambda study: [(figure,) for figure in study.figures],
+        "figures",
+        of_report=True,
+        from_verdicts=True,
+        shown=True,
+    ),
+    "captions_preamble": File(
+        ("figures/captions_preamble.tex",),
+        ("captions_preamble",),
+        lambda study: [()] if study.figures else [],
+        of_report=True,
+        from_verdicts=True,
+        shown=True,
+    ),
+    "card_figures": File(
+        _endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png"),
+        ("judge_card_figure",),
+        _judges_on_gold,
+        of_report=True,
+        from_verdicts=True,
+        shown=True,
+    ),
+    "manifest": File(("manifest.json",), ("manifest",), _once, of_report=True),
+    "methods": File(("methods.md", "methods.tex", "references.bib"), ("methods",), _once, of_report=True),
+    # Its rule fails where a judge is worse than asked.
+    "floors": File(
+        ("judge_cards/floors.json",),
+        ("judge_floor",),
+        lambda study: [()] if any(judge.floor for judge in study.judges.values()) else [],
+        of_report=True,
+    ),
+}
+
+
+def file_of(noun: str) -> File:
+    """Return the row of a noun.
+
+    Raises:
+        UserError: if there is none, with the nearest one.
+    """
+    if noun not in FILES:
+        raise UserError(f"there are no files called `{noun}`{nearest(noun, FILES)}")
+    return FILES[noun]
+
+
+# ---------------------------------------------------------------- what a study makes
+
+
+def made_files(study: Study) -> dict[str, File]:
+    """Return all files that a study makes, each with its row."""
+    made = dict[str, File]()
+    for noun, file in FILES.items():
+        for names in file.names(study):
+            named = dict(zip(file.wildcards, names, strict=True))
+            made |= dict.fromkeys(study.paths.all_of(noun, **named), file)
+    return made
+
+
+def asked_files(study: Study) -> list[str]:
+    """Return the files that a finished study has, whoever reads them, in alphabetical order."""
+    return sorted(path for path, file in made_files(study).items() if file.asked)
+
+
+def job_files(study: Study) -> dict[tuple[str, ...], str]:
+    """Return the first file of each job of a study, by the parts of its log's path within the study's logs."""
+    found: dict[tuple[str, ...], str] = {}
+    for noun, file in FILES.items():
+        for names in file.names(study):
+            path = study.paths.of(noun, **dict(zip(file.wildcards, names, strict=True)))
+            found[*file.logs.split("/"), *names] = path
+    return found
+
+
+def is_job_of_study(parts: Sequence[str]) -> bool:
+    """Tell whether the rules that ship write such a log (the parts of its path), for this study or for another."""
+    logs = [(file.logs.split("/"), bool(file.wildcards)) for file in FILES.values()]
+    return any(list(parts[: len(own)]) == own and (len(parts) > len(own)) is named for own, named in logs)
+
+
+# ---------------------------------------------------------------- what tables, figures and analyses are made of
+
+
+def needed_files(study: Study, nouns: Iterable[str], **names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the files of each noun, sorted by the names in them: of an analysis its file, if the study has it.
+
+    Args:
+        names: the `judge`s, `model`s and so on that the wildcards are filled with.
+    """
+    found = {}
+    for noun in nouns:
+        if noun in FILES:
+            wildcards = FILES[noun].wildcards
+            filled = itertools.product(*(sorted(names[wildcard]) for wildcard in wildcards))
+            found[noun] = [study.paths.of(noun, **dict(zip(wildcards, own, strict=True))) for own in filled]
+        else:
+            found[noun] = [study.paths.of("analyses", analysis=noun)] if noun in study.analyses else []
+    return found
+
+
+def refuse_unknown_needs() -> None:
+    """Raise `UserError` for a table or a figure that is made of what there is not, with the nearest name.
+
+    Also for an analysis by whose name they would get other files.
+    """
+    if taken := set(FILES).intersection(ANALYSES.names()):
+        where = f"{ANALYSES.module(min(taken)).name}: {ANALYSES.get(min(taken)).__name__}.name"
+        raise UserError(f"{where}: other files of a study are called `{min(taken)}`; choose another name")
+    for registry, wildcards in ((TABLES, OF_TABLES), (FIGURES, OF_FIGURES)):
+        nouns = [noun for noun, file in FILES.items() if set(file.wildcards) <= set(wildcards)]
+        for name in registry.names():
+            kind, analysis = registry.get(name), getattr(registry.get(name), "of_analysis", None)
+            asked = [("needs", noun, [*nouns, *ANALYSES.names()]) for noun in kind.needs]
+            asked += [("of_analysis", analysis, ANALYSES.names())] if analysis is not None else []
+            for attribute, noun, known in asked:
+                if noun not in known:
+                    where = f"{registry.module(name).name}: {kind.__name__}.{attribute}"
+                    raise UserError(f"{where}: there is no `{noun}`{nearest(noun, known)}")
