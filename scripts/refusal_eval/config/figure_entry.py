@@ -133,22 +133,22 @@ def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterato
     """Yield names in an entry that are not the study's or stand twice.
 
     Args:
-        names: those of the study's `models`, `splits`, `judges` and `gold`.
+        names: those of the study's `models`, `splits`, `judges` and `gold`; a list that is none is left out.
     """
     for key, known in names.items():
         chosen = getattr(figure, key, None) or []
         for index, name in enumerate(chosen):
-            if name is not None and name not in known:
+            if name not in known:
                 yield (key, index), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
-            elif name is not None and name in chosen[:index]:
+            elif name in chosen[:index]:
                 yield (key, index), f"`{name}` is named twice"
         for name in getattr(figure.labels, key):
             if name not in known:
                 yield ("labels", key, name), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
     for key in ("judge", "split"):
-        one, known = getattr(figure, key, None), names[f"{key}s"]
-        if one is not None and one not in known:
-            yield (key,), f"`{one}` is not in `{key}s` of the study" + nearest(one, known)
+        one, listed = getattr(figure, key, None), names.get(f"{key}s")
+        if one is not None and listed is not None and one not in listed:
+            yield (key,), f"`{one}` is not in `{key}s` of the study" + nearest(one, listed)
 
 
 def too_many_curves(shown: Shown) -> Iterator[Mistake]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
-from refusal_eval.config.draft import LISTS, Draft
-from refusal_eval.config.explain import ask_for_kinds_again, salvaged, validated
+from refusal_eval.config.checked_study import LISTS, CheckedStudy
+from refusal_eval.config.explain import ask_for_kinds_again, validated
 from refusal_eval.config.kinds import Registry
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.problems import ConfigError, Problem, dotted
@@ -52,7 +52,7 @@ def load_study(
     value = with_paths(Study, dict(raw), source, (), problems)
     written = Written([Layer(value, source, ())], broken=not source.readable)
     _load_plugins(written, problems)
-    study: Study | None = validated(Study, written, problems)
+    settings: Study | None = validated(Study, written, problems)
     named, shipped = written.get("catalogue"), shipped_files(root)
     own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
     there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
@@ -60,12 +60,11 @@ def load_study(
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
-    typed = salvaged(Study, value) if study is None else study
-    draft = Draft(typed, written, catalogue, root, lock, open_pins or broken)
-    problems += map(draft.placed, study_mistakes(draft))
-    if problems or study is None:
+    study = CheckedStudy(settings, written, catalogue, root, lock, open_pins or broken)
+    problems += map(study.placed, study_mistakes(study))
+    if problems:
         raise ConfigError(problems)
-    config = _with_entries(study, draft).model_dump(mode="json")
+    config = _with_entries(study).model_dump(mode="json")
     return config | ({"lock": lock.path} if lock is not None else {})
 
 
@@ -83,12 +82,12 @@ def _load_plugins(study: Written, problems: list[Problem]) -> None:
         ask_for_kinds_again()
 
 
-def _with_entries(study: Study, draft: Draft) -> StudyConfig:
-    values = study.model_dump() | {"models": draft.names("models")}
-    values["primary_judge"] = study.primary_judge or study.judges[0]
+def _with_entries(study: CheckedStudy) -> StudyConfig:
+    values = study.settings.model_dump() | {"models": study.names("models")}
+    values["primary_judge"] = study.view.primary_judge
     for section, word in {"engines": "engine", **LISTS}.items():
-        valid = draft.catalogue.valid[section]
-        values[f"{word}_entries"] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
+        valid = study.catalogue.valid[section]
+        values[f"{word}_entries"] = {name: pinned(valid[name], section, study.lock) for name in study.used[section]}
     for name, judge in values["judge_entries"].items():
         if (label := judge.own_label(name)) != (judge.label or name):
             values["judge_entries"][name] = judge.model_copy(update={"label": label})

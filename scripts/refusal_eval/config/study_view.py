@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refusal_eval.config.datasets import Split
 from refusal_eval.config.sweep import curves
 
 
@@ -22,7 +21,7 @@ class StudyView:
     gold: Sequence[str]
     protocol: str = "default"
     models: Sequence[str] = ()
-    splits: Mapping[str, Split] = field(default_factory=dict)
+    splits: Mapping[str, Any] = field(default_factory=dict)
     samples: int = 1
     primary_judge: str = ""
     separations: Mapping[str, Sequence[str]] = field(default_factory=dict)
