@@ -5,7 +5,7 @@ from pathlib import Path
 from refusal_eval.compat.recorded_rows import recorded_verdicts
 from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.judges.judge_base import write_verdicts
+from refusal_eval.judges.verdict_files import write_verdicts
 
 
 def main(prompts_path: str, answers_path: str, recorded_path: str, judged_path: str, output: str) -> None:

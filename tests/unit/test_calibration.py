@@ -13,7 +13,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.features.corrected.transfer import judged_gold
 from refusal_eval.judges.classifier_judge import classifier_verdict
-from refusal_eval.judges.judge_base import verdict_row
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.plots.calibration_figure import reliability_text, soft_series
 from refusal_eval.report.paper.table_notes import is_out_of_fold
 from refusal_eval.stats.agreement.compared import compared

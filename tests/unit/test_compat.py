@@ -19,8 +19,9 @@ from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.reasoned_judge import reasoned_vote, vote_of_text
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
 from refusal_eval.report.paper.display import NO_DATA

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.data.gold import make_gold
-from refusal_eval.judges.judge_base import Verdict, judged_safely, verdict_row
+from refusal_eval.judges.judge_base import Verdict, judged_safely
 from refusal_eval.judges.reasoned_judge import schema
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.report.paper.kind_tables import kinds as kinds_table
 from refusal_eval.report.paper.table_data import TableData

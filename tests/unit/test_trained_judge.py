@@ -21,8 +21,8 @@ from refusal_eval.core.files import read_jsonl, sha256_of, write_json, write_jso
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
-from refusal_eval.judges.judge_base import verdict_row
 from refusal_eval.judges.keyword_judge import KeywordReader
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.stats.calibration.applied import calibrated_row
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 

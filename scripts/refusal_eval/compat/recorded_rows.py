@@ -26,7 +26,8 @@ from refusal_eval.core.states import (
     place_of,
 )
 from refusal_eval.core.texts import is_blank
-from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
+from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.verdict_files import readable, verdict_row
 
 Row = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine

@@ -32,7 +32,7 @@ def _names(study: Study) -> Iterator[str]:
         yield f"verdicts/{cell}.jsonl" if cell.judge else f"answers/{cell}.jsonl"
     for judge, entry in study.engine_judges.items():
         yield f"judges/{judge}.json"
-        if entry.learns:
+        if entry.learned_from(study.view):
             yield f"judges/{judge}/model.json"
     for judge in study.judges:
         if gold := calibrated_on(study, judge):
