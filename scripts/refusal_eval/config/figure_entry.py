@@ -14,6 +14,7 @@ from refusal_eval.config.kinds import ANALYSES, FIGURES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.config.sweep import curves
 from refusal_eval.core.hints import nearest
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
@@ -113,7 +114,7 @@ class OfModels(Figure):
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows. Captions say how well the judge agrees with people on all gold."""
         judge, models = self.judge or study.primary_judge, list(self.models or study.models)
-        return Shown([judge], models, self.splits_of(study), list(study.gold), study.curves(models))
+        return Shown([judge], models, self.splits_of(study), list(study.gold), curves_among(models, study))
 
 
 class Ordered(OfModels):
@@ -127,6 +128,12 @@ class Ordered(OfModels):
 
 
 AnyFigure = Annotated[Figure, OfKind(FIGURES)]
+
+
+def curves_among(models: Sequence[str], study: StudyView) -> dict[str, dict[str, float]]:
+    """Return the dose-response curves among these models, see `sweep.curves`."""
+    entries, directions = study.steering
+    return curves({name: entries[name] for name in models if name in entries}, directions)
 
 
 def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:

@@ -1,21 +1,52 @@
-"""From a study file and the catalogue to one validated config, or to all mistakes at once."""
+"""From a study file and the catalogue to one validated config, or to all mistakes at once.
+
+1. The files are read with the line of every key (yaml_source.py), and entries are laid over those that they inherit
+   from (catalogue.py).
+2. Each entry of the catalogue, and each key of the study, is valid, or its mistakes are noted (explain.py).
+3. Checks ask the study of what is valid (checked_study.py) for mistakes between entries: `CHECKS`.
+4. Without a mistake, open pins are filled from the lock (lock_file.py), and the entries in use go with the study.
+"""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
+from refusal_eval.config.direction_mistakes import direction_mistakes
+from refusal_eval.config.disk_mistakes import (
+    column_mistakes,
+    folder_mistakes,
+    path_mistakes,
+    row_mistakes,
+    same_name_mistakes,
+)
 from refusal_eval.config.explain import ask_for_kinds_again, validated
+from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.kinds import Registry
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
-from refusal_eval.config.problems import ConfigError, Problem, dotted
+from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
+from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study, StudyConfig
 from refusal_eval.config.study_mistakes import study_mistakes
 from refusal_eval.config.yaml_source import Layer, Source, Written
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins
+
+CHECKS: tuple[Callable[[CheckedStudy], Iterable[Mistake]], ...] = (
+    study_mistakes,
+    steering_mistakes,
+    direction_mistakes,
+    permission_mistakes,
+    citation_mistakes,
+    pin_mistakes,
+    path_mistakes,
+    row_mistakes,
+    column_mistakes,
+    folder_mistakes,
+    same_name_mistakes,
+)
 
 
 def study_values(study_file: str) -> dict[str, Any]:
@@ -61,7 +92,7 @@ def load_study(
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
     study = CheckedStudy(settings, written, catalogue, root, lock, open_pins or broken)
-    problems += map(study.placed, study_mistakes(study))
+    problems += (study.placed(mistake) for find in CHECKS for mistake in find(study))
     if problems:
         raise ConfigError(problems)
     config = _with_entries(study).model_dump(mode="json")

@@ -11,20 +11,10 @@ from typing import Any
 
 from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
 from refusal_eval.config.comparison_entries import family_mistakes
-from refusal_eval.config.direction_mistakes import direction_mistakes
-from refusal_eval.config.disk_mistakes import (
-    column_mistakes,
-    folder_mistakes,
-    path_mistakes,
-    row_mistakes,
-    same_name_mistakes,
-)
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
-from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.kinds import ENGINES
-from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import look_up
@@ -43,7 +33,7 @@ COMPAT_SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has writte
 
 
 def study_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
-    """Yield what every check finds."""
+    """Yield what is wrong between the study and the entries that it names."""
     for find in CHECKS:
         yield from find(study)
 
@@ -329,7 +319,6 @@ CHECKS: list[Callable[[CheckedStudy], Iterable[Mistake]]] = [
     _names_in_entries,
     _labels,
     _engine_kinds,
-    steering_mistakes,
     _prefills,
     _sampling,
     _dialogues,
@@ -339,13 +328,4 @@ CHECKS: list[Callable[[CheckedStudy], Iterable[Mistake]]] = [
     _mixed_model,
     _figures,
     _recorded,
-    direction_mistakes,
-    permission_mistakes,
-    citation_mistakes,
-    pin_mistakes,
-    path_mistakes,
-    row_mistakes,
-    column_mistakes,
-    folder_mistakes,
-    same_name_mistakes,
 ]
