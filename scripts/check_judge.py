@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import REFUSAL, place_of
-from refusal_eval.judges.judge_base import EngineJudge, RubricJudge, TemplatedJudge
+from refusal_eval.judges.rubric_judge import RubricJudge, TemplatedJudge
 
 
 def first_tokens_of_refusals(answers: Sequence[str], verdicts: Sequence[str], responses: StoreReader) -> list[int]:
@@ -53,10 +53,13 @@ def main(
         UserError: for labels or marks of harmony that are no single tokens, classes without a label, and instructions
             that leave no room.
     """
-    judge: EngineJudge = JUDGES.entry(asked["entry"])
+    judge = JUDGES.entry(asked["entry"])
     renderer = Renderer.from_params(engine["tokenizer_folder"], asked["rendering"], untrusted=True)
-    gold = [row for path in gold_paths for row in read_jsonl(path)]
-    checked = judge.checked_with(renderer, engine["tokenizer_folder"], gold, first_tokens)
+    folder, gold = engine["tokenizer_folder"], [row for path in gold_paths for row in read_jsonl(path)]
+    by_refusals = judge.refusals_read() is not None
+    checked: dict[str, Any] = (
+        judge.checked_with(renderer, folder, gold, first_tokens) if by_refusals else judge.checked(renderer, folder)
+    )
     if checked:
         LOG.info("%s", checked)
     notes: list[str] = []

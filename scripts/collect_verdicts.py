@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request, read_requests
@@ -16,7 +16,8 @@ from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, place_of
 from refusal_eval.judges.cascade_judge import CascadeJudge
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row, write_verdicts
+from refusal_eval.judges.judge_base import EngineJudge, Verdict
+from refusal_eval.judges.verdict_files import read_safely, readable, verdict_row, write_verdicts
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
 
@@ -98,12 +99,15 @@ def vote_reader(
         answers: the judged answers, for a judge that reads them beside the response.
         fitted: the model of a judge that learns.
     """
-    asked, read = judge.votes_asked(), judge.reader(checked, fitted)
+    asked, learned = judge.votes_asked(), cast(Any, judge)
+    read = learned.reader(checked, fitted) if fitted is not None else None
     reader = AnswerReader(tokenizer_folder, asked.reasoning, trust_remote_code)
 
     def vote(request: Request, response: Mapping[str, Any]) -> Verdict:
         text = {"text": reader.fields(request, response)["answer"] or ""} if asked.written else {}
-        return read({**response, **text}, answers[request.place] if answers else "")
+        if read is None:
+            return judge.verdict({**response, **text}, checked)
+        return read({**response, **text}, answers[request.place] if answers else "")  # type: ignore[no-any-return]
 
     return lambda request, response: read_safely(functools.partial(vote, request), response)
 

@@ -8,7 +8,8 @@ from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import JUDGE_FAILED
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.judge_base import AnswerJudge, verdict_row, write_verdicts
+from refusal_eval.judges.judge_base import AnswerJudge
+from refusal_eval.judges.verdict_files import verdict_row, write_verdicts
 
 
 def main(prompts_path: str, answers_path: str, judge: AnswerJudge, output: str, scored: str = "all") -> None:

@@ -6,8 +6,9 @@ from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import place_of
-from refusal_eval.judges.judge_base import Verdict, readable, verdict_row, write_verdicts
+from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.panel_judge import PanelJudge
+from refusal_eval.judges.verdict_files import readable, verdict_row, write_verdicts
 
 
 def main(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from refusal_eval.core.files import as_planned, read_jsonl
 from refusal_eval.core.logs import start_log
-from refusal_eval.judges.judge_base import write_verdicts
+from refusal_eval.judges.verdict_files import write_verdicts
 from refusal_eval.recorded.recorded_rows import recorded_verdicts
 
 

@@ -21,9 +21,9 @@ from refusal_eval.engines.engine_client import CompletionClient, classification_
 from refusal_eval.engines.running_jobs import RunningJob, _read
 from refusal_eval.engines.server_records import Record
 from refusal_eval.judges.classifier_judge import class_names, classifier_verdict
-from refusal_eval.judges.judge_base import read_safely
 from refusal_eval.judges.llm_judge import label_verdict
 from refusal_eval.judges.reasoned_judge import published_verdict, reasoned_vote
+from refusal_eval.judges.verdict_files import read_safely
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
 
 BROKEN = (ConnectionError, ValueError)  # what the load counts as a failed request

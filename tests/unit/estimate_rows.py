@@ -9,7 +9,8 @@ import pyarrow as pa
 from refusal_eval.ask.answers import blank
 from refusal_eval.core.files import write_json
 from refusal_eval.core.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, HEADLINE_READING, JUDGED, PARTIAL, REFUSAL
-from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimands import cell_outcomes

@@ -19,9 +19,9 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.core.states import JUDGED, LABELS, UNPARSABLE
 from refusal_eval.judges.conversations import with_gap
-from refusal_eval.judges.judge_base import read_safely
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.trained_judge import TEXTS, features
+from refusal_eval.judges.verdict_files import read_safely
 
 ATTACKS = attacks()
 RUBRICS = {

@@ -15,7 +15,7 @@ from refusal_eval.features.corrected.transfer import judged_gold
 from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
 from refusal_eval.features.judge_cards.calibration_figure import reliability_text, soft_series
 from refusal_eval.judges.classifier_judge import classifier_verdict
-from refusal_eval.judges.judge_base import verdict_row
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.report.paper.table_notes import is_out_of_fold
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped

@@ -173,8 +173,8 @@ def test_what_is_kept_of_files_changes_no_version_and_may_be_damaged(tmp_path, m
 
 
 # What reads study files: of the config, scripts need the classes of entries alone.
-PLANNING = {"config/load_study", "config/catalogue", "config/draft", "config/study_mistakes", "config/lock_file"}
-PLANNING |= {"config/study_entry"}
+PLANNING = {"config/load_study", "config/catalogue", "config/checked_study", "config/study_mistakes"}
+PLANNING |= {"config/study_entry", "config/lock_file"}
 
 
 def test_no_script_whose_code_reruns_it_reaches_what_plans_it(repository):

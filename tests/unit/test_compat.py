@@ -19,8 +19,9 @@ from refusal_eval.features.published.effects_table import protocol_effects
 from refusal_eval.features.published.protocol_effects import CHOICES
 from refusal_eval.features.published.published_cell import SCORE_FIELDS, cell_units, published_cell, vote_of_verdict
 from refusal_eval.features.published.published_score import metrics, probabilities, prompt_score, response_rows
-from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.reasoned_judge import reasoned_vote, vote_of_text
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
 from refusal_eval.report.paper.display import NO_DATA

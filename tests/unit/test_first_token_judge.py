@@ -175,7 +175,7 @@ def test_the_gold_of_its_tokens_is_gold_of_the_study(project: Project) -> None:
     (line,) = project.mistakes(study | {"gold": ["people-on-two"]})
     assert "judges.own-first.refusal.gold: `people` is not in `gold` of the study" in line
     reported = Study(project.load(study | {"gold": ["people"]}))
-    assert reported.judges["own-first"].gold_asked() == ["people"]
+    assert reported.judges["own-first"].refusals_read().gold == "people"
 
 
 def test_it_is_a_judge_of_its_own_model_alone(project: Project) -> None:

@@ -92,9 +92,13 @@ def test_a_mistake_in_an_intervention_is_reported_in_one_line(
 
 
 def test_all_mistakes_are_reported_at_once(project: Project) -> None:
-    found = reported(project, {"direction": "refusal", "mode": "pull", "layers": ["x"], "gate": 2}, lora=ADAPTER)
-    places = sorted(line.removeprefix("models.steered.intervention").split(": ")[0] for line in found)
-    assert places == ["", ".gate", ".gate", ".layers[0]", ".scale"]
+    def places(**change: Any) -> list[str]:
+        found = reported(project, {"direction": "refusal", "mode": "pull", **change}, lora=ADAPTER)
+        return sorted(line.removeprefix("models.steered.intervention").split(": ")[0] for line in found)
+
+    assert places(layers=["x"], gate=2) == [".gate", ".layers[0]"]
+    # What is wrong between keys and entries, when each key is right.
+    assert places(layers=[1], gate=0.2) == ["", ".gate", ".scale"]
 
 
 def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:

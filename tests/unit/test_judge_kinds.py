@@ -25,7 +25,7 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import CUT, SAW_MODEL
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.reasoned_judge import (
     KINDS,
     PUBLISHED_TEXT,
@@ -36,6 +36,7 @@ from refusal_eval.judges.reasoned_judge import (
     schema,
     vote_of_text,
 )
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import TEMPLATE, wildguard_verdict
 

@@ -15,8 +15,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
-from refusal_eval.judges.judge_base import Verdict, judged_safely, readable
+from refusal_eval.judges.judge_base import Verdict, judged_safely
 from refusal_eval.judges.llm_judge import label_verdict
+from refusal_eval.judges.verdict_files import readable
 
 ROOT = Path(__file__).parents[2]
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]

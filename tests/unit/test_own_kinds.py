@@ -15,8 +15,9 @@ from refusal_eval.data.gold import make_gold
 from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.rates.kind_tables import kinds as kinds_table
-from refusal_eval.judges.judge_base import Verdict, judged_safely, verdict_row
+from refusal_eval.judges.judge_base import Verdict, judged_safely
 from refusal_eval.judges.reasoned_judge import schema
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_notes import kinds_agreement

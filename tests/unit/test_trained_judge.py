@@ -22,8 +22,8 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
 from refusal_eval.judges import trained_judge
-from refusal_eval.judges.judge_base import verdict_row
 from refusal_eval.judges.keyword_judge import KeywordReader
+from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.stats.calibration.applied import calibrated_row
 
 KEYWORD = KeywordReader([])

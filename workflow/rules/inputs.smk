@@ -169,11 +169,19 @@ def judge_engine(wildcards):
     return paths.of("engines", engine=asked_judge(wildcards).engine)
 
 
+def gold_read(wildcards):
+    """Return the gold whose refusals decide what a judge's engine is asked, if any do."""
+    read = asked_judge(wildcards).refusals_read()
+    return [f"{RESULTS}/gold/{read.gold}.jsonl"] if read and read.gold else []
+
+
 def of_refusals_read(wildcards, what):
     """Return the answers, or the verdicts, of the cells whose refusals decide what a judge's engine is asked, if any do."""
-    judge, split = asked_judge(wildcards).refusals_read() or (None, None)
-    folder = {"answers": "answers", "verdicts": f"verdicts/{judge}"}[what]
-    return [f"{RESULTS}/{folder}/{model}/{split}.jsonl" for model in MODELS if split]
+    read = asked_judge(wildcards).refusals_read()
+    if not (read and read.judge):
+        return []
+    folder = {"answers": "answers", "verdicts": f"verdicts/{read.judge}"}[what]
+    return [f"{RESULTS}/{folder}/{model}/{read.split}.jsonl" for model in MODELS]
 
 
 def judge_template(wildcards):
@@ -203,9 +211,14 @@ def calibration_of(wildcards):
     return [] if gold is None or wildcards.model == GOLD else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]
 
 
+def learns(wildcards):
+    """Return whether a judge is fitted on gold first."""
+    return bool(asked_judge(wildcards).learned_from(study.view))
+
+
 def fitted_model(wildcards):
     """Return the fitted model of a judge that learns."""
-    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if asked_judge(wildcards).learns else []
+    return [f"{RESULTS}/judges/{wildcards.judge}/model.json"] if learns(wildcards) else []
 
 
 def gold_receipts(wildcards):
@@ -216,7 +229,7 @@ def gold_receipts(wildcards):
 
 def unseen_verdicts(wildcards):
     """Return the verdicts of a judge that learns on gold whose prompts it was fitted on, also in gold of another name."""
-    own = wildcards.model == GOLD and asked_judge(wildcards).learns
+    own = wildcards.model == GOLD and learns(wildcards)
     return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 

@@ -17,7 +17,7 @@ rule check_judge:
         engine=judge_engine,
         rubric=lambda wildcards: asked_judge(wildcards).files(),
         template=judge_template,
-        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=asked_judge(wildcards).gold_asked()),
+        gold=gold_read,
         answers=lambda wildcards: of_refusals_read(wildcards, "answers"),
         verdicts=lambda wildcards: of_refusals_read(wildcards, "verdicts"),
     output:
@@ -202,7 +202,7 @@ rule train_judge:
     log:
         f"{LOGS}/train_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(name for name, entry in study.engine_judges.items() if entry.learns),
+        judge=any_of(name for name, entry in study.engine_judges.items() if entry.learned_from(study.view)),
     localrule: True
     conda:
         "../../envs/workflow.yaml"

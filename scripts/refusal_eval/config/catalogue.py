@@ -11,7 +11,7 @@ from refusal_eval.config.datasets import Dataset, Split
 from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.explain import salvaged, validated
+from refusal_eval.config.explain import validated
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, MOST_CHARACTERS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
@@ -30,6 +30,8 @@ SECTIONS: dict[str, Any] = {
     "directions": Direction,
 }
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}
+# What one entry is called; gold is called gold.
+SECTION_OF = {section.removesuffix("s"): section for section in TYPES}
 RESERVED_MODEL = "gold"  # gold answers pass through the judging rules under this model name
 LIKE = "like"
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
@@ -55,9 +57,9 @@ class Definition:
 class Catalogue:
     """All entries by section and name (splits too), and all mistakes in them.
 
-    A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it. An
-    entry is there as it is `written`, `valid` (None for one with mistakes), and `typed` as far as it can be read.
-    `swept` has the models that a sweep stands for, by its name; they are entries too.
+    A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it. All
+    entries are there as they are `written`, and those without a mistake are `valid`. `swept` has the models that a
+    sweep stands for, by its name; they are entries too. Those of `broken_sweeps`, which have mistakes, are not known.
 
     Args:
         files: the files, the strongest last.
@@ -69,8 +71,8 @@ class Catalogue:
     def __init__(self, files: Iterable[str], shipped: int, problems: list[Problem], complete: bool = True) -> None:
         self.written: dict[str, dict[str, Written]] = {section: {} for section in TYPES}
         self.valid: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
-        self.typed: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
         self.swept: dict[str, list[str]] = {}
+        self.broken_sweeps: list[str] = []
         self.complete = complete
         self._problems = problems
         self._definitions: dict[tuple[str, str], list[Definition]] = {}
@@ -83,6 +85,23 @@ class Catalogue:
             for definition in ready:
                 self._add_definition(definition)
             waiting = [definition for definition in waiting if definition not in ready]
+
+    def lacks(self, word: str, name: str) -> str | None:
+        """Return what is wrong with the name of a model, split, judge or other entry that there is none of.
+
+        Nothing is wrong with a name that may be in a file with mistakes, or be that of a sweep's model.
+
+        Args:
+            word: what it names: `model`, `split`.
+        """
+        section = SECTION_OF[word]
+        if name in self.written[section] or self.may_be(section, name):
+            return None
+        return f"there is no {word} `{name}` in the catalogue" + nearest(name, self.written[section])
+
+    def may_be(self, section: str, name: str) -> bool:
+        """Tell whether an entry of this name may be in what has mistakes."""
+        return not self.complete or (section == "models" and any(name.startswith(f"{x}.") for x in self.broken_sweeps))
 
     def _add_definition(self, definition: Definition) -> None:
         name, entry = definition.name, self._inherited(definition)
@@ -173,7 +192,7 @@ class Catalogue:
 
     def _note_bad_parent(self, chain: list[Definition], parent: Definition | None) -> None:
         last, first = chain[-1], chain[0]
-        if parent is None and self.complete:
+        if parent is None and not self.may_be(last.section, str(last.value[LIKE])):
             others = [name for section, name in self._definitions if section == last.section and name != last.name]
             wanted = last.value[LIKE]
             self._note(
@@ -186,12 +205,16 @@ class Catalogue:
     def _add(self, section: str, name: str, entry: Written) -> None:
         self.written[section][name] = entry
         also = (LIKE,) if section in SECTIONS else ()
-        valid = self.valid[section][name] = validated(TYPES[section], entry, self._problems, also)
-        self.typed[section][name] = salvaged(TYPES[section], entry.value) if valid is None else valid
+        self.valid[section].pop(name, None)  # of two splits of one name the last one counts
+        valid = validated(TYPES[section], entry, self._problems, also)
+        if valid is not None:
+            self.valid[section][name] = valid
 
     def _add_swept(self, name: str, entry: Written) -> None:
-        """Add the models of a sweep; those of one with mistakes are not known."""
-        model = self.valid["models"][name]
+        """Add the models of a sweep."""
+        model = self.valid["models"].get(name)
+        if model is None and entry.get("sweep") is not None:
+            self.broken_sweeps.append(name)
         if model is None or model.sweep is None:
             return
         own = entry.layers[-1]

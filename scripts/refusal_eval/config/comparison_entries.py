@@ -98,5 +98,5 @@ def _named(family: ComparisonFamily) -> Iterator[tuple[KeyPath, str, str]]:
     ]
     for key, section, pairs in (("pairs", "models", family.pairs), ("judges", "judges", family.judges)):
         for i, pair in enumerate(pairs if isinstance(pairs, list) else ()):
-            places += [((key, i, j), name, section) for j, name in enumerate(pair or ())]
+            places += [((key, i, j), name, section) for j, name in enumerate(pair)]
     yield from ((path, name, section) for path, name, section in places if name is not None)

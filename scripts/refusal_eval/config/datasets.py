@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from refusal_eval.config.entry_marks import Marks
-from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole
+from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole, refuse_clusters_without_ids
 from refusal_eval.config.source_entries import DataSource
 from refusal_eval.core.right_answers import Match
 
@@ -135,14 +135,6 @@ class PromptSample(Entry):
     seed: Whole = Field(
         0, description="Seed of the draw. Splits that share clusters (contrast pairs) keep the same ones by one seed."
     )
-
-
-def refuse_clusters_without_ids(entry: Any) -> None:
-    """Raise `ValueError` for a split or gold whose file of clusters cannot be matched with its rows."""
-    if entry.clusters is not None and entry.columns.id is None:
-        raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
-    if entry.clusters is not None and entry.columns.cluster is not None:
-        raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
 
 
 class Split(Marks):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, VARIABLE
+from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.draft import Draft
 from refusal_eval.config.entries import Gold
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
@@ -24,32 +24,32 @@ LARGEST_STUDY = 2**20  # bytes
 PATTERNS = "{}*"  # what Snakemake does not take as part of a name
 
 
-def path_mistakes(draft: Draft) -> Iterator[Mistake]:
+def path_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield paths of the study and of the entries in use that lead to nothing of use."""
-    places: list[tuple[KeyPath, Any, Written]] = [((), Study, draft.written)]
-    for section, names in draft.used.items():
-        places += [((section, name), TYPES[section], draft.catalogue.written[section][name]) for name in names]
+    places: list[tuple[KeyPath, Any, Written]] = [((), Study, study.written)]
+    for section, names in study.used.items():
+        places += [((section, name), TYPES[section], study.catalogue.written[section][name]) for name in names]
     for inside, shape, written in places:
         for path, mark in paths_on_disk(shape, written.value).items():
             for message in _wrong_with(look_up(written.value, path)[0], mark):
                 yield (*inside, *path), message
 
 
-def row_mistakes(draft: Draft) -> Iterator[Mistake]:
+def row_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Ask each source of rows what is wrong with its file."""
-    bundled = os.path.join(draft.root, "config", "prompts")
-    for section, entries in (("splits", draft.entries("splits")), ("gold", draft.gold)):
+    bundled = os.path.join(study.root, "config", "prompts")
+    for section, entries in (("splits", study.entries("splits")), ("gold", study.gold)):
         for name, entry in entries.items():
-            for path, message in entry.source.mistakes(bundled) if entry.source is not None else ():
+            for path, message in entry.source.mistakes(bundled):
                 yield (section, name, "source", *path), message
 
 
-def column_mistakes(draft: Draft) -> Iterator[Mistake]:
+def column_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield columns that an entry names and its local file lacks."""
-    bundled = os.path.join(draft.root, "config", "prompts")
-    for section, entries in (("splits", draft.entries("splits")), ("gold", draft.gold)):
+    bundled = os.path.join(study.root, "config", "prompts")
+    for section, entries in (("splits", study.entries("splits")), ("gold", study.gold)):
         for name, entry in entries.items():
-            known = entry.source.columns_here(bundled) if entry is not None and entry.source is not None else None
+            known = entry.source.columns_here(bundled)
             if known is None:
                 continue
             for path, column in _columns_named(entry):
@@ -61,7 +61,7 @@ def column_mistakes(draft: Draft) -> Iterator[Mistake]:
 
 def _columns_named(entry: Split | Gold) -> Iterator[tuple[KeyPath, str]]:
     """Yield each column that the rows of an entry must have, with its key."""
-    groups: dict[KeyPath, dict[str, Any]] = {("columns",): entry.columns.model_dump() if entry.columns else {}}
+    groups: dict[KeyPath, dict[str, Any]] = {("columns",): entry.columns.model_dump()}
     unused = set()
     if isinstance(entry, Gold):
         unused |= {"prompt"} if entry.columns.messages else set()
@@ -78,16 +78,16 @@ def _columns_named(entry: Split | Gold) -> Iterator[tuple[KeyPath, str]]:
                     yield (*path, key), column
 
 
-def folder_mistakes(draft: Draft) -> Iterator[Mistake]:
+def folder_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield folders that are none, and results that would lie in a folder which studies share."""
-    study = draft.study
-    if not study.study:  # a mistake itself
+    settings = study.settings
+    if not settings.study:  # a mistake itself
         return
-    results = os.path.abspath(os.path.join(study.results_dir, study.study))
-    shared = {"store_dir": os.path.abspath(study.store_dir), "cache_dir": os.path.abspath(study.cache_dir)}
-    folders = {"results_dir": os.path.abspath(study.results_dir), **shared, "study": results}
+    results = os.path.abspath(os.path.join(settings.results_dir, settings.study))
+    shared = {"store_dir": os.path.abspath(settings.store_dir), "cache_dir": os.path.abspath(settings.cache_dir)}
+    folders = {"results_dir": os.path.abspath(settings.results_dir), **shared, "study": results}
     for key in ("results_dir", *shared):
-        folder = re.sub(r"\$\{\w+\}", "", getattr(study, key))  # a variable that is not set is another mistake
+        folder = re.sub(r"\$\{\w+\}", "", getattr(settings, key))  # a variable that is not set is another mistake
         if found := sorted(set(PATTERNS).intersection(folder)):
             yield (key,), f"`{found[0]}` in the name of a folder is a pattern to Snakemake; choose another name"
     for key, folder in folders.items():
@@ -106,14 +106,14 @@ def folder_mistakes(draft: Draft) -> Iterator[Mistake]:
         yield ("store_dir",), message
 
 
-def same_name_mistakes(draft: Draft) -> Iterator[Mistake]:
+def same_name_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield other study files of the same name: each would overwrite the other's results without a word."""
-    source = draft.written.layers[-1].source
+    source = study.written.layers[-1].source
     here = os.path.realpath(source.file)
-    folders = [os.path.dirname(here), os.path.join(draft.root, "config")]
+    folders = [os.path.dirname(here), os.path.join(study.root, "config")]
     files = {file for folder in folders for file in _files_that_may_name_a_study(folder)}
     for other in sorted(files - {here}):
-        data, name = Source(other).data, draft.study.study
+        data, name = Source(other).data, study.settings.study
         if name is not None and data.get("study") == name and data != source.data:
             message = f"{shown_path(other)} has the same study name `{name}` and other content; rename one of them"
             yield ("study",), message

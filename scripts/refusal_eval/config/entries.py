@@ -10,7 +10,6 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from refusal_eval.config.datasets import refuse_clusters_without_ids
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.intervention_entry import Intervention
 from refusal_eval.config.shapes import (
@@ -25,6 +24,7 @@ from refusal_eval.config.shapes import (
     TemplateOptions,
     Text,
     Whole,
+    refuse_clusters_without_ids,
     refuse_options_without_template,
 )
 from refusal_eval.config.source_entries import AnyAdapter, DataSource

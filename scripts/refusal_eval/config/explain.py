@@ -1,6 +1,5 @@
 """Validation by pydantic, with its errors in plain English and the nearest valid names."""
 
-import contextlib
 import copy
 import datetime
 import functools
@@ -12,15 +11,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from refusal_eval.config.kinds import OfKind
 from refusal_eval.config.problems import Problem, one_of
 from refusal_eval.config.shapes import FORMS, Entry, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.hints import nearest, nearest_name
 
 TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
-# Where a list or a mapping may stand: what one says of the other.
 SLIP = 0.8  # so near to a key of its own level is a slip
+# Where a list or a mapping may stand: what one says of the other.
 OTHER_MEMBER = (("list_type", dict), ("model_type", list))
 WORDS = {
     str: "text",
@@ -103,56 +101,22 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
     return None, mistakes
 
 
-def salvaged(annotation: Any, value: Any) -> Any:
-    """Return a value that has mistakes as what it was meant to be: an entry of its class, a list, a plain value.
-
-    What cannot be read is the default of its field, None, or empty. So the checks between entries read typed ones and
-    tell what they find, whatever else is wrong. A text or a number is kept that only is not allowed.
-    """
-    with contextlib.suppress(ValidationError):
-        return _adapter(annotation).validate_python(value)
-    marked = list(leaves(annotation))
-    value = _with_kind(value, marked) if isinstance(value, dict) else value
-    for leaf, _ in marked:
-        inner, origin = typing.get_args(leaf), typing.get_origin(leaf)
-        if isinstance(value, dict) and is_entry(leaf) and (not kinds_of(leaf) or value.get("kind") in kinds_of(leaf)):
-            return _salvaged_entry(leaf, value)
-        if isinstance(value, list) and origin is list:
-            return [salvaged(inner[0], item) for item in value]
-        if isinstance(value, dict) and origin is dict:
-            return {key: salvaged(inner[1], item) for key, item in value.items() if isinstance(key, str)}
-        if type(value) is leaf:
-            return value
-    return _nothing([leaf for leaf, _ in marked])
+def valid_keys(entry: type[BaseModel], value: dict[Any, Any]) -> Any:
+    """Return an entry of those keys whose values have no mistake; a key that must be there and has none is None."""
+    wrong = {mistake.path[0] for mistake in check(entry, value)[1] if mistake.path}
+    required = {name: None for name, field in entry.model_fields.items() if field.is_required()}
+    valid = {
+        name: _adapter(hint).validate_python(value[name])
+        for name, hint in fields_of(entry).items()
+        if name in value and name not in wrong
+    }
+    return entry.model_construct(**required | valid)
 
 
-def _salvaged_entry(entry: type[BaseModel], value: dict[Any, Any]) -> BaseModel:
-    fields: dict[str, Any] = {}
-    for name, hint in fields_of(entry).items():
-        found = salvaged(hint, value[name]) if name in value else None
-        if entry.model_fields[name].is_required() or found is not None:
-            fields[name] = _nothing([leaf for leaf, _ in leaves(hint)]) if found is None else found
-    return entry.model_construct({name for name in fields if name in value}, **fields)
-
-
-def _with_kind(value: dict[Any, Any], marked: list[tuple[Any, tuple[Any, ...]]]) -> dict[Any, Any]:
-    """Return a mapping with the kind that it names, nearly names, or leaves to the default."""
-    kinds = [kind for leaf, _ in marked if is_entry(leaf) for kind in kinds_of(leaf)]
-    if not kinds or value.get("kind") in kinds:
-        return value
-    default = next((mark.registry.default for _, marks in marked for mark in marks if isinstance(mark, OfKind)), None)
-    if "kind" not in value and default is not None:
-        return {**value, "kind": default}
-    return _wrong_kind((), value, kinds).assume or value
-
-
-def _nothing(types: list[Any]) -> Any:
-    """Return what stands for a value that is missing."""
-    if type(None) in types:
-        return None
-    entry = next((leaf for leaf in types if is_entry(leaf) and not kinds_of(leaf)), None)
-    empty = next((origin() for leaf in types if (origin := typing.get_origin(leaf)) in (list, dict)), None)
-    return _salvaged_entry(entry, {}) if entry is not None else empty
+def valid_items(annotation: Any, values: Any) -> dict[int, Any]:
+    """Return the items of a list that have no mistake, by their place."""
+    checked = enumerate(check(annotation, value) for value in (values if isinstance(values, list) else ()))
+    return {place: item for place, (item, mistakes) in checked if not mistakes}
 
 
 @functools.cache

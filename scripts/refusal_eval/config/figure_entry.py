@@ -14,6 +14,7 @@ from refusal_eval.config.kinds import FIGURES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.config.sweep import curves
 from refusal_eval.core.hints import nearest
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
@@ -106,7 +107,7 @@ class OfModels(Figure):
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows. Captions say how well the judge agrees with people on all gold."""
         judge, models = self.judge or study.primary_judge, list(self.models or study.models)
-        return Shown([judge], models, self.splits_of(study), list(study.gold), study.curves(models))
+        return Shown([judge], models, self.splits_of(study), list(study.gold), curves_among(models, study))
 
 
 class Ordered(OfModels):
@@ -122,26 +123,32 @@ class Ordered(OfModels):
 AnyFigure = Annotated[Figure, OfKind(FIGURES)]
 
 
+def curves_among(models: Sequence[str], study: StudyView) -> dict[str, dict[str, float]]:
+    """Return the dose-response curves among these models, see `sweep.curves`."""
+    entries, directions = study.steering
+    return curves({name: entries[name] for name in models if name in entries}, directions)
+
+
 def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
     """Yield names in an entry that are not the study's or stand twice.
 
     Args:
-        names: those of the study's `models`, `splits`, `judges` and `gold`.
+        names: those of the study's `models`, `splits`, `judges` and `gold`; a list that is none is left out.
     """
     for key, known in names.items():
         chosen = getattr(figure, key, None) or []
         for index, name in enumerate(chosen):
-            if name is not None and name not in known:
+            if name not in known:
                 yield (key, index), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
-            elif name is not None and name in chosen[:index]:
+            elif name in chosen[:index]:
                 yield (key, index), f"`{name}` is named twice"
         for name in getattr(figure.labels, key):
             if name not in known:
                 yield ("labels", key, name), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
     for key in ("judge", "split"):
-        one, known = getattr(figure, key, None), names[f"{key}s"]
-        if one is not None and one not in known:
-            yield (key,), f"`{one}` is not in `{key}s` of the study" + nearest(one, known)
+        one, listed = getattr(figure, key, None), names.get(f"{key}s")
+        if one is not None and listed is not None and one not in listed:
+            yield (key,), f"`{one}` is not in `{key}s` of the study" + nearest(one, listed)
 
 
 def too_many_curves(shown: Shown) -> Iterator[Mistake]:

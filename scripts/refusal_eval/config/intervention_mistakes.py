@@ -1,12 +1,12 @@
 """Mistakes of interventions: keys that do not go together, and what a steered model needs of the study around it."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.direction_entry import Direction
-from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.intervention_entry import LAYERS_KEY, BestLayers, Intervention, of_text
@@ -15,7 +15,6 @@ from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.sweep import OWN_OF_MODEL
 from refusal_eval.core.files import canonical_json
-from refusal_eval.core.hints import nearest
 
 # Which modes each key belongs to; in others it would say something that is not done.
 KEYS_OF = {"gate": ("gated", "constellation"), "offset": ("ablate",), "towards": ("pull",)}
@@ -31,68 +30,66 @@ SIGNED = ("pull", "constellation", "ablate")  # modes in which a random directio
 SCALED = ("add", "gated", "pull", "constellation")  # modes without a scale that goes without saying
 
 
-def steering_mistakes(draft: Draft) -> Iterator[Mistake]:
+def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what steered models lack: of their directions, of their engines, and beside them in the study."""
-    written, listed = draft.catalogue.written["directions"], draft.names("directions")
-    known = written if draft.catalogue.complete else None
-    for name, model in draft.models.items():
-        if model.intervention is None or draft.catalogue.written["models"][name].get("sweep") is not None:
+    listed = study.names("directions")
+    for name, model in study.models.items():
+        if model.intervention is None or study.catalogue.written["models"][name].get("sweep") is not None:
             continue  # a sweep is here in place of its models where it has mistakes itself
         here = ("models", name, "intervention")
-        for path, message in _own_mistakes(model.intervention, draft, model, known):
+        for path, message in _own_mistakes(model.intervention, study, model):
             yield (*here, *path), message
         for place, direction in _named(model.intervention):
-            if direction in written and direction not in listed:
+            if direction in study.catalogue.written["directions"] and direction not in listed:
                 yield (*here, *place), f"`{direction}` is not one of the study's `directions`; add it there"
-            typed = draft.catalogue.typed["directions"].get(direction)
-            if typed is None:
+            entry = study.catalogue.valid["directions"].get(direction)
+            if entry is None:
                 continue
-            fitted_on = draft.engine_of(draft.catalogue.typed["models"].get(typed.model or ""))
-            served = draft.engine_of(model)
-            for path, message in _direction_mistakes(model.intervention, (place, direction), typed, served, fitted_on):
+            fitted_on = study.engine_of(study.catalogue.valid["models"].get(entry.model))
+            served = study.engine_of(model)
+            for path, message in _direction_mistakes(model.intervention, (place, direction), entry, served, fitted_on):
                 yield (*here, *path), message
-            for side in typed.sides.values():
+            for side in entry.sides.values():
                 if (
                     not model.intervention.allow_overlap
-                    and side is not None
                     and side.category is None
                     and side.judge is None
                     and side.without is None
-                    and side.split in _asked_of(draft, name)
+                    and side.split in _asked_of(study, name)
                 ):
                     message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"
                     yield (*here, *place), f"{message}; evaluate other prompts, or make it from other ones"
-        for place, message in _unlike(model.intervention, draft.catalogue.valid["directions"]):
+        for place, message in _unlike(model.intervention, study.catalogue.valid["directions"]):
             yield (*here, *place), message
         if model.lora is not None:
             message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
             yield here, f"{message}, or leave one of them out"
-        for message in _without_company(draft, model):
+        for message in _without_company(study, model):
             yield here, message
 
 
-def _asked_of(draft: Draft, model: str) -> list[str]:
+def _asked_of(study: CheckedStudy, model: str) -> list[str]:
     """Return the splits that a model is asked: the study's, and those of separations that name it."""
-    own = (entry for entry in draft.study.separation if entry and model in (entry.models or ()))
-    sides = (side for entry in own for side in entry.sides.values() if side is not None)
-    return [*draft.names("splits"), *(side.split for side in sides)]
+    own = (entry for entry in study.separation.values() if model in entry.models)
+    sides = (side for entry in own for side in entry.sides.values())
+    return [*study.names("splits"), *(side.split for side in sides)]
 
 
-def _without_company(draft: Draft, model: Model) -> Iterator[str]:
+def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
     """Yield what must stand beside a steered model's rates: harmless prompts, and the effect of a random direction."""
-    splits = [split for split in draft.splits.values() if split.match is None]
-    if splits and all(split.expectation is not None and split.expectation != "comply" for split in splits):
+    splits = [split for split in study.splits.values() if split.match is None]
+    if splits and study.all_valid("splits") and all(split.expectation != "comply" for split in splits):
         yield (
             "the study has no split of harmless prompts (`expectation: comply`), without which a rate under steering "
             "says little; add one"
         )
     asked = model.intervention
-    entries = [draft.catalogue.valid["models"].get(name) for name in draft.names("models")]
+    entries = [study.catalogue.valid["models"].get(name) for name in study.names("models")]
     models = [entry for entry in entries if entry is not None]
     if model not in models or len(models) < len(entries):
         return  # what is wrong with an entry comes first
-    directions = [draft.catalogue.valid["directions"].get(name) for name in asked.directions] if asked else []
-    if None in directions or any(_is_control(other, model, draft) for other in models):
+    directions = [study.catalogue.valid["directions"].get(name) for name in asked.directions] if asked else []
+    if None in directions or any(_is_control(other, model, study) for other in models):
         return
     methods = " and ".join(dict.fromkeys(f"`of: {direction.method}`" for direction in directions if direction))
     yield (
@@ -102,7 +99,7 @@ def _without_company(draft: Draft, model: Model) -> Iterator[str]:
     )
 
 
-def _is_control(other: Model, model: Model, draft: Draft) -> bool:
+def _is_control(other: Model, model: Model, study: CheckedStudy) -> bool:
     """Tell whether one model is the control of another, or the other is a control itself."""
     asked, control = model.intervention, other.intervention
     if asked is None or control is None or control.strength < asked.strength:
@@ -111,7 +108,7 @@ def _is_control(other: Model, model: Model, draft: Draft) -> bool:
         return False
     if asked.mode in SIGNED and (asked.scale or 1) * (control.scale or 1) < 0:
         return False  # one moves tokens together where the other moves them apart
-    directions = draft.catalogue.valid["directions"]
+    directions = study.catalogue.valid["directions"]
     named = [[directions.get(name) for name in each.directions] for each in (asked, control)]
     own, random = ([entry for entry in entries if entry is not None] for entries in named)
     if [own, random] != named or any(entry.method != "random" for entry in random):
@@ -129,16 +126,11 @@ def _controls(direction: Direction) -> str:
     return canonical_json(said | {"method": direction.of if direction.method == "random" else direction.method})
 
 
-def _own_mistakes(asked: Intervention, draft: Draft, model: Model, known: Collection[str] | None) -> Iterator[Mistake]:
-    """Yield what is wrong with a model's intervention that none of its keys shows by itself.
-
-    Args:
-        asked: the entry, as far as it can be read.
-        known: the names of the catalogue's directions; None where some could not be read.
-    """
+def _own_mistakes(asked: Intervention, study: CheckedStudy, model: Model) -> Iterator[Mistake]:
+    """Yield what is wrong with a model's intervention that none of its keys shows by itself."""
     for where, name in _named(asked):
-        if known is not None and name not in known:
-            yield where, f"there is no direction `{name}` in the catalogue" + nearest(name, known)
+        if unknown := study.catalogue.lacks("direction", name):
+            yield where, unknown
     if asked.mode == "constellation" and isinstance(asked.direction, str):
         message = "`constellation` takes a list of directions, one for each task"
         yield ("direction",), f"{message}: write [{asked.direction}], and name those of the other tasks in it too"
@@ -155,12 +147,12 @@ def _own_mistakes(asked: Intervention, draft: Draft, model: Model, known: Collec
         if said and asked.mode is not None and asked.mode not in modes:
             belongs = f"modes {' and '.join(f'`{mode}`' for mode in modes)}" if modes[1:] else f"mode `{modes[0]}`"
             yield (key,), f"is for {belongs} only, and this one is `{asked.mode}`; leave it out"
-    engine = draft.engine_of(model)
+    engine = study.engine_of(model)
     if engine is None:
         return
     for message in engine.untried_with_interventions():
         yield (), message
-    count = _known_layers(draft.catalogue.valid["engines"].get(model.engine or "", engine), draft.study.cache_dir)
+    count = _known_layers(engine, study.settings.cache_dir)
     layers = asked.layers if isinstance(asked.layers, list) else []
     for place, layer in enumerate(layers if count is not None else ()):
         if isinstance(layer, int) and count is not None and layer >= count:
@@ -205,10 +197,8 @@ def _direction_mistakes(
     """Yield what an intervention asks of one of its directions that it cannot give.
 
     Args:
-        asked: the entry, as far as it can be read.
         named: where it names the direction, and the name.
-        direction: its direction, likewise.
-        engine: the steered model's engine, where the catalogue has it.
+        engine: the steered model's engine, where it has a valid one.
         fitted_on: that of the direction's model, likewise.
     """
     place, name = named

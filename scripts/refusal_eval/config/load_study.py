@@ -1,14 +1,31 @@
-"""From a study file and the catalogue to one validated config, or to all mistakes at once."""
+"""From a study file and the catalogue to one validated config, or to all mistakes at once.
+
+1. The files are read with the line of every key (yaml_source.py), and entries are laid over those that they inherit
+   from (catalogue.py).
+2. Each entry of the catalogue, and each key of the study, is valid, or its mistakes are noted (explain.py).
+3. Checks ask the study of what is valid (checked_study.py) for mistakes between entries: `CHECKS`.
+4. Without a mistake, open pins are filled from the lock (lock_file.py), and the entries in use go with the study.
+"""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
-from refusal_eval.config.draft import LISTS, Draft
-from refusal_eval.config.explain import ask_for_kinds_again, salvaged, validated
+from refusal_eval.config.checked_study import LISTS, CheckedStudy
+from refusal_eval.config.direction_mistakes import direction_mistakes
+from refusal_eval.config.disk_mistakes import (
+    column_mistakes,
+    folder_mistakes,
+    path_mistakes,
+    row_mistakes,
+    same_name_mistakes,
+)
+from refusal_eval.config.explain import ask_for_kinds_again, validated
+from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
-from refusal_eval.config.problems import ConfigError, Problem, dotted
+from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
+from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.study_entry import Study, StudyConfig
 from refusal_eval.config.study_mistakes import study_mistakes
@@ -16,6 +33,20 @@ from refusal_eval.config.yaml_source import Layer, Source, Written
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins
 from refusal_eval.core.registry import Registry
+
+CHECKS: tuple[Callable[[CheckedStudy], Iterable[Mistake]], ...] = (
+    study_mistakes,
+    steering_mistakes,
+    direction_mistakes,
+    permission_mistakes,
+    citation_mistakes,
+    pin_mistakes,
+    path_mistakes,
+    row_mistakes,
+    column_mistakes,
+    folder_mistakes,
+    same_name_mistakes,
+)
 
 
 def study_values(study_file: str) -> dict[str, Any]:
@@ -52,7 +83,7 @@ def load_study(
     value = with_paths(Study, dict(raw), source, (), problems)
     written = Written([Layer(value, source, ())], broken=not source.readable)
     _load_plugins(written, problems)
-    study: Study | None = validated(Study, written, problems)
+    settings: Study | None = validated(Study, written, problems)
     named, shipped = written.get("catalogue"), shipped_files(root)
     own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
     there = [file for file in own if os.path.isfile(file)]  # of those that are missing `path_mistakes` tells
@@ -60,12 +91,11 @@ def load_study(
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read has a mistake of its own; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
-    typed = salvaged(Study, value) if study is None else study
-    draft = Draft(typed, written, catalogue, root, lock, open_pins or broken)
-    problems += map(draft.placed, study_mistakes(draft))
-    if problems or study is None:
+    study = CheckedStudy(settings, written, catalogue, root, lock, open_pins or broken)
+    problems += (study.placed(mistake) for find in CHECKS for mistake in find(study))
+    if problems:
         raise ConfigError(problems)
-    config = _with_entries(study, draft).model_dump(mode="json")
+    config = _with_entries(study).model_dump(mode="json")
     return config | ({"lock": lock.path} if lock is not None else {})
 
 
@@ -83,12 +113,12 @@ def _load_plugins(study: Written, problems: list[Problem]) -> None:
         ask_for_kinds_again()
 
 
-def _with_entries(study: Study, draft: Draft) -> StudyConfig:
-    values = study.model_dump() | {"models": draft.names("models")}
-    values["primary_judge"] = study.primary_judge or study.judges[0]
+def _with_entries(study: CheckedStudy) -> StudyConfig:
+    values = study.settings.model_dump() | {"models": study.names("models")}
+    values["primary_judge"] = study.view.primary_judge
     for section, word in {"engines": "engine", **LISTS}.items():
-        valid = draft.catalogue.valid[section]
-        values[f"{word}_entries"] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
+        valid = study.catalogue.valid[section]
+        values[f"{word}_entries"] = {name: pinned(valid[name], section, study.lock) for name in study.used[section]}
     for name, judge in values["judge_entries"].items():
         if (label := judge.own_label(name)) != (judge.label or name):
             values["judge_entries"][name] = judge.model_copy(update={"label": label})

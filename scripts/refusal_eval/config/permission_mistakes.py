@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from refusal_eval.config.draft import LISTS, Draft
+from refusal_eval.config.checked_study import LISTS, CheckedStudy
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.references import FILE, read_references
 from refusal_eval.config.shapes import KeyPath
@@ -12,77 +12,78 @@ from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.hints import nearest
 
 
-def permission_mistakes(draft: Draft) -> Iterator[Mistake]:
+def permission_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield each split, gold entry, model and judge that is off and not allowed.
 
     A model or a judge is off where its engine is: the terms are those of the weights.
     """
-    allowed, known = draft.names("allow"), [name for section in LISTS for name in draft.names(section)]
-    known += [*draft.direction_splits(), *(name for name in draft.view.seconds if name not in known)]
-    for place, name in draft.named("allow"):
-        if name not in known:
+    allowed, known = study.names("allow"), [name for section in LISTS for name in study.names(section)]
+    known += [*study.direction_splits(), *(name for name in study.view.seconds if name not in known)]
+    # What has mistakes may use more of the catalogue.
+    whole = study.all_valid("judges", "directions", "separation")
+    may_be_used = () if whole else {name for section in LISTS for name in study.catalogue.written[section]}
+    for place, name in study.named("allow"):
+        if name not in known and name not in may_be_used and not study.catalogue.may_be("models", name):
             message = f"`{name}` is not one of `models`, `splits`, `judges` or `gold`{nearest(name, known)}"
             yield ("allow", place), message
-    for where, section, name in _used(draft):
-        entry, whose = _what_has_terms(draft, section, name)
+    for where, section, name in _used(study):
+        entry, whose = _what_has_terms(study, section, name)
         if entry is not None and not entry.enabled and name not in allowed:
             terms = f" (terms: {entry.terms})" if entry.terms else ""
             message = f"`{name}` is off by default: {whose}{entry.reason.rstrip('.')}{terms}. To use it all the "
             yield where, f"{message}same, write `allow: [{name}]` into the study"
 
 
-def _used(draft: Draft) -> Iterator[tuple[KeyPath, str, str]]:
+def _used(study: CheckedStudy) -> Iterator[tuple[KeyPath, str, str]]:
     """Yield where, in which section and by which name the study uses an entry; what it lists comes first."""
     for section in LISTS:
-        for place, name in draft.named(section):
+        for place, name in study.named(section):
             yield (section, place), section, name
-    for name in draft.names("judges"):
-        judge = draft.catalogue.valid["judges"].get(name)
-        if judge is not None and (second := judge.second()) and second not in draft.names("judges"):
+    for name in study.names("judges"):
+        judge = study.catalogue.valid["judges"].get(name)
+        if judge is not None and (second := judge.second()) and second not in study.names("judges"):
             yield ("judges", name, "then"), "judges", second
-    for where, side in draft.sides():
+    for where, side in study.sides():
         for key, names in (("split", [side.split]), ("without", side.without or [])):
             for name in names:
-                if name in draft.catalogue.written["splits"] and name not in draft.names("splits"):
+                if name in study.catalogue.written["splits"] and name not in study.names("splits"):
                     yield (*where, key), "splits", name
 
 
-def citation_mistakes(draft: Draft) -> Iterator[Mistake]:
+def citation_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield references that do not exist, of splits and gold that may be used."""
-    references = read_references(draft.root)
+    references = read_references(study.root)
     for section in ("splits", "gold"):
-        for name in draft.used[section]:
-            entry = draft.catalogue.valid[section][name]
-            if entry is None or not draft.may_use(section, name):
-                continue
-            for place, item in enumerate(entry.citation):
+        for name in study.used[section]:
+            entry = study.catalogue.valid[section].get(name)
+            for place, item in enumerate(entry.citation if entry and study.may_use(section, name) else ()):
                 if not item.startswith("@") and item not in references:
                     message = f"there is no `{item}` in {FILE.as_posix()}{nearest(item, references)}"
                     yield (section, name, "citation", place), message
 
 
-def _what_has_terms(draft: Draft, section: str, name: str) -> tuple[Any, str]:
+def _what_has_terms(study: CheckedStudy, section: str, name: str) -> tuple[Any, str]:
     """Return the valid entry that is on or off, and words for whose it is: of a model or a judge that of its engine."""
-    valid = draft.catalogue.valid
+    valid = study.catalogue.valid
     if section in ("splits", "gold"):
         return valid[section].get(name), ""
-    user = draft.catalogue.typed[section].get(name)
+    user = valid[section].get(name)
     # Recorded answers need no weights.
-    engine = None if getattr(user, "recorded", None) else getattr(user, "engine", None)
-    return valid["engines"].get(str(engine)), f"the weights of its engine `{engine}` are "
+    engine = None if getattr(user, "recorded", None) else study.engine_of(user)
+    return engine, f"the weights of its engine `{getattr(user, 'engine', None)}` are "
 
 
-def pin_mistakes(draft: Draft) -> Iterator[Mistake]:
+def pin_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield each pin that is open and that the lock does not fill, and each that differs from the lock's."""
-    lock, command = draft.lock, f"`refusal-eval pin {draft.written.layers[-1].source.file}`"
+    lock, command = study.lock, f"`refusal-eval pin {study.written.layers[-1].source.file}`"
     for section, key in PINNED.items():
-        for name in draft.used[section]:
-            source: Pinned | None = getattr(draft.catalogue.valid[section][name], key, None)
-            if source is None or source.pin is None or not draft.may_use(section, name):
+        for name in study.used[section]:
+            source: Pinned | None = getattr(study.catalogue.valid[section].get(name), key, None)
+            if source is None or source.pin is None or not study.may_use(section, name):
                 continue
             here, pin, file = (section, name, key), getattr(source, source.pin), getattr(source, "file", None)
             pins = lock.pins(section, source) if lock is not None else []
-            if pin is None and not draft.open_pins and (lock is None or lock.open_pin(section, source) is None):
+            if pin is None and not study.open_pins and (lock is None or lock.open_pin(section, source) is None):
                 lacks = f" ({lock.lacks(section, source)})" if lock is not None else ""
                 message = f"the {source.pin_words} is not known yet{lacks}, and a study runs only on what is pinned: "
                 message += f"run {command}, which asks for it and writes it into the study's lock file"

@@ -177,6 +177,14 @@ def refuse_options_without_template(template: str, options: dict[str, Any]) -> N
         raise ValueError("`template_options` are for a chat template, and `template: none` has none; leave one out")
 
 
+def refuse_clusters_without_ids(entry: Any) -> None:
+    """Raise `ValueError` for a split or gold whose file of clusters cannot be matched with its rows."""
+    if entry.clusters is not None and entry.columns.id is None:
+        raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
+    if entry.clusters is not None and entry.columns.cluster is not None:
+        raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
+
+
 class Entry(BaseModel):
     """Base of everything a user writes: unknown keys are mistakes, values never change after validation."""
 

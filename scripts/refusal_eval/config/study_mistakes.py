@@ -1,7 +1,7 @@
 """Mistakes of a study that no entry has by itself: each check is a function, and `CHECKS` lists them.
 
 A check yields where (a key of the study, or section and name of an entry of the catalogue, and what follows) and what
-is wrong. It does what it can where others found something.
+is wrong. What has a mistake of its own is not there (`CheckedStudy`), and says nothing more.
 """
 
 import os
@@ -9,84 +9,78 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
 from refusal_eval.config.comparison_entries import family_mistakes
-from refusal_eval.config.direction_mistakes import direction_mistakes
-from refusal_eval.config.disk_mistakes import (
-    column_mistakes,
-    folder_mistakes,
-    path_mistakes,
-    row_mistakes,
-    same_name_mistakes,
-)
-from refusal_eval.config.draft import LISTS, SHOWN, Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
-from refusal_eval.config.explain import check
-from refusal_eval.config.figure_entry import AnyFigure, name_mistakes
-from refusal_eval.config.intervention_mistakes import steering_mistakes
+from refusal_eval.config.figure_entry import name_mistakes
 from refusal_eval.config.kinds import ENGINES
-from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import Mistake, one_of
+from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.recorded_files import BATTLES, CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
+# Where entries of the catalogue name others: section, key, and what is named.
+NAMED_BY_ENTRIES = (
+    ("models", "engine", "engine"),
+    ("judges", "engine", "engine"),
+    ("judges", "then", "judge"),
+    ("gold", "seen_by", "judge"),
+)
 COMPAT_SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has written into it
 
 
-def study_mistakes(draft: Draft) -> Iterator[Mistake]:
-    """Yield what every check finds."""
+def study_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
+    """Yield what is wrong between the study and the entries that it names."""
     for find in CHECKS:
-        yield from find(draft)
+        yield from find(study)
 
 
 # ---------------------------------------------------------------- names
 
 
-def _names(draft: Draft) -> Iterator[Mistake]:
+def _names(study: CheckedStudy) -> Iterator[Mistake]:
     for section, word in LISTS.items():
-        known, seen = draft.catalogue.written[section], set()
-        for place, name in draft.named(section):
-            if name not in known and draft.catalogue.complete:
-                yield (section, place), f"there is no {word} `{name}` in the catalogue" + nearest(name, known)
+        seen = set[str]()
+        for place, name in study.named(section):
+            if unknown := study.catalogue.lacks(word, name):
+                yield (section, place), unknown
             if name in seen:
                 yield (section, place), f"`{name}` is named twice"
             seen.add(name)
 
 
-def _primary_judge(draft: Draft) -> Iterator[Mistake]:
-    primary, judges = draft.study.primary_judge, draft.names("judges")
-    if primary is not None and judges and primary not in judges:
+def _primary_judge(study: CheckedStudy) -> Iterator[Mistake]:
+    primary, judges = study.written.get("primary_judge"), study.names("judges")
+    if isinstance(primary, str) and judges and primary not in judges:
         yield ("primary_judge",), f"`{primary}` is not one of `judges`" + nearest(primary, judges)
 
 
-def _names_in_entries(draft: Draft) -> Iterator[Mistake]:
-    named = (("models", "engine", "engine"), ("judges", "engine", "engine"), ("judges", "then", "judge"))
-    for section, key, word in named if draft.catalogue.complete else ():
-        known = draft.catalogue.written[f"{word}s"]
-        for name, entry in draft.catalogue.typed[section].items():
-            other = getattr(entry, key, None)
-            if other is not None and other not in known:
-                yield (section, name, key), f"there is no {word} `{other}` in the catalogue" + nearest(other, known)
-    judges = draft.catalogue.written["judges"]
-    for name, gold in draft.catalogue.typed["gold"].items() if draft.catalogue.complete else ():
-        for index, judge in enumerate(gold.seen_by if gold else ()):
-            if judge not in judges:
-                message = f"there is no judge `{judge}` in the catalogue" + nearest(judge, judges)
-                yield ("gold", name, "seen_by", index), message
+def _names_in_entries(study: CheckedStudy) -> Iterator[Mistake]:
+    """Look for the names in all entries as they are written, whatever else is wrong with them."""
+    for section, key, word in NAMED_BY_ENTRIES:
+        for name, entry in study.catalogue.written[section].items():
+            said = entry.get(key)
+            places: list[tuple[KeyPath, Any]] = (
+                [((key, place), one) for place, one in enumerate(said)] if isinstance(said, list) else []
+            )
+            for path, other in places or [((key,), said)]:
+                if isinstance(other, str) and (unknown := study.catalogue.lacks(word, other)):
+                    yield (section, name, *path), unknown
 
 
-def _labels(draft: Draft) -> Iterator[Mistake]:
+def _labels(study: CheckedStudy) -> Iterator[Mistake]:
     """Two rows of one name could not be told apart in a table."""
     for section in LISTS:
         first: dict[str, str] = {}
-        for name, entry in draft.entries(section).items():
+        for name, entry in study.entries(section).items():
             label = entry.label or name
             if (other := first.setdefault(label, name)) == name:
                 continue
             # Where a label is inherited it stands in another entry, in which nothing is wrong.
-            inherited = ((one, _label_of(draft, section, one)) for one in (name, other))
+            inherited = ((one, _label_of(study, section, one)) for one in (name, other))
             if heir := next(((one, parent) for one, parent in inherited if parent), None):
                 message = f"`{heir[0]}` inherits the label {label!r} of `{heir[1]}`; give it a `label` of its own"
                 yield (section, heir[0]), message
@@ -95,9 +89,9 @@ def _labels(draft: Draft) -> Iterator[Mistake]:
                 yield (section, name, "label"), message
 
 
-def _label_of(draft: Draft, section: str, name: str) -> str | None:
+def _label_of(study: CheckedStudy, section: str, name: str) -> str | None:
     """Return the entry whose label another has by its `like`; None for one that has a label of its own, or none."""
-    layers = draft.catalogue.written[section][name].layers
+    layers = study.catalogue.written[section][name].layers
     own = [layer.path for layer in layers if layer.path[0] == section and look_up(layer.value, ["label"])[1]]
     is_entry = layers[-1].path == (section, name)  # and no model of a sweep
     return str(own[-1][1]) if own and is_entry and own[-1] != (section, name) else None
@@ -106,10 +100,10 @@ def _label_of(draft: Draft, section: str, name: str) -> str | None:
 # ---------------------------------------------------------------- what models and judges need
 
 
-def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
+def _engine_kinds(study: CheckedStudy) -> Iterator[Mistake]:
     """Ask the kind of each engine whether it can do what its models and judges need."""
-    for section, name, entry in draft.engine_users():
-        engine = draft.engine_of(entry)
+    for section, name, entry in study.engine_users():
+        engine = study.engine_of(entry)
         if engine is None:
             continue
         needed = frozenset(entry.engine_needs)
@@ -119,18 +113,18 @@ def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
             message = f"engine `{entry.engine}` is of kind `{engine.kind}`; this entry needs one "
             yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
         elif section == "models" and "takes_token_ids" not in engine.capabilities:
-            yield from _rendered_elsewhere(draft, name, entry, engine)
+            yield from _rendered_elsewhere(study, name, entry, engine)
         elif section == "models" and "log_probabilities" not in engine.capabilities:
             yield from _without_tokens(name, entry, engine)
-        if draft.study.determinism == "strict" and "strict" not in engine.capabilities:
+        if study.settings.determinism == "strict" and "strict" not in engine.capabilities:
             message = f"engine `{entry.engine}` of kind `{engine.kind}` does not support `strict`"
             yield ("determinism",), message
 
 
-def _prefills(draft: Draft) -> Iterator[Mistake]:
+def _prefills(study: CheckedStudy) -> Iterator[Mistake]:
     """Refuse a reply that is made to begin, where it would stand in a history without its beginning."""
-    talks = [name for name, split in draft.splits.items() if split.dialogue]
-    for name, model in draft.models.items():
+    talks = [name for name, split in study.splits.items() if split.dialogue]
+    for name, model in study.models.items():
         if model.prefill is not None and talks:
             yield ("models", name, "prefill"), f"does not work in dialogues (`{talks[0]}`); leave one of them out"
 
@@ -142,7 +136,7 @@ def _without_tokens(name: str, model: Model, engine: Engine) -> Iterator[Mistake
         yield ("models", name, "reasoning", "format"), message
 
 
-def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
+def _rendered_elsewhere(study: CheckedStudy, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
     """Refuse what only the engine's own rendering decides, and what needs token ids."""
     says_how = {
         "template": model.template != "default",
@@ -154,22 +148,22 @@ def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -
         message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
         yield ("models", name, key), message
     yield from _without_tokens(name, model, engine)
-    if draft.study.protocol == "compat":
+    if study.settings.protocol == "compat":
         message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
         yield ("protocol",), message
-    if "protocol_effects" in draft.study.tables and "log_probabilities" not in engine.capabilities:
+    if "protocol_effects" in study.settings.tables and "log_probabilities" not in engine.capabilities:
         message = f"`protocol_effects` needs log-probabilities, which an engine of kind `{engine.kind}` does not give"
         yield ("tables",), f"{message} (model `{name}`)"
 
 
-def _sampling(draft: Draft) -> Iterator[Mistake]:
-    samples = draft.study.samples
-    for name, model in draft.models.items():
+def _sampling(study: CheckedStudy) -> Iterator[Mistake]:
+    samples = study.settings.samples
+    for name, model in study.models.items():
         if model.recorded:
             continue  # nothing is drawn: its sampling stands for the record
-        sampling, engine, here = model.sampling, draft.engine_of(model), ("models", name, "sampling")
+        sampling, engine, here = model.sampling, study.engine_of(model), ("models", name, "sampling")
         for parameter, said in sampling.greedy_by:
-            if samples is None or samples <= 1 or draft.study.protocol == "compat":
+            if samples is None or samples <= 1 or study.settings.protocol == "compat":
                 continue  # `compat` draws at temperature 1, whatever the entry says
             message = f"{said} gives the same answer every time, so `samples` must be 1 (it is {samples})"
             yield (*here, parameter), message
@@ -179,58 +173,60 @@ def _sampling(draft: Draft) -> Iterator[Mistake]:
             yield (*here, "max_tokens"), message
 
 
-def _dialogues(draft: Draft) -> Iterator[Mistake]:
+def _dialogues(study: CheckedStudy) -> Iterator[Mistake]:
     """Say before the first turn is paid for that a model cannot be asked a second one."""
-    splits = [name for name, split in draft.splits.items() if split.dialogue]
-    for name, model in draft.models.items() if splits else ():
+    splits = [name for name, split in study.splits.items() if split.dialogue]
+    for name, model in study.models.items() if splits else ():
         if model.template == "none":
             message = f"`none` takes one user message, but split `{splits[0]}` asks several turns; leave it out"
             yield ("models", name, "template"), message
 
 
-def _judges(draft: Draft) -> Iterator[Mistake]:
-    """Ask each judge whose entry is valid what its study lacks for it."""
-    for name, judge in {**draft.view.judges, **draft.view.seconds}.items():
-        for path, message in judge.mistakes(name, draft.view) if judge else ():
+def _judges(study: CheckedStudy) -> Iterator[Mistake]:
+    """Ask each judge what its study lacks for it."""
+    for name, judge in study.judges.items():
+        for path, message in judge.mistakes(name, study.view):
             # The second judge of a cascade has no card, and so no floor.
-            if path != ("floor",) or name in draft.view.judges:
+            if path != ("floor",) or name in study.view.judges:
                 yield ("judges", name, *path), message
 
 
 # ---------------------------------------------------------------- recorded answers and verdicts
 
 
-def _recorded(draft: Draft) -> Iterator[Mistake]:
+def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what is wrong with the recorded models and judges of a study."""
-    readers = [name for name, judge in draft.judges.items() if judge.way == "recorded"]
-    for name, model in draft.models.items():
+    readers = [name for name, judge in study.judges.items() if judge.way == "recorded"]
+    for name, model in study.models.items():
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
         if model.recorded == BATTLES:
-            yield from _battles(name, draft)
+            yield from _battles(name, study)
         elif model.recorded:
-            for text in _wrong_with_answers(model.recorded, draft, judged=bool(readers)):
+            for text in _wrong_with_answers(model.recorded, study, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
-    asked = [name for name, model in draft.models.items() if model.recorded in (None, BATTLES)]
+    asked = [name for name, model in study.models.items() if model.recorded in (None, BATTLES)]
     for reader in readers:
         here = ("judges", reader, "kind")
         if asked:
             message = f"reads verdicts that came with recorded answers, and model `{asked[0]}` has none (`recorded`)"
             yield here, message
-        if draft.names("gold"):
+        if study.names("gold"):
             yield here, "cannot be asked about gold; leave `gold` out of a study with this judge"
 
 
-def _battles(name: str, draft: Draft) -> Iterator[Mistake]:
+def _battles(name: str, study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what a study lacks for a model whose answers are those of battles."""
-    without = [split for split, entry in draft.splits.items() if entry.battles is None]
+    without = [split for split, entry in study.splits.items() if entry.battles is None]
     if without:
         message = f"`{BATTLES}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
         yield ("models", name, "recorded"), message
-    if draft.study.samples not in (None, 2):
-        message = f"a battle has two answers, so `samples` must be 2 with model `{name}` (it is {draft.study.samples})"
+    if study.settings.samples not in (None, 2):
+        message = (
+            f"a battle has two answers, so `samples` must be 2 with model `{name}` (it is {study.settings.samples})"
+        )
         yield ("samples",), message
-    if draft.study.protocol == "compat":
+    if study.settings.protocol == "compat":
         yield ("protocol",), f"`compat` reads log-probabilities, which battles (model `{name}`) do not have"
 
 
@@ -248,11 +244,11 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
             yield (key,), "recorded answers are read and not drawn; leave it out"
 
 
-def _wrong_with_answers(folder: str, draft: Draft, judged: bool) -> Iterator[str]:
+def _wrong_with_answers(folder: str, study: CheckedStudy, judged: bool) -> Iterator[str]:
     if not os.path.isdir(folder):
         yield f"there is no folder {folder}"
         return
-    for name, split in draft.splits.items():
+    for name, split in study.splits.items():
         if split.dialogue is not None:
             yield f"the published layout has no dialogues, but split `{name}` asks several turns"
             continue
@@ -268,14 +264,14 @@ def _wrong_with_answers(folder: str, draft: Draft, judged: bool) -> Iterator[str
 # ---------------------------------------------------------------- what the study says
 
 
-def _protocol(draft: Draft) -> Iterator[Mistake]:
+def _protocol(study: CheckedStudy) -> Iterator[Mistake]:
     """The published code asks one question, knows no channels, and has two numbers written into it."""
-    if draft.study.protocol != "compat":
+    if study.settings.protocol != "compat":
         return
-    for name, split in draft.splits.items():
+    for name, split in study.splits.items():
         if split.dialogue:
             yield ("protocol",), f"`compat` asks one question per prompt, but split `{name}` asks several turns"
-    for name, model in draft.models.items():
+    for name, model in study.models.items():
         if model.reasoning is not None and model.reasoning.format == "harmony" and not model.recorded:
             message = (
                 "under `protocol: compat`, which knows no channels, c(x) would weigh the tokens of the reasoning; "
@@ -283,51 +279,46 @@ def _protocol(draft: Draft) -> Iterator[Mistake]:
             message += "take the default protocol or leave `reasoning` out, so that the whole response is the answer"
             yield ("models", name, "reasoning", "format"), message
     for key, fixed in COMPAT_SCORING.items():
-        if getattr(draft.study.scoring, key) != fixed:
+        if getattr(study.settings.scoring, key) != fixed:
             yield ("scoring", key), f"is {fixed:g} under `protocol: compat`; leave it out"
 
 
-def _comparisons(draft: Draft) -> Iterator[Mistake]:
-    # A name that the catalogue lacks is reported already; what follows from it is no mistake of its own.
-    named = {key: draft.names(key) for key in ("models", "splits", "judges")}
-    named = {key: names for key, names in named.items() if set(names) <= set(draft.catalogue.written[key])}
-    for number, family in enumerate(draft.study.comparisons or ()):
-        for path, message in family_mistakes(family, named) if family is not None else ():
+def _comparisons(study: CheckedStudy) -> Iterator[Mistake]:
+    named = {key: study.names(key) for key in ("models", "splits", "judges") if study.all_known(key)}
+    for number, family in study.comparisons.items():
+        for path, message in family_mistakes(family, named):
             yield ("comparisons", number, *path), message
 
 
-def _mixed_model(draft: Draft) -> Iterator[Mistake]:
-    if draft.study.mixed_model and draft.study.samples == 1:
+def _mixed_model(study: CheckedStudy) -> Iterator[Mistake]:
+    if study.settings.mixed_model and study.settings.samples == 1:
         message = "with one answer per prompt, sampling cannot be separated from differences between prompts; "
         yield ("mixed_model",), message + "`samples` must be at least 2 (it is 1), or leave this out"
 
 
-def _figures(draft: Draft) -> Iterator[Mistake]:
-    """Names must be the study's; the kind of a valid figure knows what else it needs of the study."""
-    names, seen = {key: draft.names(key) for key in SHOWN}, set()
-    # What a figure lacks may follow from what is wrong with an entry, and is then no mistake of its own.
-    found = [draft.catalogue.valid[key].get(name) for key in ("splits", "judges") for name in names[key]]
-    can_tell = names["models"] and names["judges"] and all(found)
-    for index, figure in enumerate(draft.study.figures or ()):
-        if not figure:
-            continue
+def _figures(study: CheckedStudy) -> Iterator[Mistake]:
+    """Names must be the study's; the kind of a figure knows what else it needs of the study."""
+    names = {key: study.names(key) for key in SHOWN if isinstance(study.written.get(key), list | None)}
+    seen = set[str]()
+    can_tell = (
+        names.get("models") and names.get("judges") and study.all_valid("models", "splits", "judges", "separation")
+    )
+    for index, figure in study.figures.items():
         here = ("figures", index)
-        if figure.name is not None and figure.name in seen:
+        if figure.name in seen:
             yield (*here, "name"), f"two figures have the name `{figure.name}`; their files would be the same"
         seen.add(figure.name)
-        _, wrong = check(AnyFigure, draft.written.value["figures"][index])
-        lacks = figure.mistakes(draft.view) if can_tell and not wrong else ()
+        lacks = figure.mistakes(study.view) if can_tell else ()
         for path, message in (*name_mistakes(figure, names), *lacks):
             yield (*here, *path), message
 
 
-CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
+CHECKS: list[Callable[[CheckedStudy], Iterable[Mistake]]] = [
     _names,
     _primary_judge,
     _names_in_entries,
     _labels,
     _engine_kinds,
-    steering_mistakes,
     _prefills,
     _sampling,
     _dialogues,
@@ -337,13 +328,4 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _mixed_model,
     _figures,
     _recorded,
-    direction_mistakes,
-    permission_mistakes,
-    citation_mistakes,
-    pin_mistakes,
-    path_mistakes,
-    row_mistakes,
-    column_mistakes,
-    folder_mistakes,
-    same_name_mistakes,
 ]

@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refusal_eval.config.datasets import Split
-from refusal_eval.config.sweep import curves
-
 
 @dataclass(frozen=True)
 class StudyView:
@@ -22,15 +19,10 @@ class StudyView:
     gold: Sequence[str]
     protocol: str = "default"
     models: Sequence[str] = ()
-    splits: Mapping[str, Split] = field(default_factory=dict)
+    splits: Mapping[str, Any] = field(default_factory=dict)
     samples: int = 1
     primary_judge: str = ""
     separations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     steering: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
     seconds: Mapping[str, Any] = field(default_factory=dict)
     written: frozenset[str] = frozenset()
-
-    def curves(self, models: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the dose-response curves among these models, see `sweep.curves`."""
-        entries, directions = self.steering
-        return curves({name: entries[name] for name in models if name in entries}, directions)

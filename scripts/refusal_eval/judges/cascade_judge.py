@@ -14,7 +14,7 @@ from refusal_eval.config.shapes import Number, Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import DECIDED_BY, JUDGED, SAW_MODEL, UNSURE
-from refusal_eval.judges.judge_base import CALIBRATED, FittedThreshold
+from refusal_eval.judges.calibrated_judge import CALIBRATED, FittedThreshold
 from refusal_eval.judges.panel_judge import ELSEWHERE
 from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT
 
@@ -78,7 +78,7 @@ class CascadeJudge(FittedThreshold):
             message = f"`{self.first}` is of kind `{first.kind}`, which gives no probability of refusal"
             yield ("first",), f"{message}; name a judge of kind {one_of([*able, '`python`'])}"
         if then is not None:
-            yield from self._wrong_with_second(then)
+            yield from self._wrong_with_second(then, study)
         for key, judge in (("first", first), ("then", then)):
             if judge is not None and study.gold and judge.threshold_on_gold(study) is not None:
                 # On gold its verdicts are those before calibration: the card would be that of another cascade.
@@ -86,10 +86,10 @@ class CascadeJudge(FittedThreshold):
                 message += "not be true; give `threshold: calibrated` to the cascade itself, and to the judge its "
                 yield (key,), f"{message}default or {ELSEWHERE}"
 
-    def _wrong_with_second(self, then: Any) -> Iterator[Mistake]:
+    def _wrong_with_second(self, then: Any, study: StudyView) -> Iterator[Mistake]:
         if then.way != self.way or then.reads():
             yield ("then",), f"`{self.then}` is of kind `{then.kind}`; name a judge that asks an engine itself"
-        elif then.learns:
+        elif then.learned_from(study):
             message = f"`{self.then}` learns from all answers of its gold, and would be asked about a few"
             yield ("then",), f"{message}; such a judge can be `first`"
         elif self.threshold == CALIBRATED and then.gives_probabilities != "always":

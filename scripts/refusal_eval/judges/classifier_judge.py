@@ -20,7 +20,8 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import LABELS
 from refusal_eval.core.texts import valid_text
-from refusal_eval.judges.judge_base import CalibratedJudge, Messages, Verdict, verdict_of_shares
+from refusal_eval.judges.calibrated_judge import CalibratedJudge, verdict_of_shares
+from refusal_eval.judges.judge_base import Messages, Verdict
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer

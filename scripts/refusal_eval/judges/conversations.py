@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from refusal_eval.judges.judge_base import readable
+from refusal_eval.judges.verdict_files import readable
 from refusal_eval.study.dialogues import conversation, earlier_replies, scored_turns
 
 Row = Mapping[str, Any]

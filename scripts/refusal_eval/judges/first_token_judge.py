@@ -16,8 +16,10 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
-from refusal_eval.judges.judge_base import CalibratedJudge, Messages, TemplatedJudge, Verdict, not_among
+from refusal_eval.judges.calibrated_judge import CalibratedJudge, not_among
+from refusal_eval.judges.judge_base import Messages, RefusalsRead, Verdict
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
+from refusal_eval.judges.rubric_judge import TemplatedJudge
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -104,9 +106,6 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
     def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also the models whose replies it says nothing of."""
         yield from super().mistakes(name, study)
-        for gold in self.gold_asked():
-            if gold not in study.gold:
-                yield ("refusal", "gold"), not_among(gold, study.gold)
         yield from self._wrong_with_refusals(name, study)
         if study.protocol == "compat":
             message = (
@@ -123,7 +122,9 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
                 yield ("engine",), message + differs
 
     def _wrong_with_refusals(self, name: str, study: StudyView) -> Iterator[Mistake]:
-        judge, split = self.refusals_read() or (None, None)
+        gold, judge, split = self.refusals_read() or RefusalsRead()
+        if gold is not None and gold not in study.gold:
+            yield ("refusal", "gold"), not_among(gold, study.gold)
         if judge is None:
             return
         if split not in study.splits:
@@ -145,15 +146,10 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         """
         return {"token_ids": tokens_of(renderer, HELLO, {t: t for t in (*self._texts, *self.compliance)})}
 
-    def gold_asked(self) -> list[str]:
-        """Return the gold whose refusals give the tokens."""
-        return [self.refusal.gold] if isinstance(self.refusal, FirstTokens) and self.refusal.gold else []
-
-    def refusals_read(self) -> tuple[str, str] | None:
-        """Return the judge and the split that give the tokens."""
-        if isinstance(self.refusal, list) or self.refusal.judge is None or self.refusal.split is None:
-            return None
-        return self.refusal.judge, self.refusal.split
+    def refusals_read(self) -> RefusalsRead | None:
+        """Return the refusals that give the tokens; None where the entry names texts."""
+        own = self.refusal
+        return None if isinstance(own, list) else RefusalsRead(own.gold, own.judge, own.split)
 
     def checked_with(
         self,
@@ -162,10 +158,15 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         gold: Sequence[Mapping[str, Any]],
         first_tokens: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """Return also how many refusals begin with each token.
+        """Return what `checked` does, and how many refusals begin with each token.
 
         Gold has lost how its answers began: each counts as it follows the prompt at once, and behind a blank, which
         models with a SentencePiece tokenizer write first. The form that a model does not write has no probability.
+
+        Args:
+            renderer: of the engine's tokenizer.
+            gold: rows of the gold that `refusals_read` names.
+            first_tokens: of each of the models' own refusals, its first token.
 
         Raises:
             UserError: if none begins enough of them, or one is named in `compliance` too.

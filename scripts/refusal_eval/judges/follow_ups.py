@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.judges.judge_base import EngineJudge
 
 if TYPE_CHECKING:
     from refusal_eval.ask.turns import Following
@@ -56,7 +55,7 @@ class Retries:
 
         self._form = file.retries.get("form", {})
         kind = file.retries.get("kind", "reasoned")  # request files of before 2026-11-24 name none
-        self._judge: type[EngineJudge] = JUDGES.get(kind)
+        self._can_read: Callable[[Response, Mapping[str, Any]], bool] = JUDGES.get(kind).can_read
 
     def left(self, request: Request) -> int:
         """Return 1: a vote is expected to be readable."""
@@ -75,6 +74,6 @@ class Retries:
         """Tell whether a response needs not be asked for again; one that is damaged would come back the same."""
         try:
             text = self._reader.fields(request, response)["answer"] or ""
-            return self._judge.can_read({**response, "text": text}, self._form)
+            return self._can_read({**response, "text": text}, self._form)
         except (KeyError, TypeError, ValueError):
             return True

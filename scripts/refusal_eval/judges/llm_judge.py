@@ -12,8 +12,10 @@ from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Entry, Number, Slug, Text
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.judge_base import CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
+from refusal_eval.judges.calibrated_judge import CalibratedJudge, verdict_of_shares
+from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.judges.named_tokens import sampling_of, shares_of, tokens_of
+from refusal_eval.judges.rubric_judge import RubricJudge
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer

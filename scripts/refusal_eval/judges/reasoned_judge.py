@@ -20,7 +20,8 @@ from refusal_eval.config.shapes import Slug, Whole
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, REFUSAL, UNPARSABLE
-from refusal_eval.judges.judge_base import OwnKinds, RubricJudge, Verdict, VotesAsked
+from refusal_eval.judges.judge_base import OwnKinds, Verdict, VotesAsked
+from refusal_eval.judges.rubric_judge import RubricJudge
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
@@ -149,7 +150,11 @@ class ReasonedJudge(OwnKinds, RubricJudge):
 
     @classmethod
     def can_read(cls, response: Mapping[str, Any], form: Mapping[str, Any]) -> bool:
-        """Tell whether a response is a whole verdict under the schema."""
+        """Tell whether a response is a whole verdict under the schema; else it is asked for again.
+
+        Args:
+            form: that of `votes_asked`.
+        """
         return reasoned_vote(response, **form).state != UNPARSABLE
 
     def verdict_tokens(self) -> tuple[float, int]:

@@ -26,8 +26,10 @@ from refusal_eval.core.files import read_json_as, sha256_of, write_json
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL
-from refusal_eval.judges.judge_base import CalibratedJudge, Messages, Verdict, not_among, verdict_row
+from refusal_eval.judges.calibrated_judge import CalibratedJudge, not_among
+from refusal_eval.judges.judge_base import Messages, Verdict
 from refusal_eval.judges.keyword_judge import RULES, KeywordReader, list_mistakes
+from refusal_eval.judges.verdict_files import verdict_row
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,7 +233,6 @@ class TrainedJudge(CalibratedJudge):
     """A linear model over sentence embeddings of prompt and answer, fitted on gold of the study. Its encoder needs no
     GPU. How well it knows answering models that it never saw is measured in docs/judges."""
 
-    learns: ClassVar[bool] = True
     engine_needs: ClassVar[tuple[str, ...]] = ("embeds", "takes_token_ids")
 
     kind: Literal["trained"]
@@ -290,11 +291,15 @@ class TrainedJudge(CalibratedJudge):
         """Return the sampling parameters: nothing is written."""
         return {"max_tokens": 0, "temperature": 0.0}
 
-    def reader(self, checked: Mapping[str, Any], fitted: str | None) -> Callable[[Mapping[str, Any], str], Verdict]:
-        """Return what reads the vectors of an answer, and the answer."""
+    def reader(self, checked: Mapping[str, Any], fitted: str) -> Callable[[Mapping[str, Any], str], Verdict]:
+        """Return what turns the vectors of an answer, and the answer, into a verdict.
+
+        Args:
+            checked: what `checked` found.
+            fitted: the file that `fit_on` wrote.
+        """
         import numpy as np
 
-        assert fitted is not None
         model, keyword = load(fitted), KeywordReader.from_files(self.lists)
 
         def read(response: Mapping[str, Any], answer: str) -> Verdict:

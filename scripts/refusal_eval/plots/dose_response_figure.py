@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfModels, Shown
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfModels, Shown, curves_among
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
@@ -66,7 +66,8 @@ class DoseResponseFigure(OfModels):
         others = {name for name, asked in steered.items() if asked.mode != self.mode}
         models = [name for name in self.models or study.models if name not in others]
         whole = super().shown(study)
-        curves = {label: scales for label, scales in study.curves(models).items() if len(set(scales.values())) > 1}
+        found = curves_among(models, study)
+        curves = {label: scales for label, scales in found.items() if len(set(scales.values())) > 1}
         return replace(whole, models=models, curves=curves)
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:

@@ -24,7 +24,8 @@ from refusal_eval.core.states import (
     place_of,
 )
 from refusal_eval.core.texts import is_blank
-from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
+from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.verdict_files import readable, verdict_row
 from refusal_eval.recorded.likelihoods import Probabilities, likelihood_row
 from refusal_eval.recorded.recorded_folder import matched, read_answers, recorded_votes, without_end
 

@@ -185,7 +185,8 @@ class Study:
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What a second judge is asked is known after the first one's verdicts, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
-            waits = cell.judge in self._seconds or (cell.judge and self.engine_judges[cell.judge].refusals_read())
+            read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
+            waits = cell.judge in self._seconds or (read is not None and read.judge is not None)
             after = AFTER_OTHERS if waits else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}

@@ -33,7 +33,8 @@ def checking(study: Study, judge: str) -> dict[str, Any]:
     Beside what it asks these are the models whose refusals it reads: of one that was taken away no file tells.
     """
     read = study.engine_judges[judge].refusals_read()
-    return asked(study, judge) | ({"models": sorted(study.settings.models)} if read else {})
+    own = read is not None and read.judge is not None
+    return asked(study, judge) | ({"models": sorted(study.settings.models)} if own else {})
 
 
 def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
         on_gold = {"threshold": entry.used_threshold(), "calibrated_on": None}
         entry = entry.model_copy(update=on_gold if model == GOLD else {"calibrated_on": gold})
     # Lists that say something else of these answers alone leave the fitted model as it was, to the byte.
-    lists = {"sha256": [content_hash(path) for path in entry.files()]} if entry.learns else {}
+    lists = {"sha256": [content_hash(path) for path in entry.files()]} if entry.learned_from(study.view) else {}
     return {"entry": entry.deciding(), "trust_remote_code": trust, **lists, **after}
 
 

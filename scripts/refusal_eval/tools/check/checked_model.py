@@ -158,7 +158,8 @@ def written_entry(model: str, catalogues: Sequence[str]) -> tuple[str, bool]:
     shipped = shipped_files(str(ROOT))
     catalogue = Catalogue([*shipped, *filter(os.path.isfile, catalogues)], len(shipped), [])
     name = next((name for name, models in catalogue.swept.items() if model in models), model)
-    return name, getattr(catalogue.typed["models"].get(name), "intervention", None) is not None
+    written = catalogue.written["models"].get(name)
+    return name, written is not None and written.get("intervention") is not None
 
 
 def checked_entry(

@@ -1,0 +1,186 @@
+"""A study while it is checked: what is valid of it and of the entries that it names, and where all of it is written."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from refusal_eval.config.catalogue import Catalogue
+from refusal_eval.config.comparison_entries import ComparisonFamily
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.direction_entry import Direction, Separation, Side
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.explain import valid_items, valid_keys
+from refusal_eval.config.figure_entry import AnyFigure, Figure
+from refusal_eval.config.lock_file import Lock
+from refusal_eval.config.problems import Mistake, Problem
+from refusal_eval.config.shapes import KeyPath
+from refusal_eval.config.study_entry import Study
+from refusal_eval.config.study_view import StudyView
+from refusal_eval.config.yaml_source import Written
+
+# The lists of a study: key (also the section of the catalogue), and what one of it is called.
+SHOWN = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}  # in tables and figures
+LISTS = {**SHOWN, "directions": "direction"}
+
+
+class CheckedStudy:
+    """What the checks of a study read: the study, without the values and entries that have a mistake of their own.
+
+    The names of all entries, valid or not, are those of `catalogue.written`.
+
+    Attributes:
+        settings: its valid keys; one that must be there and is not valid is None.
+        comparisons, figures, separation: the valid entries of these lists, by their place.
+        used: the names of the entries that it uses, valid or not, by section, in its order; splits that only
+            directions use and judges that only other judges ask come last.
+        models, splits, judges, gold, directions: the valid entries that it lists; among `judges` are those that
+            others ask.
+        view: what kinds of judges and of figures ask.
+
+    Args:
+        settings: what the study file says; None where it has mistakes.
+        written: the same with its file and lines.
+        root: the repository's folder, which holds config/.
+        open_pins: whether pins may stay open.
+    """
+
+    def __init__(
+        self,
+        settings: Study | None,
+        written: Written,
+        catalogue: Catalogue,
+        root: str,
+        lock: Lock | None,
+        open_pins: bool,
+    ) -> None:
+        self.settings: Study = settings or valid_keys(Study, written.value)
+        self.written, self.catalogue = written, catalogue
+        self.root, self.lock, self.open_pins = root, lock, open_pins
+        self.comparisons: dict[int, ComparisonFamily] = valid_items(ComparisonFamily, written.get("comparisons"))
+        self.figures: dict[int, Figure] = valid_items(AnyFigure, written.get("figures"))
+        self.separation: dict[int, Separation] = valid_items(Separation, written.get("separation"))
+        self.used: dict[str, list[str]] = {section: self._known(section, self.names(section)) for section in LISTS}
+        self.models: dict[str, Model] = self.entries("models")
+        self.splits: dict[str, Split] = self.entries("splits")
+        self.gold: dict[str, Gold] = self.entries("gold")
+        self.directions: dict[str, Direction] = self.entries("directions")
+        splits, judges = list(self.used["splits"]), list(self.used["judges"])
+        self.used["splits"] += [name for name in self.direction_splits() if name not in splits]
+        asked = dict.fromkeys(second for judge in self.entries("judges").values() if (second := judge.second()))
+        seconds = self._known("judges", asked)
+        self.used["judges"] += [name for name in seconds if name not in judges]
+        self.judges: dict[str, Any] = self.entries("judges")
+        self.used["engines"] = sorted(self._known("engines", self._engines()))
+        valid = catalogue.valid
+        self.view = StudyView(
+            judges={name: valid["judges"].get(name) for name in judges},
+            gold=self.names("gold"),
+            protocol=self.settings.protocol,
+            seconds={name: valid["judges"].get(name) for name in seconds},
+            models=self.names("models"),
+            splits={name: valid["splits"].get(name) for name in splits},
+            samples=self.settings.samples,
+            primary_judge=self.settings.primary_judge or next(iter(self.names("judges")), ""),
+            separations={entry.name: entry.models for entry in self.separation.values()},
+            steering=(self.models, self.directions),
+            written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
+        )
+
+    def named(self, section: str) -> list[tuple[int, str]]:
+        """Return what a list of the study names, each with its place; what is no text is left out.
+
+        A sweep stands for its models.
+        """
+        listed = self.written.get(section)
+        names = enumerate(listed if isinstance(listed, list) else ())
+        swept = self.catalogue.swept if section in ("models", "allow") else {}
+        return [(place, one) for place, name in names if isinstance(name, str) for one in swept.get(name, [name])]
+
+    def names(self, section: str) -> list[str]:
+        """Return the same without the places."""
+        return [name for _, name in self.named(section)]
+
+    def all_known(self, section: str) -> bool:
+        """Tell whether the catalogue has all that the study lists.
+
+        Else a name that it does not list may be one that it misspells, or that of a sweep's model.
+        """
+        names = set(self.names(section))
+        sweeps = names.intersection(self.catalogue.broken_sweeps) if section == "models" else ()
+        return bool(names) and not sweeps and names <= set(self.catalogue.written[section])
+
+    def all_valid(self, *keys: str) -> bool:
+        """Tell whether these lists of the study have no mistake, and no entry that they name has one.
+
+        Else what the study seems to lack may be there.
+        """
+        return all(self._list_is_valid(key) for key in keys)
+
+    def _list_is_valid(self, key: str) -> bool:
+        listed = self.written.get(key)
+        if listed is None:
+            return True
+        if key in LISTS:
+            return all(name in self.catalogue.valid[key] for name in self.names(key)) and isinstance(listed, list)
+        return isinstance(listed, list) and len(getattr(self, key)) == len(listed)
+
+    def entries(self, section: str) -> dict[str, Any]:
+        """Return the valid entries of a section that the study uses, by name."""
+        valid = self.catalogue.valid[section]
+        return {name: valid[name] for name in self.used[section] if name in valid}
+
+    def _known(self, section: str, names: Iterable[str]) -> list[str]:
+        """Return the names that the catalogue has, each once."""
+        return [name for name in dict.fromkeys(names) if name in self.catalogue.written[section]]
+
+    def _engines(self) -> Iterator[str]:
+        """Yield the engines that its models and judges name, valid or not."""
+        # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
+        users = (entry for *_, entry in self.engine_users() if not getattr(entry, "recorded", None))
+        yield from (user.engine for user in users if hasattr(user, "engine"))
+        for section in ("models", "judges"):
+            written = self.catalogue.written[section]
+            broken = set(self.used[section]) - set(self.catalogue.valid[section])
+            yield from (engine for name in broken if isinstance(engine := written[name].get("engine"), str))
+
+    def sides(self) -> Iterator[tuple[KeyPath, Side]]:
+        """Yield each side of the study's directions and separations, with its place."""
+        entries: list[tuple[KeyPath, Direction | Separation]] = [
+            *((("directions", name), entry) for name, entry in self.directions.items()),
+            *((("separation", place), entry) for place, entry in self.separation.items()),
+        ]
+        yield from (((*where, key), side) for where, entry in entries for key, side in entry.sides.items())
+
+    def direction_splits(self) -> list[str]:
+        """Return the splits of the catalogue that the study's directions and separations name, each once."""
+        return self._known("splits", (name for _, side in self.sides() for name in (side.split, *(side.without or ()))))
+
+    def engine_users(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield section, name and entry of each valid model and judge of the study."""
+        yield from (("models", name, model) for name, model in self.models.items())
+        yield from (("judges", name, judge) for name, judge in self.judges.items())
+
+    def engine_of(self, entry: Any) -> Engine | None:
+        """Return the engine of a model or a judge, where it has a valid one."""
+        engine: Engine | None = self.catalogue.valid["engines"].get(getattr(entry, "engine", ""))
+        return engine
+
+    def may_use(self, section: str, name: str) -> bool:
+        """Tell whether a valid entry is on, or allowed; `permission_mistakes` alone reports one that is not.
+
+        An engine is allowed with a model or a judge that asks it.
+        """
+        entry = self.catalogue.valid[section][name]
+        askers = self.engine_users() if section == "engines" else ()
+        names = [name, *(asker for _, asker, asks in askers if getattr(asks, "engine", None) == name)]
+        return getattr(entry, "enabled", True) or not set(names).isdisjoint(self.names("allow"))
+
+    def placed(self, mistake: Mistake) -> Problem:
+        """Return a mistake with its file and line.
+
+        Its path begins with the section and the name of an entry of the catalogue, or with a key of the study.
+        """
+        path, message = mistake
+        if len(path) > 1 and isinstance(path[1], str) and path[0] in self.catalogue.written:
+            return self.catalogue.written[str(path[0])][path[1]].problem(path[2:], message)
+        return self.written.problem(path, message)
