@@ -12,7 +12,7 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.server import Server
 from refusal_eval.engines.vllm_engine import VllmEngine
-from refusal_eval.weights.adapter import Adapter
+from refusal_eval.features.lora.adapter import Adapter
 
 
 def engine_of(entry: Mapping[str, Any], kind: type[LocalEngine] = VllmEngine) -> LocalEngine:

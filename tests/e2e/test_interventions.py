@@ -18,13 +18,13 @@ from project import ROOT, Project, change_yaml
 from real import SHORT, real_project
 
 from refusal_eval.activations.intervention import FittedDirection, write_intervention
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import server_environment
 from refusal_eval.study.engine_environment import engine_python
 

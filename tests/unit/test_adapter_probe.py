@@ -11,8 +11,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines import watched
-from refusal_eval.engines.adapter_probe import probe_adapters
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
+from refusal_eval.features.lora.adapter_probe import probe_adapters
 
 LORA = {"lora": {"sha256": "a" * 64}}
 PLAIN = (-0.5, -1.0)

@@ -18,8 +18,8 @@ from refusal_eval.core.files import sha256_of_file
 from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.lora.adapter import Adapter
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.weights.adapter import Adapter
 
 IDENTITY = {"repo": "org/model", "commit": "a" * 40, "dtype": "bfloat16"}
 ENGINE = {"engine_id": "e", "identity": IDENTITY}

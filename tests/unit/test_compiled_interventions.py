@@ -25,13 +25,7 @@ from refusal_eval.activations.intervention import (
     refuse_other_model,
     write_intervention,
 )
-from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.direction_entry import Method
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, write_json
-from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.intervention_file import (
+from refusal_eval.activations.intervention_file import (
     CompiledIntervention,
     gate_counts,
     intervention_sha256,
@@ -39,6 +33,12 @@ from refusal_eval.engines.intervention_file import (
     read_compiled,
     refuse_nothing_passed,
 )
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
+from refusal_eval.config.direction_entry import Method
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, read_json, write_json
+from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.report.methods import methods_section
 from refusal_eval.report.methods.methods_section import how_asked, intervention_text

@@ -20,8 +20,8 @@ from refusal_eval.engines.engine_client import request_body
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.server import Server, check_memory, processor_id, server_environment
 from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of
+from refusal_eval.features.lora.adapter import Adapter
 from refusal_eval.study.engine_environment import engine_device
-from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import engine_id, weight_source
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}

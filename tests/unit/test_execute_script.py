@@ -19,6 +19,7 @@ from store_files import response as stored_response
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask import store
 from refusal_eval.ask.reasoning_check import ENOUGH
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
@@ -30,7 +31,6 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines import adapter_probe, running_jobs
 from refusal_eval.engines.engine_base import EngineDied, RunningEngine
 from refusal_eval.engines.execution import Outcome
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.weights.engine_file import describe_engine

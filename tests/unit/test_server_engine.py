@@ -17,6 +17,7 @@ from store_files import response
 from test_devices import Machine
 from test_execute import item
 
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
@@ -28,7 +29,6 @@ from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
 from refusal_eval.engines.execution import Execution
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
 

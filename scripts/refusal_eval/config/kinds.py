@@ -189,14 +189,7 @@ WEIGHT_SOURCES = Kinds(
     },
 )
 
-ADAPTER_SOURCES = Kinds(
-    "source of adapters",
-    "ADAPTER_SOURCES",
-    {
-        "hub": "refusal_eval.config.source_entries:HubAdapter",
-        "folder": "refusal_eval.config.source_entries:FolderAdapter",
-    },
-)
+ADAPTER_SOURCES = Kinds("source of adapters", "ADAPTER_SOURCES")
 
 ROW_SOURCES = Kinds(
     "source of rows",
@@ -245,6 +238,8 @@ FIGURES = Kinds(
         "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
     },
 )
+
+CHANGES = Registry("change of a model", "CHANGES")
 
 ANALYSES = Registry("analysis", "ANALYSES")
 

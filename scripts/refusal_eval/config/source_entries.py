@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from refusal_eval.config.kinds import ADAPTER_SOURCES, ROW_SOURCES, WEIGHT_SOURCES, OfKind
+from refusal_eval.config.kinds import ROW_SOURCES, WEIGHT_SOURCES, OfKind
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import AdapterFolder, CommitHash, Entry, RepoId
+from refusal_eval.config.shapes import Entry
 from refusal_eval.core.files import sha256_of
 
 COMMIT_HELP = (
@@ -79,6 +77,10 @@ class Source(Entry):
     def bibtex_key(self) -> str:
         """The key of its entry in a bibliography; empty where it has none."""
         return f"{self.kind}-{re.sub(r'[^A-Za-z0-9]+', '-', self.known_as).strip('-')}" if self.known_as else ""
+
+    def copy_file(self, cache: str) -> str:
+        """Return the file in the cache that is there once it was fetched, for a source that is."""
+        raise NotImplementedError
 
     def bibtex(self, clean: Callable[[str], str]) -> list[str]:
         """Return the fields of an entry that nobody wrote: its name, address and revision, and no more.
@@ -199,7 +201,7 @@ class RowSource(Source):
         """
         return {key: value for key, value in self.model_dump(mode="json").items() if key not in self.later or value}
 
-    def cached_path(self, cache: str) -> str:
+    def copy_file(self, cache: str) -> str:
         """Return where its rows lie in the cache, for a source that is fetched."""
         return f"{cache}/rows/{self.copy_id}/{self.cached_name}"
 
@@ -273,6 +275,10 @@ class WeightSource(Source):
     role: ClassVar[str] = "Model"
     tokenizer_apart: ClassVar[bool] = False
 
+    def copy_file(self, cache: str) -> str:
+        """Return the manifest of its copy."""
+        return f"{cache}/weights/{self.copy_id}/weights.json"
+
     @property
     def model_name(self) -> str:
         """The model's name, as its publisher writes it; empty where nobody knows."""
@@ -301,50 +307,3 @@ class WeightSource(Source):
 
 
 AnyWeights = Annotated[WeightSource, OfKind(WEIGHT_SOURCES)]
-
-
-class AdapterSource(Source):
-    """Where a LoRA adapter in PEFT's format comes from."""
-
-    role: ClassVar[str] = "Adapter"
-
-    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
-        """Return what identifies the adapter; it is in the key of every request of its model, and never changes form.
-
-        Args:
-            folder_sha256: fingerprint of its two files, for an adapter in a folder.
-        """
-        raise NotImplementedError
-
-
-class HubAdapter(OnHub, AdapterSource):
-    """A LoRA adapter in PEFT's format on the Hugging Face hub, at a locked commit: adapter_config.json and
-    adapter_model.safetensors at the top of the repository; no other file is fetched."""
-
-    kind: Literal["hub"]
-    repo: RepoId = Field(description="Repository of the adapter, `owner/name`.")
-    revision: CommitHash | None = Field(description=COMMIT_HELP)
-
-    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
-        """Return the repository and its commit."""
-        return {"repo": self.repo, "commit": self.revision}
-
-
-class FolderAdapter(AtPath, AdapterSource):
-    """A LoRA adapter in PEFT's format in a local folder: adapter_config.json and adapter_model.safetensors."""
-
-    kind: Literal["folder"]
-    path: AdapterFolder = Field(description="The folder, relative to the YAML file that names it.")
-
-    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return that it lies here."""
-        return "a local one"
-
-    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
-        """Return the fingerprint of the two files."""
-        if folder_sha256 is None:
-            raise ValueError("an adapter's folder is identified by its fingerprint")
-        return {"folder_sha256": folder_sha256}
-
-
-AnyAdapter = Annotated[AdapterSource, OfKind(ADAPTER_SOURCES)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import uses
 from refusal_eval.workflow.scoring import calibrated_on
@@ -14,10 +15,11 @@ def made_on_the_way(study: Study) -> list[str]:
 
 
 def _of_models(study: Study) -> set[str]:
-    """Return what is known of engines, adapters and interventions before anything is asked."""
-    adapted = {study.paths.adapter(name) for name, model in study.models.items() if model.lora}
-    steered = {study.paths.intervention(name) for name in study.steered_models}
-    return {study.paths.engine(name) for name in study.engines} | adapted | steered
+    """Return what is known of engines, and of changes of models, before anything is asked."""
+    changed = {
+        change.identity_file(study.paths, n) for n, model in study.models.items() for change in changes_of(model)
+    }
+    return {study.paths.engine(name) for name in study.engines} | changed
 
 
 def _names(study: Study) -> Iterator[str]:

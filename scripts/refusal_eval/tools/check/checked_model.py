@@ -14,6 +14,7 @@ import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
@@ -21,10 +22,10 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, shown_path
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.loaded_change import loaded_changes
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import snakemake_command
 from refusal_eval.tools.study_file import ROOT
-from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import weight_source
 
 CHECKED = "checked"  # the model under the check's own name, with shorter answers
@@ -132,16 +133,15 @@ def prepare(
     weights = engine.get("weights")
     if weights is None:
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
-    manifest = [paths.weights_manifest(source)] if (source := weight_source(weights)).fetched else []
+    manifest = [source.copy_file(paths.cache)] if (source := weight_source(weights)).fetched else []
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
-    adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
+    changed = {change.name: change.loaded_file(paths, CHECKED) for change in changes_of(entry | PLAIN)}
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
-    _make([*requests, *missing, *adapter], study)
+    _make([*requests, *missing, *changed.values()], study)
     # Folders are relative to where the rules ran.
-    described = [read_json(folder / path) for path in adapter]
-    adapters = [Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described]
-    plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, ROOT, adapters=adapters)
+    changes = loaded_changes({change: [str(folder / path)] for change, path in changed.items()}, folder)
+    plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, ROOT, changes=changes)
     return CheckedModel(
         entry=config["model_entries"][CHECKED],
         files=[read_requests(folder / path) for path in requests],

@@ -165,8 +165,8 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
 def _copy(study: Study, section: str, source: Pinned) -> str:
     """Return the file that is there once a source was fetched."""
     if isinstance(source, RowSource):
-        return source.cached_path(study.paths.cache)
-    return study.paths.weights_manifest(source) if section == "engines" else study.paths.adapter_manifest(source)
+        return source.copy_file(study.paths.cache)
+    return source.copy_file(study.paths.cache)
 
 
 def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:

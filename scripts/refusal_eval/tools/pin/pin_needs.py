@@ -7,8 +7,8 @@ from typing import Any, Literal
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.data.hub import RemoteFile
+from refusal_eval.features.lora.adapter import wanted_names
 from refusal_eval.study.study import Study
-from refusal_eval.weights.adapter import wanted_names
 from refusal_eval.weights.weight_fetching import weights_names
 
 KINDS = {"model": "model", "dataset": "data set"}

@@ -28,7 +28,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
                 continue
             engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
-            here = not weights or not weights.fetched or os.path.isfile(study.paths.weights_manifest(weights))
+            here = not weights or not weights.fetched or os.path.isfile(weights.copy_file(study.paths.cache))
             where = weights.shown if weights else entry.engine
             yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
             if adapter := getattr(entry, "lora", None):
@@ -37,7 +37,7 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
     for section, entries in rows.items():
         for name, entry in entries.items():
             source, asked = entry.source, {"origin": entry.licence_of_origin, "gated": entry.gated, "page": entry.terms}
-            here = not source.fetched or os.path.isfile(source.cached_path(study.paths.cache))
+            here = not source.fetched or os.path.isfile(source.copy_file(study.paths.cache))
             yield _terms(section, name, source.shown, here, entry.licence, **asked)
 
 

@@ -1,0 +1,126 @@
+"""Changes of models: keys of a model's entry that change what its engine computes.
+
+A change is one class in the folder of its feature, found by `CHANGES` (config/kinds.py). It answers whatever the
+workflow, the requests and the methods section ask of it; what a running engine does with it is a `LoadedChange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from refusal_eval.config.kinds import CHANGES
+
+if TYPE_CHECKING:
+    from refusal_eval.config.source_entries import Source
+    from refusal_eval.engines.loaded_change import LoadedChange
+    from refusal_eval.study.paths import Paths
+
+
+class Change:
+    """A change of a model. Its identity is in the key of every request of the model.
+
+    Attributes:
+        name: key of a model's entry, of request keys and of the headers of request files.
+        words: what a model with it has, for messages: `a LoRA adapter`.
+        own_load: whether a model with it shares no engine load with others.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[str]
+    own_load: ClassVar[bool] = False
+
+    def identity_file(self, paths: Paths, model: str) -> str:
+        """Return the file from which requests take what identifies the change."""
+        raise NotImplementedError
+
+    def loaded_file(self, paths: Paths, model: str) -> str:
+        """Return the file that a load is given."""
+        return self.identity_file(paths, model)
+
+    def fetched_files(self, paths: Paths, entry: Any) -> list[str]:
+        """Return the files that stand for copies in the cache; `entry` is the model's."""
+        return []
+
+    def sources(self, entry: Mapping[str, Any]) -> list[Source]:
+        """Return where what changes a model comes from; `entry` is the model's."""
+        return []
+
+    def request_params(self, entry: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
+        """Return what else decides the requests of a cell.
+
+        Args:
+            entry: the model's.
+            evaluated: whether the study evaluates the cell, and does not only fit or separate directions on it.
+        """
+        return {}
+
+    def check_prompts(
+        self, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], request: Mapping[str, Any]
+    ) -> None:
+        """Raise `UserError` for prompts that a model with this change must not be asked.
+
+        Args:
+            rows: the cell's prompts.
+            described: content of the identity file.
+            request: what decides the cell's requests (`workflow.generation.request_params`).
+        """
+
+    def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the part of the request key; its form never changes.
+
+        Args:
+            described: content of the identity file.
+        """
+        raise NotImplementedError
+
+    def served_as(self, identity: Mapping[str, Any]) -> str | None:
+        """Return the name under which an engine serves a model with this change; None where it is the engine's own."""
+        return None
+
+    def loaded(self, files: Sequence[str], folder: Path = Path()) -> LoadedChange:
+        """Return what a load does with the changes of its models.
+
+        Args:
+            files: the loaded file of each model.
+            folder: the study's, to which paths in these files are relative.
+        """
+        raise NotImplementedError
+
+    def damage_by(self, serving: Mapping[str, Any]) -> str | None:
+        """Return why responses in the store are not those of their models, if they were served so; None if they are.
+
+        Args:
+            serving: the serving record of the load that wrote them, perhaps an earlier version's.
+        """
+        return None
+
+    def in_manifest(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what the study's manifest says of the changes of its models.
+
+        Args:
+            described: content of the identity file of each model.
+        """
+        raise NotImplementedError
+
+    def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
+        """Return what the methods section says of a model with this change.
+
+        Args:
+            entry: its value in the model's entry.
+            manifest: the study's.
+            model: the model's name.
+        """
+        raise NotImplementedError
+
+
+def changes() -> list[Change]:
+    """Return all changes of models."""
+    return [CHANGES.get(name)() for name in CHANGES.names()]
+
+
+def changes_of(entry: Any) -> list[Change]:
+    """Return the changes of a model's entry, validated or plain."""
+    written = entry if isinstance(entry, Mapping) else vars(entry)
+    return [change for change in changes() if written.get(change.name) is not None]

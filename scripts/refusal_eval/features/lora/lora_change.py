@@ -1,0 +1,78 @@
+"""What a model's LoRA adapter changes of its requests, its load, and its study's files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from refusal_eval.config.change import Change
+from refusal_eval.config.kinds import ADAPTER_SOURCES
+from refusal_eval.core.canonical import plain
+from refusal_eval.core.files import read_json, sha256_of
+
+if TYPE_CHECKING:
+    from refusal_eval.config.source_entries import Source
+    from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+    from refusal_eval.study.paths import Paths
+
+
+class LoraChange(Change):
+    """A LoRA adapter. Models of one engine that differ by adapter share its load."""
+
+    name: ClassVar[str] = "lora"
+    words: ClassVar[str] = "a LoRA adapter"
+
+    def identity_file(self, paths: Paths, model: str) -> str:
+        """Return the identity file of a model's adapter."""
+        return f"{paths.results}/adapters/{model}.json"
+
+    def loaded_file(self, paths: Paths, model: str) -> str:
+        """Return the same after the adapter was compared with the engine's weights."""
+        return f"{paths.results}/adapters/checked/{model}.json"
+
+    def fetched_files(self, paths: Paths, entry: Any) -> list[str]:
+        """Return the manifest of an adapter from the hub."""
+        return [entry.lora.copy_file(paths.cache)] if entry.lora.fetched else []
+
+    def sources(self, entry: Mapping[str, Any]) -> list[Source]:
+        """Return where the adapter comes from."""
+        return [ADAPTER_SOURCES.entry(entry["lora"])]
+
+    def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what identifies the adapter: the hub's repository and commit, or the fingerprint of its files."""
+        return dict(described["identity"])
+
+    def served_as(self, identity: Mapping[str, Any]) -> str:
+        """Return the name under which the engine serves the adapter."""
+        return adapter_name(identity)
+
+    def loaded(self, files: Sequence[str], folder: Path = Path()) -> LoadedAdapters:
+        """Return the adapters of a load."""
+        from refusal_eval.features.lora.adapter import Adapter
+        from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+
+        described = [read_json(file) for file in files]
+        return LoadedAdapters([Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described])
+
+    def damage_by(self, serving: Mapping[str, Any]) -> str | None:
+        """Return why answers of a CPU load of earlier versions may be those of an adapter that they do not name."""
+        from refusal_eval.features.lora.wrong_loads import last_slot_taken
+
+        return last_slot_taken(serving)
+
+    def in_manifest(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what identifies the adapter of each model."""
+        return {"adapters": {one["model"]: one["identity"] for one in described}}
+
+    def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
+        """Return that it has an adapter, and where that comes from."""
+        from refusal_eval.report.methods.study_sources import cite, quoted
+
+        source = ADAPTER_SOURCES.entry(entry)
+        return f"a LoRA adapter ({source.in_words(quoted)}{cite(source.bibtex_key)})"
+
+
+def adapter_name(identity: Mapping[str, Any]) -> str:
+    """Return the name under which an engine serves an adapter: ours, from its identity, never a text of the user's."""
+    return f"lora-{sha256_of(plain(identity))[:16]}"

@@ -1,0 +1,3 @@
+"""Steering: models with an intervention on the residual stream (docs/interventions.md)."""
+
+CHANGES = {"intervention": "steering_change:SteeringChange"}
