@@ -133,5 +133,6 @@ if snakemake := globals().get("snakemake"):
     engine = read_json(snakemake.input.engine)
     files, request = snakemake.input, snakemake.params.request
     with as_planned(files.template, request["template_sha256"]):
-        described = {name: read_json(paths[0]) for name, paths in changed.items() if paths}
+        described = {name: request[name] for name in changed if name in request}
+        described |= {name: read_json(paths[0]) for name, paths in changed.items() if paths}
         main(files.prompts, engine, request, snakemake.output[0], described)

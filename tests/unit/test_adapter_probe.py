@@ -29,7 +29,7 @@ class Engine(RunningEngine):
         self.asked.append(settings)
         self.at_once += 1
         await asyncio.sleep(0.2 if settings.sampling["max_tokens"] > 8 else 0)
-        logprobs = self.weights(settings.adapter is not None, self.at_once > 1, len(token_ids))
+        logprobs = self.weights(settings.served_as is not None, self.at_once > 1, len(token_ids))
         await asyncio.sleep(0)
         self.at_once -= 1
         return {"token_ids": [1, 2], "logprobs": pack_floats(list(logprobs))}

@@ -231,7 +231,7 @@ def test_what_a_study_needs(repository, tmp_path):
     disk = needs.disk.set_index("what")
     assert disk.loc["responses", "most"] == (50 + 32) * 2 * (330 + 100 * 16)
     assert needs.open_pins == ()
-    here(Paths(config).weights_manifest(weight_source(config["engine_entries"]["big"]["weights"])))
+    here(weight_source(config["engine_entries"]["big"]["weights"]).copy_file(Paths(config).cache))
     open_engines = catalogue | {"engines": engines(None)}
     _, needs = study(repository, tmp_path, open_engines, models=["m"], splits=["s"])
     assert needs.open_pins == ("model org/model",)

@@ -313,7 +313,7 @@ def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not
     config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"]})
     assert needs(project, config)["weights"].expected == 16.5e9
     weights = weight_source(config["engine_entries"]["one"]["weights"])
-    project.write(Paths(config).weights_manifest(weights), '{"files": {}}')
+    project.write(weights.copy_file(Paths(config).cache), '{"files": {}}')
     found = needs(project, config)["weights"]
     assert found.expected == 0 and found.detail == "1 here already"
 

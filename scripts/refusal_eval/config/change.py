@@ -24,20 +24,22 @@ class Change:
     Attributes:
         name: key of a model's entry, of request keys and of the headers of request files.
         words: what a model with it has, for messages: `a LoRA adapter`.
+        loads: whether an engine load serves it; else it is in the requests themselves.
         own_load: whether a model with it shares no engine load with others.
     """
 
     name: ClassVar[str]
     words: ClassVar[str]
+    loads: ClassVar[bool] = True
     own_load: ClassVar[bool] = False
 
-    def identity_file(self, paths: Paths, model: str) -> str:
-        """Return the file from which requests take what identifies the change."""
-        raise NotImplementedError
+    def identity_files(self, paths: Paths, model: str) -> list[str]:
+        """Return the file that says what identifies the change, as a list; none where the model's entry says it."""
+        return []
 
-    def loaded_file(self, paths: Paths, model: str) -> str:
-        """Return the file that a load is given."""
-        return self.identity_file(paths, model)
+    def loaded_files(self, paths: Paths, model: str) -> list[str]:
+        """Return the file that a load is given, as a list."""
+        return self.identity_files(paths, model)
 
     def fetched_files(self, paths: Paths, entry: Any) -> list[str]:
         """Return the files that stand for copies in the cache; `entry` is the model's."""
@@ -48,13 +50,15 @@ class Change:
         return []
 
     def request_params(self, entry: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
-        """Return what else decides the requests of a cell.
+        """Return what decides the requests of a cell: the change's value, or that there is one if a file says the rest.
+
+        Without it nothing would show that a change was taken away.
 
         Args:
             entry: the model's.
             evaluated: whether the study evaluates the cell, and does not only fit or separate directions on it.
         """
-        return {}
+        return {self.name: True if self.loads else entry[self.name]}
 
     def check_prompts(
         self, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], request: Mapping[str, Any]
@@ -63,7 +67,7 @@ class Change:
 
         Args:
             rows: the cell's prompts.
-            described: content of the identity file.
+            described: content of the identity file, or the value in the entry.
             request: what decides the cell's requests (`workflow.generation.request_params`).
         """
 
@@ -71,9 +75,9 @@ class Change:
         """Return the part of the request key; its form never changes.
 
         Args:
-            described: content of the identity file.
+            described: content of the identity file, or the value in the entry.
         """
-        raise NotImplementedError
+        return dict(described)
 
     def served_as(self, identity: Mapping[str, Any]) -> str | None:
         """Return the name under which an engine serves a model with this change; None where it is the engine's own."""
@@ -102,7 +106,7 @@ class Change:
         Args:
             described: content of the identity file of each model.
         """
-        raise NotImplementedError
+        return {}
 
     def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
         """Return what the methods section says of a model with this change.

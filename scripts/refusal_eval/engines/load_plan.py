@@ -146,9 +146,8 @@ class LoadPlan:
             )
         folder = self.unchanged_folder()
         changes = [served for change in self.changes if (served := change.asked_by(pending))]
-        for name in sorted(
-            {name for item in pending for name in item.settings.changes} - {one.name for one in changes}
-        ):
+        asked = {name for item in pending for name in item.settings.changes if CHANGES.get(name).loads}
+        for name in sorted(asked - {change.name for change in changes}):
             raise UserError(f"the requests ask for {CHANGES.get(name).words}, which no longer exists; run again")
         return EngineLoad(
             log=log,

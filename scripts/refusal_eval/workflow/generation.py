@@ -30,8 +30,7 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     if study.config["protocol"] == "compat":
         params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
     for change in changes_of(entry):
-        # What identifies it comes from its file; that one was taken away is seen nowhere else.
-        params |= {change.name: True} | change.request_params(entry, split in study.splits)
+        params |= change.request_params(entry, split in study.splits)
     if study.config["split_entries"][split].get("dialogue"):
         # Only the answer to a turn, without its reasoning, stands in the history of the next one.
         params["dialogue"] = {"reasoning": entry["reasoning"]}
@@ -76,7 +75,7 @@ def fetched_changes(study: Study) -> list[str]:
 def identity_files(study: Study, model: str) -> dict[str, list[str]]:
     """Return the identity file of each change of a model, by the change's name; of others none."""
     asked = {change.name for change in changes_of(study.models[model])}
-    return {one.name: [one.identity_file(study.paths, model)] if one.name in asked else [] for one in changes()}
+    return {one.name: one.identity_files(study.paths, model) if one.name in asked else [] for one in changes()}
 
 
 def identity_files_of_all(study: Study) -> dict[str, list[str]]:
@@ -90,7 +89,7 @@ def loaded_files(study: Study, batch: str) -> dict[str, list[str]]:
     models = sorted({cell.model for cell in study.generation_batches[batch]})
     asked = [(change, model) for model in models for change in changes_of(study.models[model])]
     return {
-        name: [change.loaded_file(study.paths, model) for change, model in asked if change.name == name]
+        name: [f for change, model in asked if change.name == name for f in change.loaded_files(study.paths, model)]
         for name in CHANGES.names()
     }
 

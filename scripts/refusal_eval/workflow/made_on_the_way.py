@@ -1,10 +1,11 @@
 """The files of a study between its data and what it shows, which the rule `all` asks for too."""
 
+import itertools
 from collections.abc import Iterator
 
-from refusal_eval.config.change import changes_of
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import uses
+from refusal_eval.workflow.generation import identity_files_of_all
 from refusal_eval.workflow.scoring import calibrated_on
 from refusal_eval.workflow.tables_stage import tables_of
 
@@ -16,10 +17,8 @@ def made_on_the_way(study: Study) -> list[str]:
 
 def _of_models(study: Study) -> set[str]:
     """Return what is known of engines, and of changes of models, before anything is asked."""
-    changed = {
-        change.identity_file(study.paths, n) for n, model in study.models.items() for change in changes_of(model)
-    }
-    return {study.paths.engine(name) for name in study.engines} | changed
+    changed = itertools.chain(*identity_files_of_all(study).values())
+    return {*map(study.paths.engine, study.engines), *changed}
 
 
 def _names(study: Study) -> Iterator[str]:

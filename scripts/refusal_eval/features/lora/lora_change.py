@@ -23,13 +23,13 @@ class LoraChange(Change):
     name: ClassVar[str] = "lora"
     words: ClassVar[str] = "a LoRA adapter"
 
-    def identity_file(self, paths: Paths, model: str) -> str:
+    def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the identity file of a model's adapter."""
-        return f"{paths.results}/adapters/{model}.json"
+        return [f"{paths.results}/adapters/{model}.json"]
 
-    def loaded_file(self, paths: Paths, model: str) -> str:
+    def loaded_files(self, paths: Paths, model: str) -> list[str]:
         """Return the same after the adapter was compared with the engine's weights."""
-        return f"{paths.results}/adapters/checked/{model}.json"
+        return [f"{paths.results}/adapters/checked/{model}.json"]
 
     def fetched_files(self, paths: Paths, entry: Any) -> list[str]:
         """Return the manifest of an adapter from the hub."""

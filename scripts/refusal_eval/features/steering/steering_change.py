@@ -23,14 +23,14 @@ class SteeringChange(Change):
     words: ClassVar[str] = "an intervention"
     own_load: ClassVar[bool] = True
 
-    def identity_file(self, paths: Paths, model: str) -> str:
+    def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the card of a model's compiled intervention."""
-        return f"{paths.results}/interventions/{model}.json"
+        return [f"{paths.results}/interventions/{model}.json"]
 
     def request_params(self, entry: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
         """Return whether prompts that made its directions may be asked, and whether the cell is evaluated."""
         allowed = {"allow_overlap": True} if entry[self.name].get("allow_overlap") else {}
-        return allowed | ({} if evaluated else {"evaluated": False})
+        return super().request_params(entry, evaluated) | allowed | ({} if evaluated else {"evaluated": False})
 
     def check_prompts(
         self, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], request: Mapping[str, Any]

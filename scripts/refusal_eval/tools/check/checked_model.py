@@ -1,6 +1,7 @@
 """From a model's name to a small study that is ready for its engine: 8 bundled prompts, through the real rules."""
 
 import dataclasses
+import itertools
 import os
 import shlex
 import shutil
@@ -135,12 +136,14 @@ def prepare(
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
     manifest = [source.copy_file(paths.cache)] if (source := weight_source(weights)).fetched else []
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
-    changed = {change.name: change.loaded_file(paths, CHECKED) for change in changes_of(entry | PLAIN)}
+    changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | PLAIN)}
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
-    _make([*requests, *missing, *changed.values()], study)
+    _make([*requests, *missing, *itertools.chain(*changed.values())], study)
     # Folders are relative to where the rules ran.
-    changes = loaded_changes({change: [str(folder / path)] for change, path in changed.items()}, folder)
+    changes = loaded_changes(
+        {change: [str(folder / path) for path in files] for change, files in changed.items()}, folder
+    )
     plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, ROOT, changes=changes)
     return CheckedModel(
         entry=config["model_entries"][CHECKED],
