@@ -26,12 +26,14 @@ class Change:
         words: what a model with it has, for messages: `a LoRA adapter`.
         loads: whether an engine load serves it; else it is in the requests themselves.
         own_load: whether a model with it shares no engine load with others.
+        captured: whether activations can be captured under it, for a separation.
     """
 
     name: ClassVar[str]
     words: ClassVar[str]
     loads: ClassVar[bool] = True
     own_load: ClassVar[bool] = False
+    captured: ClassVar[bool] = False
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the file that says what identifies the change, as a list; none where the model's entry says it."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.direction_entry import LEAST_NEGATIVE, RIDGE, Direction, Separation
 from refusal_eval.config.draft import Draft
 from refusal_eval.config.engine_entry import Engine
@@ -15,8 +16,6 @@ from refusal_eval.core.hints import nearest
 CAPTURED = {"weights", "dtype", "trust_remote_code"}
 # Arguments that choose among kernels of vLLM for one and the same computation.
 KERNELS = {"gdn-prefill-backend"}
-# Fields of a model that change what it computes. Captured is the model without any; a separation has steered ones too.
-CHANGES = {"lora": "a LoRA adapter", "intervention": "an intervention"}
 
 
 def direction_mistakes(draft: Draft) -> Iterator[Mistake]:
@@ -80,9 +79,10 @@ def _wrong_with_model(draft: Draft, name: str, separated: bool = False) -> Itera
         return
     if getattr(model, "recorded", None):
         yield f"`{name}` has recorded answers; activations are computed, so it must be a model that is asked"
-    for field, what in CHANGES.items():
-        if getattr(model, field, None) and not (separated and field == "intervention"):
-            yield f"`{name}` has {what} (`{field}`); activations are those of a model without, so name that one"
+    for change in changes_of(model):
+        if not (separated and change.captured):
+            message = f"`{name}` has {change.words} (`{change.name}`); activations are those of a model without"
+            yield f"{message}, so name that one"
     if separated and getattr(model.intervention, "allow_overlap", False):
         yield f"`{name}` sets `allow_overlap`, which a separation cannot mark; name a model without it"
     engine = draft.engine_of(model)

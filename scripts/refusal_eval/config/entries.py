@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.datasets import refuse_clusters_without_ids
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.intervention_entry import Intervention
@@ -182,8 +183,8 @@ class Model(Entry):
     @property
     def engine_needs(self) -> tuple[str, ...]:
         """What its engine must be able to do, see `Capability`."""
-        needed = {"adapters": self.lora, "interventions": self.intervention}
-        return ("writes_text", *(name for name, asked in needed.items() if asked is not None))
+        loaded = any(change.loads for change in changes_of(self))
+        return ("writes_text", *(["model_changes"] if loaded else []))
 
     @model_validator(mode="after")
     def _options_of_a_template(self) -> Model:

@@ -57,7 +57,7 @@ class VllmEngine(LocalEngine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             *("writes_text", "takes_token_ids", "log_probabilities", "label_probabilities", "structured_outputs"),
-            *("adapters", "interventions", "seeds", "strict"),
+            *("model_changes", "seeds", "strict"),
         }
     )
 

@@ -22,6 +22,7 @@ class SteeringChange(Change):
     name: ClassVar[str] = "intervention"
     words: ClassVar[str] = "an intervention"
     own_load: ClassVar[bool] = True
+    captured: ClassVar[bool] = True
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the card of a model's compiled intervention."""
