@@ -5,6 +5,7 @@ adapters/.
 """
 
 from refusal_eval.features.lora import adapter_files
+from refusal_eval.workflow import generation
 
 
 rule fetch_adapter:
@@ -14,7 +15,7 @@ rule fetch_adapter:
     log:
         f"{LOGS}/fetch_adapter/{{adapter}}.log",
     wildcard_constraints:
-        adapter=folder_not_there(adapter_files.adapter_manifests(study)),
+        adapter=folder_not_there(generation.fetched_changes(study)),
     localrule: True
     conda:
         "../../envs/workflow.yaml"

@@ -26,6 +26,7 @@ class Change:
         words: what a model with it has, for messages: `a LoRA adapter`.
         loads: whether an engine load serves it; else it is in the requests themselves.
         own_load: whether a model with it shares no engine load with others.
+        has_source: whether its value in an entry is where files come from (`config.source_entries.Source`).
         captured: whether activations can be captured under it, for a separation.
     """
 
@@ -33,6 +34,7 @@ class Change:
     words: ClassVar[str]
     loads: ClassVar[bool] = True
     own_load: ClassVar[bool] = False
+    has_source: ClassVar[bool] = False
     captured: ClassVar[bool] = False
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
@@ -43,13 +45,9 @@ class Change:
         """Return the file that a load is given, as a list."""
         return self.identity_files(paths, model)
 
-    def fetched_files(self, paths: Paths, entry: Any) -> list[str]:
-        """Return the files that stand for copies in the cache; `entry` is the model's."""
-        return []
-
-    def sources(self, entry: Mapping[str, Any]) -> list[Source]:
-        """Return where what changes a model comes from; `entry` is the model's."""
-        return []
+    def source(self, value: Mapping[str, Any]) -> Source:
+        """Return the source that a value in an entry is."""
+        raise NotImplementedError
 
     def request_params(self, entry: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
         """Return what decides the requests of a cell: the change's value, or that there is one if a file says the rest.
@@ -130,3 +128,9 @@ def changes_of(entry: Any) -> list[Change]:
     """Return the changes of a model's entry, validated or plain."""
     written = entry if isinstance(entry, Mapping) else vars(entry)
     return [change for change in changes() if written.get(change.name) is not None]
+
+
+def source_fields() -> list[tuple[str, str]]:
+    """Return the fields of entries that hold a source, as section of the catalogue and field."""
+    of_models = [("models", change.name) for change in changes() if change.has_source]
+    return [("engines", "weights"), *of_models, ("splits", "source"), ("gold", "source")]

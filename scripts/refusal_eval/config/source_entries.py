@@ -1,4 +1,4 @@
-"""Where bytes come from: what all sources of rows, of weights and of adapters have, and what the workflow asks them.
+"""Where bytes come from: what all sources of rows, of weights and of other files have, and what the workflow asks them.
 
 Kinds of sources of rows are in data/row_kinds.py, those of weights in weights/weight_kinds.py.
 """
@@ -19,8 +19,6 @@ COMMIT_HELP = (
     "file."
 )
 ROWS = "rows.jsonl"  # what becomes in the cache of rows that are no single file
-# The field of an entry that holds its source, by section of the catalogue.
-PINNED = {"engines": "weights", "models": "lora", "splits": "source", "gold": "source"}
 
 
 class Source(Entry):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from refusal_eval.config.change import changes_of
+from refusal_eval.config.change import changes_of, source_fields
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.direction_entry import Direction, Positions, Side
 from refusal_eval.config.engine_entry import Engine
@@ -14,7 +14,7 @@ from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import FIGURES
-from refusal_eval.config.source_entries import PINNED, Source
+from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import GOLD, Cell
@@ -98,8 +98,8 @@ class Study:
         return {figure.name: figure for figure in named}
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
-        """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
-        for section, key in PINNED.items():
+        """Yield section, name and entry of all that has a source, with it: weights, rows, files of a change."""
+        for section, key in source_fields():
             entries = self.settings.split_entries if section == "splits" else getattr(self, section)
             for name, entry in entries.items():
                 source: Source | None = getattr(entry, key, None)

@@ -68,8 +68,7 @@ def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
 
 def fetched_changes(study: Study) -> list[str]:
     """Return the files that stand for copies in the cache of what changes the models."""
-    asked = [(change, model) for model in study.models.values() for change in changes_of(model)]
-    return list(dict.fromkeys(file for change, model in asked for file in change.fetched_files(study.paths, model)))
+    return [source.copy_file(study.paths.cache) for source in study.fetched("models").values()]
 
 
 def identity_files(study: Study, model: str) -> dict[str, list[str]]:

@@ -7,11 +7,6 @@ from refusal_eval.study.study import Study
 from refusal_eval.weights.fingerprint import states_of
 
 
-def adapter_manifests(study: Study) -> list[str]:
-    """Return the manifests of all adapters that are fetched."""
-    return [source.copy_file(study.paths.cache) for source in study.fetched("models").values()]
-
-
 def adapter_files(study: Study, model: str) -> list[str]:
     """Return what must be there before a model's adapter can be identified: a manifest, or its two files."""
     source = study.models[model].lora

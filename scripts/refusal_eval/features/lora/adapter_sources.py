@@ -1,12 +1,24 @@
 """Where LoRA adapters come from."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Collection, Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from refusal_eval.config.shapes import AdapterFolder, CommitHash, RepoId
+from refusal_eval.config.shapes import CommitHash, OnDisk, RepoId
 from refusal_eval.config.source_entries import COMMIT_HELP, AtPath, OnHub, Source
+
+
+def _wrong_with_folder(path: str, names: Collection[str]) -> Iterator[str]:
+    if "adapter_config.json" not in names:
+        yield f"{path} has no adapter_config.json: it is not a LoRA adapter in PEFT's format"
+    if "adapter_model.safetensors" not in names:
+        pickles = sorted({"adapter_model.bin", "adapter_model.pt"} & set(names))
+        hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
+        yield f"{path} has no adapter_model.safetensors{hint}"
+
+
+AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("folder", check=_wrong_with_folder)]
 
 
 class AdapterSource(Source):

@@ -12,7 +12,7 @@ from refusal_eval.core.canonical import plain
 from refusal_eval.core.files import read_json, sha256_of
 
 if TYPE_CHECKING:
-    from refusal_eval.config.source_entries import Source
+    from refusal_eval.features.lora.adapter_sources import AdapterSource
     from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
     from refusal_eval.study.paths import Paths
 
@@ -22,6 +22,7 @@ class LoraChange(Change):
 
     name: ClassVar[str] = "lora"
     words: ClassVar[str] = "a LoRA adapter"
+    has_source: ClassVar[bool] = True
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the identity file of a model's adapter."""
@@ -31,13 +32,10 @@ class LoraChange(Change):
         """Return the same after the adapter was compared with the engine's weights."""
         return [f"{paths.results}/adapters/checked/{model}.json"]
 
-    def fetched_files(self, paths: Paths, entry: Any) -> list[str]:
-        """Return the manifest of an adapter from the hub."""
-        return [entry.lora.copy_file(paths.cache)] if entry.lora.fetched else []
-
-    def sources(self, entry: Mapping[str, Any]) -> list[Source]:
+    def source(self, value: Mapping[str, Any]) -> AdapterSource:
         """Return where the adapter comes from."""
-        return [ADAPTER_SOURCES.entry(entry["lora"])]
+        source: AdapterSource = ADAPTER_SOURCES.entry(value)
+        return source
 
     def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Return what identifies the adapter: the hub's repository and commit, or the fingerprint of its files."""
@@ -69,7 +67,7 @@ class LoraChange(Change):
         """Return that it has an adapter, and where that comes from."""
         from refusal_eval.report.methods.study_sources import cite, quoted
 
-        source = ADAPTER_SOURCES.entry(entry)
+        source = self.source(entry)
         return f"a LoRA adapter ({source.in_words(quoted)}{cite(source.bibtex_key)})"
 
 
