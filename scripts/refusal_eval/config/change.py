@@ -6,7 +6,7 @@ workflow, the requests and the methods section ask of it; what a running engine 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,6 +27,7 @@ class Change:
         loads: whether an engine load serves it; else it is in the requests themselves.
         own_load: whether a model with it shares no engine load with others.
         has_source: whether its value in an entry is where files come from (`config.source_entries.Source`).
+        wants: what is taken from there, in one word, as lists of downloads show it.
         captured: whether activations can be captured under it, for a separation.
     """
 
@@ -35,6 +36,7 @@ class Change:
     loads: ClassVar[bool] = True
     own_load: ClassVar[bool] = False
     has_source: ClassVar[bool] = False
+    wants: ClassVar[str] = ""
     captured: ClassVar[bool] = False
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
@@ -47,6 +49,10 @@ class Change:
 
     def source(self, value: Mapping[str, Any]) -> Source:
         """Return the source that a value in an entry is."""
+        raise NotImplementedError
+
+    def wanted_names(self, names: Iterable[str]) -> list[str]:
+        """Return those of a repository's files that are taken from its source."""
         raise NotImplementedError
 
     def request_params(self, entry: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:

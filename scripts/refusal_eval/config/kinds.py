@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Discriminator, GetCoreSchemaHandler, Tag
+from pydantic import AfterValidator, Discriminator, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
 ClassT = TypeVar("ClassT", bound=type[Any])
@@ -127,6 +127,8 @@ class Kinds(Registry):
     def annotation(self) -> Any:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
         classes = {name: self.get(name) for name in self.names()}
+        if not classes:  # their feature is not here
+            return Annotated[Any, AfterValidator(self._refuse)]
         # Asked for with each mistake of a study, and slow to build.
         known = tuple(classes.values())
         if known not in self._annotations:
@@ -134,6 +136,9 @@ class Kinds(Registry):
             union: Any = Annotated[functools.reduce(operator.or_, tagged), Discriminator(self.kind_of)]
             self._annotations = {known: known[0] if len(known) == 1 else union}
         return self._annotations[known]
+
+    def _refuse(self, entry: Any) -> Any:
+        raise ValueError(f"there is no kind of {self.noun} in this copy of refusal-eval; leave it out")
 
     def kind_of(self, entry: Any) -> Any:
         """Return the kind of an entry, written or validated; that of an entry which names none is the default."""

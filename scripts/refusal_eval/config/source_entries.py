@@ -25,6 +25,7 @@ class Source(Entry):
     """What all sources have.
 
     Attributes:
+        wants: what is taken from it, in one word; empty for a file that an entry names.
         fetched: a copy of it is made in the cache.
         pin: the field with the hash that pins it, which a lock file may fill; None where nothing has to be locked.
         pin_words: what that hash is.
@@ -38,6 +39,7 @@ class Source(Entry):
     pin_words: ClassVar[str] = "commit hash"
     taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = None
     role: ClassVar[str]
+    wants: ClassVar[str] = ""
     reading: ClassVar[tuple[str, ...]] = ()
 
     kind: str
@@ -271,6 +273,7 @@ class WeightSource(Source):
     """
 
     role: ClassVar[str] = "Model"
+    wants: ClassVar[str] = "weights"
     tokenizer_apart: ClassVar[bool] = False
 
     def copy_file(self, cache: str) -> str:

@@ -25,6 +25,7 @@ class AdapterSource(Source):
     """Where a LoRA adapter in PEFT's format comes from."""
 
     role: ClassVar[str] = "Adapter"
+    wants: ClassVar[str] = "adapter"
 
     def copy_file(self, cache: str) -> str:
         """Return the manifest of its copy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +23,7 @@ class LoraChange(Change):
     name: ClassVar[str] = "lora"
     words: ClassVar[str] = "a LoRA adapter"
     has_source: ClassVar[bool] = True
+    wants: ClassVar[str] = "adapter"
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the identity file of a model's adapter."""
@@ -36,6 +37,12 @@ class LoraChange(Change):
         """Return where the adapter comes from."""
         source: AdapterSource = ADAPTER_SOURCES.entry(value)
         return source
+
+    def wanted_names(self, names: Iterable[str]) -> list[str]:
+        """Return the two files of an adapter, and those that something is said of."""
+        from refusal_eval.features.lora.adapter import wanted_names
+
+        return wanted_names(names)
 
     def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Return what identifies the adapter: the hub's repository and commit, or the fingerprint of its files."""

@@ -25,7 +25,6 @@ from refusal_eval.workflow.weights_stage import weights_files
 IN_FLIGHT = 1024  # where no study is named
 NOTHING = ("results", "results", "results_dir", 0, 0, "")  # a row of `disk_use.NEED`
 ROWS = ("splits", "gold")
-WORDS = {"engines": "weights", "models": "adapter", **dict.fromkeys(ROWS, "data set")}
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
     for section, name, entry, source in study.sources():
         if source.taken_from is None:
             continue
-        what = source.known_as if source.taken_from == "url" else f"{WORDS[section]} {source.known_as}"
+        what = source.known_as if source.taken_from == "url" else f"{source.wants or 'data set'} {source.known_as}"
         before, here = found.get(what, Source(what, source.taken_from)), os.path.isfile(_copy(study, section, source))
         more = {"gated": True, "terms": entry.terms} if section in ROWS and entry.gated else {}
         if section == "engines" and not here:

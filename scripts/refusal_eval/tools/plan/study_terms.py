@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.study.study import Study
 from refusal_eval.tools.page_lines import grouped
 from refusal_eval.workflow.weights_stage import engine_weights
@@ -31,8 +32,10 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             here = not weights or not weights.fetched or os.path.isfile(weights.copy_file(study.paths.cache))
             where = weights.shown if weights else entry.engine
             yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
-            if adapter := getattr(entry, "lora", None):
-                yield _terms(section, f"{name} (adapter)", adapter.shown, here, None)
+            for change in changes_of(entry):
+                if change.has_source:
+                    source = getattr(entry, change.name)
+                    yield _terms(section, f"{name} ({change.wants})", source.shown, here, None)
     rows: dict[str, Mapping[str, Any]] = {"splits": study.settings.split_entries, "gold": study.gold}
     for section, entries in rows.items():
         for name, entry in entries.items():
