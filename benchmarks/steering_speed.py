@@ -16,10 +16,11 @@ from pathlib import Path
 from measuring import ROOT, print_head, print_values
 
 from refusal_eval.activations.intervention import write_intervention
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.requests import RequestSettings
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.tools.check.checked_model import CheckedModel, prepare
 from refusal_eval.tools.check.model_checks import engine_of_plan
 from refusal_eval.tools.check.steering_checks import NEUTRAL, made_up
@@ -53,7 +54,9 @@ def steered(model: CheckedModel, mode: str) -> LoadPlan:
     asked = {**NEUTRAL, "mode": mode, "layers": direction.layers, "scale": SCALES[mode], "gate": -1.0}
     file = model.log.with_name(f"{mode}.safetensors")
     card = write_intervention(file, mode, [direction], asked)
-    return dataclasses.replace(model.plan, interventions=[CompiledIntervention.of_card(card, str(file))])
+    return dataclasses.replace(
+        model.plan, changes=[LoadedIntervention([CompiledIntervention.of_card(card, str(file))])]
+    )
 
 
 async def tokens_per_second(model: CheckedModel, plan: LoadPlan, options: argparse.Namespace) -> float:

@@ -14,13 +14,14 @@ from refusal_eval.activations.tensor_files import write_states
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import RequestSettings, read_requests
 from refusal_eval.ask.store import when_stored
+from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.loaded_change import loaded_changes
 from refusal_eval.engines.running_jobs import only_capture
 from refusal_eval.engines.stopping import end_with_parent
 
@@ -99,10 +100,7 @@ if snakemake := globals().get("snakemake"):
             described=described,
             weights=[str(path) for path in snakemake.input.weights],
             root=Path(snakemake.scriptdir).parent,
-            interventions=[
-                CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))
-                for path in snakemake.input.intervention
-            ],
+            changes=loaded_changes({name: list(snakemake.input.get(name, [])) for name in CHANGES.names()}),
             limit=time_limit(
                 snakemake.config["time_limit"], snakemake.resources.get("runtime"), job_end(os.environ), started
             ),

@@ -4,7 +4,7 @@ from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.weights.adapter import check_fits, warn_of_another_base
+from refusal_eval.features.lora.adapter import check_fits, warn_of_another_base
 from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.weights_manifest import manifest_folder
 

@@ -6,29 +6,28 @@ import math
 import os
 import resource
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.pending import Pending, pending_requests, shard_keys
 from refusal_eval.ask.requests import Request, read_requests
-from refusal_eval.ask.store import GATE, StoreReader, StoreWriter
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.slurm_jobs import job_end
 from refusal_eval.core.time_limit import time_limit, within
-from refusal_eval.engines.intervention_file import CompiledIntervention, refuse_nothing_passed
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.loaded_change import loaded_changes
 from refusal_eval.engines.running_jobs import only_job
 from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.study.batches import shard_of, shards_of
-from refusal_eval.weights.adapter import Adapter
 
 if TYPE_CHECKING:
-    from refusal_eval.engines.engine_base import RunningEngine
+    from refusal_eval.engines.engine_base import EngineLoad, RunningEngine
     from refusal_eval.engines.execution import Outcome
 
 METRICS_SECONDS = 5.0  # at the end, when a scheduler may be waiting for this job to be gone
@@ -46,11 +45,10 @@ async def run_engine(
 ) -> tuple["Outcome", dict[str, Any]]:
     """Start the engine, execute, stop it; return the outcome and what the receipt tells of the engine.
 
-    `look_again` is called once the engine is ready (see `only_job`); `keys` are those of all requests. What passed its
-    gate is kept in the store, also of a load that is stopped: the next one may have nothing left that passes.
+    `look_again` is called once the engine is ready (see `only_job`); `keys` are those of all requests. What it counted
+    of its models' changes is kept in the store, also of a load that is stopped: the next one may see too little.
     """
     # Here, because a job that finds everything in the store should end at once.
-    from refusal_eval.engines.adapter_probe import probe_adapters
     from refusal_eval.engines.execution import Execution
     from refusal_eval.engines.suspects import Suspects
 
@@ -58,9 +56,11 @@ async def run_engine(
     async with plan.engine.running(load) as engine:
         healthy = time.monotonic()
         await asyncio.to_thread(look_again)
-        for unchanged in (plan.unchanged_folder, *(adapter.unchanged for adapter in load.adapters)):
+        for unchanged in (plan.unchanged_folder, *(change.refuse_changed for change in load.changes)):
             await asyncio.to_thread(unchanged)  # while the engine loaded
-        probe = await probe_adapters(engine, pending, plan.limit)
+        probe = dict[str, Any]()
+        for change in load.changes:
+            probe |= await change.probe(engine, pending, plan.limit)
         before = await quick_counters(engine) if probe else {}
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
@@ -86,11 +86,11 @@ async def run_engine(
                 outcome = await work.run(pending)
         finally:
             counters = await last_counters(engine, before)
-            keep_gate_counts(writer.path, plan.interventions, await last_gate_counts(engine))
+            await keep_reports(engine, load, writer.path)
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
     of_engine = {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
-    return outcome, of_engine | probe | what_passed({*store.read_from, writer.path}, plan.interventions)
+    return outcome, of_engine | probe | of_changes(plan, {*store.read_from, writer.path})
 
 
 def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
@@ -134,24 +134,18 @@ async def last_counters(engine: "RunningEngine", before: Mapping[str, float]) ->
     return counters
 
 
-async def last_gate_counts(engine: "RunningEngine") -> dict[str, Any]:
-    """Return how many tokens passed the gate of the load's intervention, with their share, and say it."""
-    try:
-        counts = await within(METRICS_SECONDS, engine.gate_counts())
-    except (ConnectionError, TimeoutError, ValueError) as error:
-        LOG.warning("how many tokens passed the gate is not known: %s", error)
-        return {}
-    if not counts:
-        return {}
-    counts = with_share(counts)
-    LOG.info("%.1f %% of %d tokens passed the gate, over the steered layers", 100 * counts["share"], counts["tokens"])
-    return counts
+async def keep_reports(engine: "RunningEngine", load: "EngineLoad", store_file: Path) -> None:
+    """Keep, with the responses of a load, what its engine counted of the changes of its models."""
+    for change in load.changes:
+        try:
+            change.keep(await within(METRICS_SECONDS, engine.report(change)), store_file)
+        except (ConnectionError, TimeoutError, ValueError) as error:
+            LOG.warning("%s is not known: %s", change.reported, error)
 
 
-def with_share(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts of a gate with the share of tokens that passed it, over the steered layers."""
-    looked_at = counts["tokens"] * len(counts["passed"])
-    return {**counts, "share": sum(counts["passed"].values()) / looked_at if looked_at else 0.0}
+def of_changes(plan: LoadPlan, store_files: Collection[Path]) -> dict[str, Any]:
+    """Return what a receipt says of the changes in the loads that wrote these files of the store."""
+    return {key: value for change in plan.changes for key, value in change.receipt(store_files).items()}
 
 
 def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan: LoadPlan, attempt: int = 1) -> None:
@@ -163,8 +157,8 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
         attempt: which try of one run this is: a later one follows by itself and takes no answers as they are.
 
     Raises:
-        UserError: if requests were made for another engine, if anything is left to be executed, and if no token passed
-            the gate of an intervention; what was answered is in the store.
+        UserError: if requests were made for another engine, if anything is left to be executed, and if the answers are
+            not those of the changed model (see `LoadedChange.accept`); what was answered is in the store.
     """
     started = time.monotonic()
     files = [read_requests(path) for path in request_paths]
@@ -178,7 +172,6 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
         pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
-    said = log.with_suffix(".gate.json")
     if pending:
         plan.refuse_too_few(gpus)
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
@@ -193,72 +186,15 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan:
                 load = run_engine(pending, store, server_log, job, plan, most, look_again, keys)
                 outcome, engine = run_stoppable(load)
                 refuse_incomplete(outcome)
-                check_gate(engine, plan.interventions, said)
+                for change in plan.changes:
+                    change.accept(engine, log, by_the_user=False)
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
-    if files and not pending and (gate := what_passed(store.read_from, plan.interventions)):
-        # To run again after a job of this shard has said that no token passes is to accept it.
-        if attempt > 1 or not (said.is_file() and read_json(said) == hashes(plan.interventions)):
-            check_gate(gate, plan.interventions, said)
-        report["engine"] = gate
+    if files and not pending and (found := of_changes(plan, store.read_from)):
+        for change in plan.changes:
+            change.accept(found, log, by_the_user=attempt == 1)
+        report["engine"] = found
     report["seconds"] = round(time.monotonic() - started, 1)
     write_json(receipt, report)
-
-
-def keep_gate_counts(
-    store_file: Path, interventions: Sequence[CompiledIntervention], counts: Mapping[str, Any]
-) -> None:
-    """Keep what a load said of its gate beside its responses: other studies that take them need to know."""
-    if counts and store_file.is_file():  # without responses it is removed
-        try:
-            write_json(store_file.with_suffix(GATE), {"interventions": hashes(interventions), "gate": counts})
-        except OSError as error:  # no reason for a load to fail, and why it ended may be another
-            LOG.warning("what passed the gate could not be kept: %s", error)
-
-
-def what_passed(store_files: Iterable[Path], interventions: Sequence[CompiledIntervention]) -> dict[str, Any]:
-    """Return what a receipt says of the gate: the counts of the loads that wrote these store files, summed.
-
-    A load that only finishes what another began may see a few tokens, of which none has to pass. Of loads without
-    counts, as killed ones are, the receipt has the number, and `null` if all are; the log warns.
-    """
-    written = sorted(path for path in store_files if path.is_file())
-    kept = [read_json(file) for path in written if (file := path.with_suffix(GATE)).is_file()]
-    counts = [one["gate"] for one in kept if one["interventions"] == hashes(interventions)]
-    gated = [one.model for one in interventions if one.gate is not None]
-    unknown = len(written) - len(counts) if gated else 0
-    for model in gated if unknown else ():
-        LOG.warning(
-            "how many tokens passed the gate of `%s` is not known of %d of the %d loads that gave these answers; they "
-            "may be those of the model without the intervention",
-            model,
-            unknown,
-            len(written),
-        )
-    if not counts:
-        return {"gate": None} if gated else {}
-    passed = Counter[str]()
-    for one in counts:
-        passed.update(one["passed"])
-    found = with_share({"tokens": sum(one["tokens"] for one in counts), "passed": dict(passed)})
-    return {"gate": found | ({"loads_without_counts": unknown} if unknown else {})}
-
-
-def check_gate(engine: Mapping[str, Any], interventions: Sequence[CompiledIntervention], said: Path) -> None:
-    """Raise `UserError` if no token passed the gate, and note in `said` that this study's user has read so."""
-    gate = engine.get("gate") or {}
-    if "loads_without_counts" in gate:
-        return
-    try:
-        for intervention in interventions:
-            refuse_nothing_passed(intervention, gate)
-    except UserError:
-        write_json(said, hashes(interventions))
-        raise
-
-
-def hashes(interventions: Sequence[CompiledIntervention]) -> list[str]:
-    """Return what identifies these interventions."""
-    return [one.sha256 for one in interventions]
 
 
 def most_failures(share: float, requests: int) -> int:
@@ -317,11 +253,7 @@ if snakemake := globals().get("snakemake"):
             root=Path(snakemake.scriptdir).parent,
             shard=shard_of(snakemake.wildcards.load),
             shards=shards_of(snakemake.wildcards.load),
-            adapters=[Adapter(**read_json(path)) for path in snakemake.input.get("adapters", [])],
-            interventions=[
-                CompiledIntervention.of_card(read_json(path), str(Path(path).with_suffix(".safetensors")))
-                for path in snakemake.input.get("interventions", [])
-            ],
+            changes=loaded_changes({name: list(snakemake.input.get(name, [])) for name in CHANGES.names()}),
             reasoning=reasoning_models(config, described["engine"]) if snakemake.rule == "generate" else {},
             limit=time_limit(config["time_limit"], runtime, job_end(os.environ), started),
         ),

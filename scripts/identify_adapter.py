@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.weights.adapter import describe_adapter
+from refusal_eval.features.lora.adapter import describe_adapter
 
 
 def main(snakemake: Any) -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.activations.sides import contents_of
 from refusal_eval.ask.keys import Prompt, sample_seed
 from refusal_eval.ask.render import Messages, Renderer, renderer_of
-from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_requests
+from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
+from refusal_eval.config.change import Change
+from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
@@ -48,27 +49,6 @@ def published_token_ids(renderer: Renderer, messages: Messages, longest: int) ->
     return ids[-longest:]
 
 
-def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any], evaluated: bool = True) -> None:
-    """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from.
-
-    A dialogue is one of them if any turn of its user is. What is not `evaluated` is captured for a separation, which
-    has no mark for such prompts.
-    """
-    for direction in intervention["directions"]:
-        made_from = set(direction["prompts"])
-        if shared := [row["id"] for row in rows if contents_of(row) & made_from]:
-            raise UserError(
-                f"{len(shared)} of these {len(rows)} prompts made the direction `{direction['direction']}` (the first: "
-                f"{shared[0]}), and what it does to them says little of others: evaluate `{intervention['model']}` on "
-                "prompts that are in no split of the direction"
-                + (
-                    ", or say `allow_overlap: true` in its `intervention`, which marks all its numbers"
-                    if evaluated
-                    else "; a split of a separation must have no such prompt, also where a category leaves it out"
-                )
-            )
-
-
 def probed(rows: Sequence[Mapping[str, Any]]) -> list[Messages]:
     """Return the conversations whose rendering is probed: of a dialogue that of its last turn."""
     found: list[Messages] = []
@@ -83,16 +63,14 @@ def main(
     engine: Mapping[str, Any],
     request: Mapping[str, Any],
     output: str,
-    adapter: Mapping[str, Any] | None = None,
-    intervention: Mapping[str, Any] | None = None,
+    described: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
     Args:
         engine: identity file of the model's engine.
         request: the settings of model and study that enter a request (see `workflow.generation.request_params`).
-        adapter: identity file of the model's LoRA adapter; None without one.
-        intervention: card of the model's compiled intervention; None without one.
+        described: identity file of each change of the model, by its name.
     """
     renderer = renderer_of(engine["tokenizer_folder"], request)
     stop_ids = renderer.stop_token_ids()
@@ -100,8 +78,11 @@ def main(
     greedy = sampling["temperature"] == 0
     asks = []
     rows = list(read_jsonl(prompts_path))
-    if intervention is not None and not request.get("allow_overlap"):
-        refuse_fitted(rows, intervention, request.get("evaluated", True))
+    identities = dict[str, Any]()
+    for name, content in (described or {}).items():
+        change: Change = CHANGES.get(name)()
+        change.check_prompts(rows, content, request)
+        identities[name] = change.identity(content)
     compat, notes = request.get("protocol") == "compat", dict[str, int]()
     if isinstance(renderer, Renderer):
         notes |= dict.fromkeys(renderer.probe(probed(rows)), len(rows))
@@ -125,17 +106,12 @@ def main(
         ]
         script = {"messages": row["messages"], "dialogue": True} if is_dialogue(row) else None
         asks.append(Ask(row["id"], prompt, list(enumerate(seeds)), turn, script))
-    changes = {name: request[name] for name in CHANGES if name in request}
-    if adapter is not None:
-        changes["lora"] = adapter["identity"]
-    if intervention is not None:
-        changes["intervention"] = {key: intervention[key] for key in ("sha256", "version")}
     settings = RequestSettings(
         engine_id=engine["engine_id"],
         identity=engine["identity"],
         sampling=sampling,
         determinism=request["determinism"],
-        changes=changes,
+        changes=identities,
     )
     for note, count in notes.items():
         LOG.warning("%s (%d of %d prompts)", note, count, len(rows))
@@ -153,9 +129,10 @@ def main(
 
 if snakemake := globals().get("snakemake"):
     start_log(snakemake)
-    adapter = next(map(read_json, snakemake.input.adapter), None)
-    intervention = next(map(read_json, snakemake.input.intervention), None)
+    changed = {name: list(snakemake.input.get(name, [])) for name in CHANGES.names()}
     engine = read_json(snakemake.input.engine)
     files, request = snakemake.input, snakemake.params.request
     with as_planned(files.template, request["template_sha256"]):
-        main(files.prompts, engine, request, snakemake.output[0], adapter, intervention)
+        described = {name: request[name] for name in changed if name in request}
+        described |= {name: read_json(paths[0]) for name, paths in changed.items() if paths}
+        main(files.prompts, engine, request, snakemake.output[0], described)

@@ -10,6 +10,7 @@ from typing import Any
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stored
 from refusal_eval.ask.store_index import key_numbers
+from refusal_eval.config.change import changes
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import LABELS
@@ -32,8 +33,8 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
     """Write the manifest: the whole study, the hashes of the files behind its numbers, and what served the responses.
 
     Args:
-        inputs: the files of `engines`, `adapters`, `interventions`, `requests` and `judges`, and of the study's
-            `answers`, `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
+        inputs: the files of `engines`, `requests` and `judges`, of each change of models by its name, and of the
+            study's `answers`, `verdicts`, other `data` and `tables`; the user's own files behind them, the `sources`.
         config: the study.
         results: its folder of results.
 
@@ -50,14 +51,13 @@ def main(inputs: Any, config: Mapping[str, Any], results: str, output: str) -> N
         "packages": {name: version(name) for name in PACKAGES},
         "study": dict(config),
         "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
-        "adapters": {adapter["model"]: adapter["identity"] for adapter in map(read_json, inputs.adapters)},
         "serving": answers_serving(stores, inputs.answers),
         "judge_serving": judges_serving(stores, inputs.verdicts),
         "files": files,
         "sources": {str(path): sha256_of_file(path) for path in inputs.sources},
     }
-    if interventions := list(map(read_json, inputs.interventions)):
-        manifest["interventions"] = {card["model"]: card for card in interventions}
+    for change in changes():
+        manifest |= change.in_manifest([read_json(file) for file in inputs.get(change.name, [])])
     cards = [Path(path) for path in inputs.data if Path(path).match("directions/*.json")]
     if few := {card["direction"]: card["few"] for card in map(read_json, cards) if card.get("few")}:
         manifest["few_prompts"] = few

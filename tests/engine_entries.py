@@ -12,7 +12,8 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.server import Server
 from refusal_eval.engines.vllm_engine import VllmEngine
-from refusal_eval.weights.adapter import Adapter
+from refusal_eval.features.lora.adapter import Adapter
+from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
 
 
 def engine_of(entry: Mapping[str, Any], kind: type[LocalEngine] = VllmEngine) -> LocalEngine:
@@ -29,7 +30,8 @@ def server_command(
     socket: str,
     adapters: Sequence[Adapter] = (),
 ) -> list[str]:
-    load = EngineLoad(Path("log"), determinism, folder, python, device, adapters=adapters)
+    changes = [LoadedAdapters(adapters)] if adapters else []
+    load = EngineLoad(Path("log"), determinism, folder, python, device, changes=changes)
     return engine_of(entry).command(load, folder, socket)
 
 

@@ -29,6 +29,7 @@ print(json.dumps(told))
 """
 FETCH = """
 from refusal_eval.data.hub import locked_files
+from refusal_eval.features.lora.adapter import fetch_adapter
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 
@@ -36,6 +37,8 @@ def call(what, source, target, cache, lock):
     locked = locked_files({"lock": lock}, "dataset" if what == "rows" else "model", source)
     if what == "rows":
         row_source(source).fetch(target, cache, log, locked)
+    elif what == "adapter":
+        fetch_adapter(source, Fetching(target, cache, log, locked=locked))
     else:
         fetch_from_hub(what, source, Fetching(target, cache, log, locked=locked))
 """

@@ -22,11 +22,10 @@ from refusal_eval.config import (
     intervention_entry,
     judge_entry,
     shapes,
-    source_entries,
     sweep,
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
-from refusal_eval.config.kinds import FIGURES, JUDGES
+from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Corrected, Scoring, Study
@@ -71,8 +70,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Model": entries.Model,
         "Sampling": entries.Sampling,
         "Reasoning": entries.Reasoning,
-        "Adapter from the hub": source_entries.HubAdapter,
-        "Adapter in a folder": source_entries.FolderAdapter,
+        "Adapter from the hub": ADAPTER_SOURCES.get("hub"),
+        "Adapter in a folder": ADAPTER_SOURCES.get("folder"),
         "Intervention": intervention_entry.Intervention,
         "Best layers": intervention_entry.BestLayers,
         "Sweep": sweep.Sweep,

@@ -9,8 +9,8 @@ import pytest
 from engine_entries import server_command
 
 from refusal_eval.engines.vllm_engine import FORMS, VllmEngine
+from refusal_eval.features.lora.adapter import Adapter
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
-from refusal_eval.weights.adapter import Adapter
 
 pytestmark = pytest.mark.full
 

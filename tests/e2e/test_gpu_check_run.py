@@ -42,7 +42,7 @@ def test_the_small_model_passes_every_check(run: tuple[subprocess.CompletedProce
     assert done.returncode == 0, done.stdout + done.stderr
     checks = len(WHILE_IT_RUNS) + len(AFTER_IT_STOPPED) + len(STEERING)
     assert len(re.findall(r"^(ok|WARN|-) +\S", done.stdout, re.MULTILINE)) == checks
-    assert re.search(r"^passed: 1[5678] ok", done.stdout, re.MULTILINE)
+    assert re.search(r"^passed: 1[5-9] ok", done.stdout, re.MULTILINE)
     assert re.search(r"^ok +steering of every token +\d+ answers", done.stdout, re.MULTILINE)
 
 

@@ -18,14 +18,15 @@ from project import ROOT, Project, change_yaml
 from real import SHORT, real_project
 
 from refusal_eval.activations.intervention import FittedDirection, write_intervention
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import server_environment
+from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.study.engine_environment import engine_python
 
 pytestmark = pytest.mark.full
@@ -106,7 +107,8 @@ class Steering:
         engine = engine_of(self.entry | {"args": {**self.entry["args"], "enforce-eager": eager}})
         log = self.folder / f"{name}-{'eager' if eager else 'compiled'}.server.log"
         python = engine_python(self.entry, ROOT)
-        load = EngineLoad(log, "seeded", self.model, python, "cpu", intervention=intervention)
+        changes = [] if intervention is None else [LoadedIntervention([intervention])]
+        load = EngineLoad(log, "seeded", self.model, python, "cpu", changes=changes)
         kept = kept_code()
         async with engine.running(load) as server:
             asked = [server.complete(prompt, RequestSettings(sampling=GREEDY), None) for prompt in self.prompts]
@@ -116,7 +118,7 @@ class Steering:
 
     def offline(self, names: Sequence[str], folder: Path) -> list[dict[str, Any]]:
         """Return what vLLM's `LLM` class answers under each intervention, one after the other (see the program)."""
-        options = [self.intervention(name, name).worker_options() for name in names]
+        options = [LoadedIntervention([self.intervention(name, name)]).options() for name in names]
         loads = [[one["worker-cls"], json.loads(one["additional-config"])] for one in options]
         given = {"folder": self.model, "prompts": self.prompts, "tokens": TOKENS, "loads": loads}
         python = engine_python(self.entry, ROOT)

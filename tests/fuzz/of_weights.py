@@ -10,7 +10,7 @@ from fuzz.targets import file_of, target
 from safetensors.numpy import save_file
 
 from refusal_eval.ask.render import stop_token_ids
-from refusal_eval.weights.adapter import checked_rank, read_tensors
+from refusal_eval.features.lora.adapter import checked_rank, read_tensors
 from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder, write_manifest
 

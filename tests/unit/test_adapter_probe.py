@@ -11,8 +11,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines import watched
-from refusal_eval.engines.adapter_probe import probe_adapters
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
+from refusal_eval.features.lora.adapter_probe import probe_adapters
 
 LORA = {"lora": {"sha256": "a" * 64}}
 PLAIN = (-0.5, -1.0)
@@ -29,7 +29,7 @@ class Engine(RunningEngine):
         self.asked.append(settings)
         self.at_once += 1
         await asyncio.sleep(0.2 if settings.sampling["max_tokens"] > 8 else 0)
-        logprobs = self.weights(settings.adapter is not None, self.at_once > 1, len(token_ids))
+        logprobs = self.weights(settings.served_as is not None, self.at_once > 1, len(token_ids))
         await asyncio.sleep(0)
         self.at_once -= 1
         return {"token_ids": [1, 2], "logprobs": pack_floats(list(logprobs))}

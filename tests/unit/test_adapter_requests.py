@@ -12,14 +12,15 @@ from store_files import response
 from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.requests import Ask, RequestFile, RequestSettings, read_requests, write_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of_file
 from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.lora.adapter import Adapter
+from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+from refusal_eval.features.lora.lora_change import adapter_name
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.weights.adapter import Adapter
 
 IDENTITY = {"repo": "org/model", "commit": "a" * 40, "dtype": "bfloat16"}
 ENGINE = {"engine_id": "e", "identity": IDENTITY}
@@ -48,8 +49,8 @@ def test_keys_of_adapters_are_frozen_and_those_without_are_as_before() -> None:
 
 def test_a_request_file_carries_the_adapter_beside_the_engines_identity(tmp_path: Path) -> None:
     plain, tuned = file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB)
-    assert plain.settings.adapter is None and "lora" not in plain.header
-    assert tuned.settings.adapter == adapter_name(HUB)
+    assert plain.settings.served_as is None and "lora" not in plain.header
+    assert tuned.settings.served_as == adapter_name(HUB)
     assert plain.header["engine_id"] == tuned.header["engine_id"]
     assert plain.header["identity"] == tuned.header["identity"] == IDENTITY
     assert (*plain.keys(), *tuned.keys()) == (key(None), key(HUB))
@@ -59,13 +60,13 @@ def test_each_pending_request_knows_its_adapter_and_the_engine_is_asked_for_it(t
     files = [file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB), file(tmp_path, "other", FOLDER)]
     store = StoreReader(tmp_path / "store", "e")
     pending = pending_requests(files, store, "no tokenizer is needed", follow=following)
-    assert [item.settings.adapter for item in pending] == [None, adapter_name(HUB), adapter_name(FOLDER)]
+    assert [item.settings.served_as for item in pending] == [None, adapter_name(HUB), adapter_name(FOLDER)]
 
     names: list[str | None] = []
 
     class Asked(RunningEngine):
         async def complete(self, prompt: Any, settings: RequestSettings, seed: Any) -> dict[str, Any]:
-            names.append(settings.adapter)
+            names.append(settings.served_as)
             return response("x")
 
         def serving_record(self) -> dict[str, Any]:
@@ -85,15 +86,19 @@ def test_only_adapters_with_pending_requests_are_served_and_none_that_has_change
         files = {"adapter_model.safetensors": sha256_of_file(tmp_path / model / "adapter_model.safetensors")}
         described.append(Adapter(model, lora, adapter_name(lora), str(tmp_path / model), 8, files))
     store = StoreReader(tmp_path / "store", "e")
-    plan = LoadPlan(engine_of({}), "engine", "f", "t", "p", "cpu", "seeded", 1, 0.0, "store", adapters=described)
+    how = ("f", "t", "p", "cpu", "seeded", 1, 0.0, "store")
+    plan = LoadPlan(engine_of({}), "engine", *how, changes=[LoadedAdapters(described)])
 
     def served_for(files: list[RequestFile]) -> Sequence[Adapter]:
-        return plan.load(tmp_path / "log", pending_requests(files, store, "", follow=following)).adapters
+        load = plan.load(tmp_path / "log", pending_requests(files, store, "", follow=following))
+        return [adapter for change in load.changes for adapter in change.adapters]
 
     asked = [file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB)]
     (served,) = served_for(asked)
     assert (served.name, served.folder, served.rank) == (adapter_name(HUB), str(tmp_path / "twin"), 8)
     assert served_for(asked[:1]) == []
     (tmp_path / "twin" / "adapter_model.safetensors").write_text("other numbers")
+    with pytest.raises(UserError, match=r"the LoRA adapter lora-\w+, which no longer exists; run again"):
+        served_for([file(tmp_path, "gone", {"repo": "a/b", "commit": "c" * 40})])
     with pytest.raises(UserError, match=r"twin/adapter_model\.safetensors has changed since this run was planned"):
         served_for(asked)

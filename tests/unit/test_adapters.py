@@ -14,10 +14,10 @@ from hub_server import HubServer
 from safetensors.numpy import load_file, save_file
 
 from refusal_eval.config.kinds import ADAPTER_SOURCES
-from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.weights.adapter import Adapter, check_fits, checked_rank, describe_adapter, warn_of_another_base
+from refusal_eval.features.lora.adapter import Adapter, check_fits, checked_rank, describe_adapter, warn_of_another_base
+from refusal_eval.features.lora.lora_change import adapter_name
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")

@@ -121,7 +121,7 @@ def device(place):
 
 
 def trial(
-    samples=SAMPLES, entry=MODEL, determinism="seeded", adapters=(), stops=(STOP,), serving=SERVING, engine=(), **wrong
+    samples=SAMPLES, entry=MODEL, determinism="seeded", changes=None, stops=(STOP,), serving=SERVING, engine=(), **wrong
 ):
     """Return a trial of a model on two GPUs; what is given by name is wrong with its engine."""
     samples = [
@@ -131,11 +131,13 @@ def trial(
     header = {"sampling": SAMPLING | {"stop_token_ids": list(stops)}, "identity": {"weights": {"repo": "org/m"}}}
     files = [
         SimpleNamespace(
-            header=header, settings=RequestSettings(sampling=header["sampling"]), notes=wrong.pop("notes", [])
+            header=header,
+            settings=RequestSettings(sampling=header["sampling"], changes=changes or {}),
+            notes=wrong.pop("notes", []),
         )
     ]
     how = ("python", "cuda", determinism, 64, 0.0, "store")
-    plan = LoadPlan(engine_of(ENTRY | dict(engine)), "engine", "m", "m", *how, adapters=adapters)
+    plan = LoadPlan(engine_of(ENTRY | dict(engine)), "engine", "m", "m", *how)
     made = Trial(CheckedModel(entry, files, [Path("prompts")], plan, Path("log")))
     made.engine, made.samples, made.serving = Engine(samples, **wrong), samples, serving | {"determinism": determinism}
     made.start_seconds, made.work_seconds, made.devices = 40.2, 2.0, (device(0), device(1))
@@ -200,7 +202,7 @@ OTHER = [9, 9]
         ("named log probabilities", "fail", {"named": lambda place: math.nan}),
         ("forms", "fail", {"written": ("abc12", '{"label": "yes"}')}),
         ("forms", "fail", {"written": ("I am free", '{"label":"yes"}')}),
-        ("adapter", "fail", {"adapters": [SimpleNamespace(name="mine")]}),
+        ("adapter", "fail", {"changes": {"lora": {"folder_sha256": "a" * 64}}}),
         ("compiled path", "warn", {"serving": SERVING | {"arguments": ["--enforce-eager"]}}),
         ("other seeds", "fail", {"samples": [sample(), sample(), sample("p2")]}),
         ("stop tokens", "fail", {"stops": []}),
@@ -214,7 +216,7 @@ OTHER = [9, 9]
         # The last token of a prompt is always computed: one of two tokens fills a block of one, and none of two.
         ("prefix cache", "not applicable", {"counters": MISSED | {"block_size": 2.0}}),
         ("reasoning marks", "ok", {"entry": REASONS, "samples": [sample(reasoning_tokens=2), *SAMPLES[1:]]}),
-        ("adapter", "ok", {"adapters": [SimpleNamespace(name="mine")], "plain": [-0.6] * 99}),
+        ("adapter", "ok", {"changes": {"lora": {"folder_sha256": "a" * 64}}, "plain": [-0.6] * 99}),
         ("compiled path", "not applicable", {"serving": SERVING | {"device": "cpu", "gpus": []}}),
         ("leased gpus", "not applicable", {"serving": SERVING | {"device": "cpu", "gpus": []}}),
         ("leased gpus", "fail", {"machine": {"computing": {"GPU-0", "GPU-2"}}}),
@@ -554,8 +556,7 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     asked, folder = [], tmp_path / "check"
     folder.mkdir()
     config = checked(repository, "smollm2-plain", tmp_path)
-    source = weight_source(config["engine_entries"]["smollm2-135m"]["weights"])
-    manifest = Path(Paths(config).of("weights", weights=source.copy_id))
+    manifest = Path(weight_source(config["engine_entries"]["smollm2-135m"]["weights"]).copy_file(Paths(config).cache))
 
     def make(files, study):
         asked.extend(files)

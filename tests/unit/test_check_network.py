@@ -231,8 +231,7 @@ def test_what_a_study_needs(repository, tmp_path):
     disk = needs.disk.set_index("what")
     assert disk.loc["responses", "most"] == (50 + 32) * 2 * (330 + 100 * 16)
     assert needs.open_pins == ()
-    source = weight_source(config["engine_entries"]["big"]["weights"])
-    here(Paths(config).of("weights", weights=source.copy_id))
+    here(weight_source(config["engine_entries"]["big"]["weights"]).copy_file(Paths(config).cache))
     open_engines = catalogue | {"engines": engines(None)}
     _, needs = study(repository, tmp_path, open_engines, models=["m"], splits=["s"])
     assert needs.open_pins == ("model org/model",)
@@ -292,14 +291,14 @@ def test_what_a_study_takes_from_addresses_until_it_is_here(repository, tmp_path
     catalogue = {"datasets": splits(s=AT_URL)}
     config, needs = study(repository, tmp_path, catalogue, splits=["s"])
     assert [(one.what, one.used_by) for one in needs.missing("url")] == [(URL, ("split s",))]
-    here(row_source(AT_URL).cached_path(config["cache_dir"]))
+    here(row_source(AT_URL).copy_file(config["cache_dir"]))
     assert study(repository, tmp_path, catalogue, splits=["s"])[1].missing("url") == []
 
 
 def test_two_files_of_one_repository_are_both_looked_for(repository, tmp_path):
     catalogue = {"datasets": splits(s1=HUB_ROWS | {"file": "1.csv"}, s2=HUB_ROWS | {"file": "2.csv"})}
     config, _ = study(repository, tmp_path, catalogue, splits=["s1", "s2"])
-    here(row_source(config["split_entries"]["s2"]["source"]).cached_path(config["cache_dir"]))
+    here(row_source(config["split_entries"]["s2"]["source"]).copy_file(config["cache_dir"]))
     (missing,) = study(repository, tmp_path, catalogue, splits=["s1", "s2"])[1].missing("hub")
     assert missing.what == "data set org/prompts", "the first is not here"
 

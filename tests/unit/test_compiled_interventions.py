@@ -10,7 +10,6 @@ from typing import Any, get_args
 import compile_intervention
 import numpy as np
 import pytest
-import render_requests
 from config_project import validated
 from direction_files import control_of, random_direction
 from engine_entries import engine_of, settings_of
@@ -25,26 +24,28 @@ from refusal_eval.activations.intervention import (
     refuse_other_model,
     write_intervention,
 )
+from refusal_eval.activations.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.config.direction_entry import Method
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.intervention_file import (
-    CompiledIntervention,
-    gate_counts,
-    intervention_sha256,
-    proven,
-    read_compiled,
-    refuse_nothing_passed,
-)
 from refusal_eval.engines.load_plan import LoadPlan
-from refusal_eval.report.methods import methods_section
-from refusal_eval.report.methods.methods_section import how_asked, intervention_text
+from refusal_eval.features.steering.loaded_intervention import (
+    LoadedIntervention,
+    gate_counts,
+    proven,
+    refuse_nothing_passed,
+    sha256_asked,
+)
+from refusal_eval.features.steering.steering_change import refuse_fitted
+from refusal_eval.features.steering.steering_words import intervention_text
+from refusal_eval.report.methods import direction_words
+from refusal_eval.report.methods.methods_section import how_asked
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.generation import interventions, request_params
+from refusal_eval.workflow.generation import loaded_files, request_params
 
 LAYERS, SMALL = [2, 3, 5], {"model_layers": 8, "width": 16}
 NEUTRAL: dict[str, Any] = {"scale": None, "gate": None, "offset": "none", "towards": "negative"}
@@ -389,12 +390,13 @@ def test_keys_of_steered_models_are_their_own_and_others_stay_as_they_were(file:
     write_requests(tmp_path / "r.jsonl", [Ask("p", [1, 2, 3], [(0, 7)])], settings, 100)
     header = read_requests(tmp_path / "r.jsonl")
     assert header.header["intervention"] == {"sha256": "c" * 64, "version": 1}
-    assert header.settings.intervention == "c" * 64
+    assert sha256_asked(header.settings.changes) == "c" * 64
 
 
 def plan_of(*interventions: CompiledIntervention) -> LoadPlan:
     how = ("python", "cpu", "seeded", 1, 0.0, "store")
-    return LoadPlan(engine_of({}), "engine", "f", None, *how, interventions=interventions)
+    changes = [LoadedIntervention(interventions)] if interventions else []
+    return LoadPlan(engine_of({}), "engine", "f", None, *how, changes=changes)
 
 
 def pending(*interventions: CompiledIntervention | None) -> list[Pending]:
@@ -403,16 +405,17 @@ def pending(*interventions: CompiledIntervention | None) -> list[Pending]:
 
 def test_a_load_serves_the_one_intervention_that_its_requests_ask_for(file: Path) -> None:
     one, other = of_file(file), of_file(file, 2.0, "n")
-    loaded = plan_of(one).load(Path("log"), pending(one, one)).intervention
-    assert loaded is not None and loaded.sha256 == one.sha256 and Path(loaded.file).is_absolute()
-    assert plan_of().load(Path("log"), pending(None)).intervention is None
-    assert plan_of(one).load(Path("log")).intervention == loaded
+    (loaded,) = plan_of(one).load(Path("log"), pending(one, one)).changes
+    assert loaded.one.sha256 == one.sha256 and Path(loaded.one.file).is_absolute()
+    assert plan_of().load(Path("log"), pending(None)).changes == []
+    assert plan_of(one).load(Path("log")).changes == [loaded]
     with pytest.raises(UserError, match="one load is asked for 2 interventions"):
         plan_of(one, other).load(Path("log"), pending(one, other))
     with pytest.raises(UserError, match="one load is asked for 2 interventions"):
         plan_of(one).load(Path("log"), pending(one, None))
-    with pytest.raises(UserError, match="which no longer exists; run again"):
-        plan_of(other).load(Path("log"), pending(one))
+    for another in (plan_of(other), plan_of()):
+        with pytest.raises(UserError, match="which no longer exists; run again"):
+            another.load(Path("log"), pending(one))
 
 
 def test_a_compiled_file_that_changed_is_refused_before_an_engine_starts(file: Path) -> None:
@@ -428,7 +431,10 @@ def test_a_compiled_file_that_changed_is_refused_before_an_engine_starts(file: P
 def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_intervention(file: Path) -> None:
     one = of_file(file).unchanged()
     engine = engine_of({"max_model_len": 64})
-    loads = [EngineLoad(Path("log"), "seeded", "f", "python", "cpu", intervention=steering) for steering in (None, one)]
+    loads = [
+        EngineLoad(Path("log"), "seeded", "f", "python", "cpu", changes=changes)
+        for changes in ([], [LoadedIntervention([one])])
+    ]
     commands = [engine.command(load, "f", "sock") for load in loads]
     more = [word for word in commands[1] if word not in commands[0]]
     assert more[0] == "--worker-cls=steered_worker.SteeredWorker"
@@ -441,11 +447,13 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     worker = "".join(
         path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
     )
+    rooms = ("activations/intervention_file", "features/steering/loaded_intervention")
+    ours = "".join((repository / f"scripts/refusal_eval/{room}.py").read_text() for room in rooms)
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
     for line in (*lines, 'COUNTING = "refusal-eval-gate"', 'PLAIN = "refusal-eval-plain"'):
         assert line in worker
-        assert line in (repository / "scripts/refusal_eval/engines/intervention_file.py").read_text()
+        assert line in ours
 
 
 @pytest.mark.parametrize(
@@ -596,8 +604,8 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
     assert list(study.generation_batches) == names
     assert study.steered_models == ["down", "up"]
     steered = names[1] if batch == "engine" else names[0]
-    assert interventions(study, steered) == ["results/s/interventions/down.json"]
-    assert interventions(study, study.batch_of[Cell("plain", "s")]) == []
+    assert loaded_files(study, steered)["intervention"] == ["results/s/interventions/down.json"]
+    assert loaded_files(study, study.batch_of[Cell("plain", "s")])["intervention"] == []
     assert request_params(study, "down", "s")["intervention"] is True
     assert "intervention" not in request_params(study, "plain", "s")
 
@@ -643,7 +651,8 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
         "smollm2-plain at the last token of the prompt, from 12 positive prompts and 1 negative prompt, those that "
         "rank the layers included)"
     )
-    assert how_asked({"intervention": STEERED}, card) == [intervention_text(STEERED, card)]
+    manifest = {"interventions": {"m": card}}
+    assert how_asked({"intervention": STEERED}, manifest, "m") == [intervention_text(STEERED, card)]
 
 
 @pytest.mark.parametrize(
@@ -680,8 +689,8 @@ def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitt
 
 
 def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
-    assert set(methods_section._FITTED) == set(get_args(Method))
-    assert methods_section._position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
+    assert set(direction_words.FITTED) == set(get_args(Method))
+    assert direction_words.position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
 
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
@@ -693,10 +702,10 @@ def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:
     for directions in ([refusal], [refusal, other], [other, refusal]):
         card = {"model": "steered", "directions": directions}
         with pytest.raises(UserError, match=r"1 of these 3 prompts made the direction `refusal` \(the first: p1\)"):
-            render_requests.refuse_fitted(rows, card)
-    render_requests.refuse_fitted(rows[::2], card)
+            refuse_fitted(rows, card)
+    refuse_fitted(rows[::2], card)
     with pytest.raises(UserError, match="also where a category leaves it out"):
-        render_requests.refuse_fitted(rows, card, evaluated=False)
+        refuse_fitted(rows, card, evaluated=False)
 
 
 @pytest.mark.parametrize(
@@ -713,5 +722,5 @@ def test_a_prompt_in_another_form_or_as_a_turn_of_a_dialogue_made_the_direction_
     card = {"model": "steered", "directions": [{"direction": "refusal", "prompts": [made]}]}
     said = [{"role": "user", "content": text} for text in messages]
     with pytest.raises(UserError, match=r"1 of these 1 prompts made the direction"):
-        render_requests.refuse_fitted([{"id": "p", "messages": said}], card)
-    render_requests.refuse_fitted([{"id": "p", "messages": [said[0] | {"role": "assistant"}]}], card)
+        refuse_fitted([{"id": "p", "messages": said}], card)
+    refuse_fitted([{"id": "p", "messages": [said[0] | {"role": "assistant"}]}], card)

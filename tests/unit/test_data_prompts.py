@@ -228,7 +228,7 @@ URL = {"kind": "url", "url": "https://example.org/x.csv", "sha256": "0" * 64, "s
 def test_sources_are_named_without_paths_of_this_machine_and_lie_in_the_cache_by_their_id(source, name, cached):
     found = row_source(source)
     assert found.name == name and found.fetched == (cached is not None)
-    assert cached is None or found.cached_path("c") == f"c/rows/{found.copy_id}/{cached}"
+    assert cached is None or found.copy_file("c") == f"c/rows/{found.copy_id}/{cached}"
 
 
 def test_the_id_of_a_source_is_frozen():

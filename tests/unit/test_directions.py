@@ -20,11 +20,11 @@ from refusal_eval.activations.directions import (
     held_out_clusters,
     made_from,
 )
+from refusal_eval.activations.intervention_file import read_compiled
 from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
 from refusal_eval.activations.tensor_files import StateFile
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, write_jsonl
-from refusal_eval.engines.intervention_file import read_compiled
 
 LAYERS = [3, 7, 9]
 WIDTH = 5

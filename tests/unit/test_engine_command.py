@@ -12,16 +12,17 @@ import pytest
 from engine_entries import engine_identity, engine_of, server_command
 
 from refusal_eval.ask.requests import RequestSettings
-from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines import server as server_module
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import request_body
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.server import Server, check_memory, processor_id, server_environment
-from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of
+from refusal_eval.engines.vllm_engine import IN_THE_CORE, VllmEngine, load_format_of
+from refusal_eval.features.lora.adapter import Adapter
+from refusal_eval.features.lora.loaded_adapters import MAX_LORA_RANKS
+from refusal_eval.features.lora.lora_change import adapter_name
 from refusal_eval.study.engine_environment import engine_device
-from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import engine_id, weight_source
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}

@@ -19,6 +19,7 @@ from store_files import response as stored_response
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask import store
 from refusal_eval.ask.reasoning_check import ENOUGH
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
@@ -27,12 +28,14 @@ from refusal_eval.config.kinds import ENGINES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.engines import adapter_probe, running_jobs
+from refusal_eval.engines import running_jobs
 from refusal_eval.engines.engine_base import EngineDied, RunningEngine
 from refusal_eval.engines.execution import Outcome
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.features.lora import adapter_probe
+from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.weights.engine_file import describe_engine
 from refusal_eval.weights.weights_manifest import write_manifest
 
@@ -62,6 +65,7 @@ def run_batch(
     protocol="default",
     whole=False,
     steered=(),
+    changes=(),
     attempt=1,
     described=None,
     determinism="seeded",
@@ -79,8 +83,9 @@ def run_batch(
         "gpt-oss": {"engine": "another", "reasoning": {"format": "harmony"}, "judged_whole": False},
     }
     models = execute.reasoning_models(config, "e")
+    changes = [*changes, *([LoadedIntervention(steered)] if steered else [])]
     described = described or describe(engine)
-    plan = LoadPlan.of_study(config, described, ["weights.json"], tmp_path, reasoning=models, interventions=steered)
+    plan = LoadPlan.of_study(config, described, ["weights.json"], tmp_path, reasoning=models, changes=changes)
     requests = [f"requests/{cell}/split.jsonl" for cell in cells]
     execute.main(requests, "receipts/0.json", tmp_path / "log", gpus, plan, attempt)
 
@@ -286,13 +291,19 @@ def test_a_store_on_a_full_disk_is_reported_before_an_engine_starts(cell, tmp_pa
     assert list((tmp_path / "store" / "id").iterdir()) == []
 
 
+def probed(monkeypatch, probe):
+    """Let a probe stand for that of adapters."""
+    monkeypatch.setattr(adapter_probe, "probe_adapters", probe)
+    monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(changes=self.changes))
+
+
 def test_what_the_probe_of_adapters_refuses_is_not_stored(cell, tmp_path, monkeypatch):
     async def refuse(engine, pending, limit):
         raise UserError(f"changes nothing for {len(pending)} requests")
 
-    monkeypatch.setattr(adapter_probe, "probe_adapters", refuse)
+    probed(monkeypatch, refuse)
     with pytest.raises(UserError, match=f"changes nothing for {SAMPLES} requests"):
-        run_batch(tmp_path, RIGHT)
+        run_batch(tmp_path, RIGHT, changes=[LoadedAdapters([])])
     assert Engine.asked == 0 and not (tmp_path / "receipts" / "0.json").exists()
     assert StoreReader("store", "id").missing(read_requests("requests/thinker/split.jsonl").keys())
 
@@ -306,9 +317,9 @@ def test_the_receipt_holds_what_the_probe_found_and_counts_none_of_its_requests(
         names = ("requests", "prompt_tokens", "generated_tokens", "prefix_cache_hits", "prefix_cache_queries")
         return dict.fromkeys(names, float(engine.asked))
 
-    monkeypatch.setattr(adapter_probe, "probe_adapters", probe)
+    probed(monkeypatch, probe)
     monkeypatch.setattr(Engine, "metrics", metrics)
-    run_batch(tmp_path, RIGHT)
+    run_batch(tmp_path, RIGHT, changes=[LoadedAdapters([])])
     found = read_json(tmp_path / "receipts" / "0.json")["engine"]
     assert found["adapters"] == {"thinker": {"difference": 0.5}}
     assert found["counters"]["requests"] == SAMPLES
@@ -463,26 +474,27 @@ GATED = CompiledIntervention("thinker", "a" * 64, 1, "gated", (3,), "file", gate
 
 @pytest.fixture
 def reports(monkeypatch):
-    """Return how to let the engine tell what passed its gate, load after load; the last counts stay."""
+    """Return how to let the engine report what passed its gate, load after load; the last counts stay."""
 
     def told(*counts):
         left = list(counts)
 
-        async def gate_counts(self):
+        async def report(self, change):
             return left.pop(0) if len(left) > 1 else left[0]
 
-        monkeypatch.setattr(Engine, "gate_counts", gate_counts, raising=False)
-        monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(adapters=()))
+        monkeypatch.setattr(Engine, "report", report, raising=False)
+        monkeypatch.setattr(LoadPlan, "load", lambda self, log, pending: SimpleNamespace(changes=self.changes))
+        monkeypatch.setattr(LoadedIntervention, "refuse_changed", lambda self: None)
 
     return told
 
 
 def test_a_receipt_says_which_share_of_the_tokens_passed_the_gate(cell, tmp_path, reports):
     reports({"tokens": 40, "passed": {"3": 4, "5": 0}})
-    run_batch(tmp_path, RIGHT)
+    run_batch(tmp_path, RIGHT, steered=[GATED])
     assert read_json("receipts/0.json")["engine"]["gate"] == {"tokens": 40, "passed": {"3": 4, "5": 0}, "share": 0.05}
     assert sorted(path.name for path in tmp_path.glob("log*")) == []
-    run_batch(tmp_path)  # a load that finds everything in the store, of another study too
+    run_batch(tmp_path, steered=[GATED])  # a load that finds everything in the store, of another study too
     assert read_json("receipts/0.json")["engine"]["gate"]["share"] == 0.05
 
 
@@ -530,20 +542,19 @@ def test_a_load_that_is_stopped_keeps_what_passed_its_gate_for_the_next_one(cell
 
 
 def test_what_passed_a_gate_is_summed_over_the_loads_that_gave_the_responses(tmp_path):
+    loaded = LoadedIntervention([GATED])
     files = [tmp_path / f"{name}.jsonl" for name in ("first", "second", "of_others", "killed")]
     for file, tokens, passed in zip(files, (100, 5, 1000), (30, 0, 9), strict=False):
         file.touch()  # the few of the second load may all stay below the gate
-        execute.keep_gate_counts(file, [GATED], {"tokens": tokens, "passed": {"3": passed}})
+        loaded.keep({"tokens": tokens, "passed": {"3": passed}}, file)
     summed = {"tokens": 105, "passed": {"3": 30}, "share": 30 / 105}
-    assert execute.what_passed(files[:2], [GATED]) == {"gate": summed}
+    assert loaded.receipt(files[:2]) == {"gate": summed}
     files[3].touch()
-    assert execute.what_passed({files[0], files[1], files[3]}, [GATED]) == {
-        "gate": summed | {"loads_without_counts": 1}
-    }
-    nothing = execute.what_passed({files[1], files[3]}, [GATED])
-    execute.check_gate(nothing, [GATED], tmp_path / "said")  # the killed load may have passed some
+    assert loaded.receipt({files[0], files[1], files[3]}) == {"gate": summed | {"loads_without_counts": 1}}
+    nothing = loaded.receipt({files[1], files[3]})
+    loaded.accept(nothing, tmp_path / "log", by_the_user=False)  # the killed load may have passed some
     with pytest.raises(UserError, match="no token passed the gate"):
-        execute.check_gate(execute.what_passed({files[1]}, [GATED]), [GATED], tmp_path / "said")
-    assert execute.what_passed(files, [replace(GATED, sha256="b" * 64)]) == {"gate": None}
-    execute.keep_gate_counts(tmp_path / "removed.jsonl", [GATED], summed)  # by a writer without responses
+        loaded.accept(loaded.receipt({files[1]}), tmp_path / "log", by_the_user=False)
+    assert LoadedIntervention([replace(GATED, sha256="b" * 64)]).receipt(files) == {"gate": None}
+    loaded.keep(summed, tmp_path / "removed.jsonl")  # by a writer without responses
     assert not (tmp_path / "removed.gate.json").exists()

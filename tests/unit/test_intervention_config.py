@@ -153,7 +153,7 @@ def test_a_layer_beyond_a_model_whose_copy_is_in_the_cache_is_reported(project: 
     project.write(BASE, changed(CATALOGUE, (*STEERED, "intervention"), ADD | {"layers": [2, 9]}))
     study = STUDIED | {"cache_dir": str(project.folder / "cache")}
     config = Study(project.load(study | {"models": ["plain"], "directions": ["refusal"]}))
-    manifest = Path(config.paths.of("weights", weights=config.engines["hub-engine"].weights.copy_id)).with_name(name)
+    manifest = Path(config.engines["hub-engine"].weights.copy_file(config.paths.cache)).with_name(name)
     (manifest.parent / "files").mkdir(parents=True)
     (manifest.parent / "files" / "config.json").write_text('{"num_hidden_layers": 3}')
     manifest.write_text('{"folder": "files", "files": {}}')

@@ -361,6 +361,13 @@ def test_what_holds_replies_to_a_form_is_named_only_with_a_judge_that_has_one(de
     assert "XGrammar" not in text_of(manifest)
 
 
+class Inputs(SimpleNamespace):
+    """The input files of a job."""
+
+    def get(self, name: str, default: Any) -> Any:
+        return vars(self).get(name, default)
+
+
 class Served:
     """A study whose answer, whose judge and another study were served by three engine loads, each on a GPU."""
 
@@ -379,7 +386,7 @@ class Served:
 
     def manifest(self, data: Sequence[Path] = ()) -> Any:
         engine, results = self.folder / "engine.json", self.folder / "results"
-        inputs = SimpleNamespace(engines=[engine], adapters=[], interventions=[], tables=[], sources=[engine])
+        inputs = Inputs(engines=[engine], tables=[], sources=[engine])
         inputs.requests, inputs.data = sorted((self.folder / "requests").glob("*/*")), list(data)
         inputs.judges = [*sorted((self.folder / "judges").glob("*")), self.folder / "not_kept.json"]
         inputs.answers, inputs.verdicts = [results / "answers.jsonl"], [results / "verdicts.jsonl"]

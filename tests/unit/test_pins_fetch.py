@@ -22,8 +22,8 @@ from refusal_eval.data import hub as hubs
 from refusal_eval.data import resume
 from refusal_eval.data.hub import RemoteFile, Repository
 from refusal_eval.data.network import first_line, without_secrets
+from refusal_eval.features.lora.adapter import describe_adapter
 from refusal_eval.tools.pin.locking import lock_text
-from refusal_eval.weights.adapter import describe_adapter
 
 TOKEN = "hf_" + "SecretSecret" * 3
 SIZE, CHUNK = 21_000_000, 10 * 1024 * 1024  # the library hands on 10 MB at a time

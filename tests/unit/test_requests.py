@@ -9,6 +9,8 @@ from engine_entries import settings_of
 
 from refusal_eval.ask.keys import request_key
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
+from refusal_eval.config.change import Change
+from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
 
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
@@ -73,9 +75,12 @@ def test_a_foreign_file_is_refused(tmp_path):
 
 
 def test_what_changes_a_model_is_in_the_key_and_in_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("refusal_eval.ask.requests.CHANGES", ("lora", "steering"))
+    class Noise(Change):
+        name = "noise"
+
+    monkeypatch.setitem(CHANGES._added, "noise", Noise)
     plain = settings_of(ENGINE, SAMPLING)
-    steered = dataclasses.replace(plain, changes={"steering": {"scale": 2}})
+    steered = dataclasses.replace(plain, changes={"noise": {"scale": 2}})
     assert steered.key([1], 7, 100) != plain.key([1], 7, 100)
     write_requests(tmp_path / "r.jsonl", [Ask("p", [1], [(0, 7)])], steered, 100)
     file = read_requests(tmp_path / "r.jsonl")

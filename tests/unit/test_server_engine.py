@@ -17,6 +17,7 @@ from store_files import response
 from test_devices import Machine
 from test_execute import item
 
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
@@ -28,9 +29,9 @@ from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
 from refusal_eval.engines.execution import Execution
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
+from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 
 ENTRY = {"max_model_len": 64, "tensor_parallel": 2, "memory_share": 0.5, "start_timeout": 20}
 # Stands where the engine environment's Python does: it tells what it was given, and is healthy.
@@ -171,7 +172,9 @@ def test_a_steered_server_that_hangs_at_its_proof_is_not_waited_for_without_end(
     machine: Machine, tmp_path: Path
 ) -> None:
     one = engine(tmp_path, HANGS, stall_timeout=1)
-    one._load = replace(one._load, intervention=CompiledIntervention("m", "0" * 64, 1, "add", (2,), "file"))
+    one._load = replace(
+        one._load, changes=[LoadedIntervention([CompiledIntervention("m", "0" * 64, 1, "add", (2,), "file")])]
+    )
 
     async def work() -> None:
         async with asyncio.timeout(60), one:

@@ -453,7 +453,7 @@ def test_a_failed_rule_is_reported_once_and_its_cells_refer_to_it(study):
 def test_what_cannot_be_fetched_or_identified_fails_the_cells_that_need_it(study, log, cells):
     typed = TypedStudy(study.config)
     rows, weights = typed.splits["hub-rows"].source, typed.engines["hub-engine"].weights
-    name = rows.cached_path("").rsplit("/", 1)[-1]
+    name = rows.copy_file("").rsplit("/", 1)[-1]
     log = log.replace("rows.parquet", name).format(rows=rows.copy_id, weights=weights.copy_id)
     study.log(log, record("ERROR", "no network"))
     failed = {f"{c.model}/{c.split}" for c in study.status().cells if c.state == "failed" and c.step == "answers"}

@@ -19,6 +19,7 @@ from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.lora import adapter_files
 from refusal_eval.report.paper.filled_notes import FOLDERS
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.files import asked_files
@@ -124,19 +125,19 @@ def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
     )
     cells = together.generation_batches["engine/hub-engine"]
     assert {cell.model for cell in cells} == {"plain", "tuned", "tuned-here"}
-    assert generation.checked_adapters(together, "engine/hub-engine") == checked
-    assert generation.checked_adapters(together, "engine/folder-engine") == []
-    assert generation.checked_adapters(apart, "model/hub-engine/tuned") == checked[:1]
-    assert generation.checked_adapters(apart, "model/hub-engine/plain") == []
+    assert generation.loaded_files(together, "engine/hub-engine")["lora"] == checked
+    assert generation.loaded_files(together, "engine/folder-engine")["lora"] == []
+    assert generation.loaded_files(apart, "model/hub-engine/tuned")["lora"] == checked[:1]
+    assert generation.loaded_files(apart, "model/hub-engine/plain")["lora"] == []
 
 
 def test_an_adapter_of_the_hub_has_a_manifest_and_one_in_a_folder_its_files(load):
     study = load(models=list(CATALOGUE["models"]), directions=["refusal", "chance"])
-    (manifest,) = weights_stage.adapter_files(study, "tuned")
+    (manifest,) = adapter_files.adapter_files(study, "tuned")
     assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)
     assert study.fetched("models")[manifest.split("/")[2]].known_as == "owner/adapter"
     files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
-    assert weights_stage.adapter_files(study, "tuned-here") == files
+    assert adapter_files.adapter_files(study, "tuned-here") == files
 
 
 @pytest.mark.parametrize(("batch", "shards"), [("engine", 1), ("model", 3), ("cell", 2)])
@@ -172,6 +173,9 @@ class Given(SimpleNamespace):
 
     def __getitem__(self, name):
         return getattr(self, str(name))
+
+    def get(self, name, default):
+        return vars(self).get(name, default)
 
     def items(self):
         return vars(self).items()
@@ -215,7 +219,7 @@ def test_what_a_user_edits_while_a_run_goes_on_is_not_taken_for_what_was_planned
     Path("own").write_text("{}")
     entry = {"made": {"dialogue": None, "unverified": []}}
     job = Given(
-        input=Given(**{"engine": "own", "adapter": [], "intervention": []} | files),
+        input=Given(**{"engine": "own"} | files),
         params=Given(**params),
         config={"split_entries": entry, "gold_entries": entry, "store_dir": "store"}
         | {"lock": "own" if params.get("lock_sha256") else None},

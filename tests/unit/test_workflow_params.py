@@ -7,9 +7,11 @@ import pytest
 from config_project import CATALOGUE, STUDY, WHOLE_STUDY
 from workflow_cases import CELLS, of
 
+from refusal_eval.config.change import Change
 from refusal_eval.config.entry_marks import Marks
-from refusal_eval.config.kinds import ANALYSES, TABLES
+from refusal_eval.config.kinds import ANALYSES, CHANGES, TABLES
 from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
+from refusal_eval.features.lora import adapter_files
 from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
 from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
 from refusal_eval.study.study import Study
@@ -63,7 +65,7 @@ def values(config):
         "weights.source": list(map(plain, study.fetched("engines").values())),
         "weights.identified_entry": [weights_stage.identified_entry(study, engine) for engine in study.engines],
         "weights.adapter_source": list(map(plain, study.fetched("models").values())),
-        "weights.identified_adapter": [weights_stage.identified_adapter(study, m) for m in ("tuned", "tuned-here")],
+        "weights.identified_adapter": [adapter_files.identified_adapter(study, m) for m in ("tuned", "tuned-here")],
         "weights.adapted": list(map(plain, adapted)),
         "generation.request_params": [generation.request_params(study, *cell) for cell in cells],
         "generation.segments": [generation.segments(study, model) for model in models],
@@ -332,7 +334,10 @@ def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
 
 
 def test_the_value_of_a_field_that_changes_a_model_is_a_param(config, monkeypatch):
-    monkeypatch.setattr(generation, "CHANGES", (*generation.CHANGES, "noise"))
+    class Noise(Change):
+        name, loads = "noise", False
+
+    monkeypatch.setitem(CHANGES._added, "noise", Noise)
     study = Study(config)
     study.config["model_entries"]["plain"]["noise"] = 0.5
     assert generation.request_params(study, "plain", "hub-rows")["noise"] == 0.5

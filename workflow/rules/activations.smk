@@ -22,10 +22,10 @@ FROM_ACTIVATIONS = [
 rule activations:
     """Capture what the store lacks of one cell's activations, in the engine environment."""
     input:
+        unpack(lambda wildcards: generation.identity_files(study, wildcards.model)),
         requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
         answers=read_answers,
         engine=model_engine,
-        intervention=model_intervention,
         weights=lambda wildcards: weights_stage.weights_files(study, study.models[wildcards.model].engine),
     output:
         f"{RESULTS}/activations/{{positions}}/{{model}}/{{split}}.safetensors",

@@ -9,6 +9,7 @@ from refusal_eval.config.load_study import load_study, refuse_merged
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.surroundings import about_strangers
+from refusal_eval.features import rules_of_features
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import asked_files
 from refusal_eval.study.snakemake_records import about_lost_records

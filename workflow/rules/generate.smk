@@ -15,13 +15,10 @@ job_priority = longest_first(study)
 rule requests:
     """Render one cell's prompts to token ids; decide the key of every request."""
     input:
+        unpack(lambda wildcards: generation.identity_files(study, wildcards.model)),
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         engine=model_engine,
         template=lambda wildcards: generation.template_file(config["model_entries"][wildcards.model]),
-        adapter=lambda wildcards: (
-            [paths.of("adapters", model=wildcards.model)] if study.models[wildcards.model].lora else []
-        ),
-        intervention=model_intervention,
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
     log:
@@ -37,7 +34,9 @@ rule requests:
         runtime=60,
     params:
         request=lambda wildcards: generation.request_params(study, wildcards.model, wildcards.split),
-        code=code_version(ROOT / "scripts" / "render_requests.py"),
+        code=lambda wildcards: code_version(
+            ROOT / "scripts" / "render_requests.py", *generation.changing_modules(study, wildcards.model)
+        ),
     message:
         "Rendering requests of {wildcards.model} on {wildcards.split}"
     script:
@@ -47,13 +46,12 @@ rule requests:
 rule generate:
     """Execute what the store lacks of one batch's requests, with one engine load."""
     input:
+        unpack(lambda wildcards: generation.loaded_files(study, wildcards.batch)),
         requests=lambda wildcards: [
             f"{RESULTS}/requests/{cell.model}/{cell.split}.jsonl" for cell in study.generation_batches[wildcards.batch]
         ],
         engine=load_engine,
         weights=load_weights,
-        adapters=lambda wildcards: generation.checked_adapters(study, wildcards.batch),
-        interventions=lambda wildcards: generation.interventions(study, wildcards.batch),
     output:
         f"{RESULTS}/receipts/generate/{{batch}}/{{load}}.json",
     log:

@@ -40,11 +40,6 @@ def model_engine(wildcards):
     return paths.of("engines", engine=study.models[wildcards.model].engine)
 
 
-def model_intervention(wildcards):
-    """Return the card of a model's compiled intervention, if it has one."""
-    return [paths.of("interventions", model=wildcards.model)] if study.models[wildcards.model].intervention else []
-
-
 def generation_receipts(wildcards):
     """Return the receipts of the batch that holds a cell."""
     return paths.receipts("generate", study.batch_of[Cell(wildcards.model, wildcards.split)])

@@ -66,12 +66,8 @@ use rule table as listing with:
 rule manifest:
     """Write down what every number of the study comes from."""
     input:
+        unpack(lambda wildcards: generation.identity_files_of_all(study)),
         engines=collect(f"{RESULTS}/engines/{{engine}}.json", engine=sorted(config["engine_entries"])),
-        adapters=collect(
-            f"{RESULTS}/adapters/{{model}}.json",
-            model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
-        ),
-        interventions=[paths.of("interventions", model=model) for model in sorted(study.steered_models)],
         requests=collect(f"{RESULTS}/requests/{{model}}/{{split}}.jsonl", model=study.asked_models, split=SPLITS),
         judges=collect(f"{RESULTS}/judges/{{judge}}.json", judge=sorted(study.engine_judges)),
         answers=[

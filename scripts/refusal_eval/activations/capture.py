@@ -28,7 +28,7 @@ from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.server import server_environment
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord, remove_orphans
-from refusal_eval.weights.adapter import read_tensors
+from refusal_eval.weights.tensors import read_tensors
 
 LOG = logging.getLogger(__name__)
 PROGRAM = Path(__file__).with_name("capture_program.py")
@@ -67,7 +67,8 @@ def capture_missing(
         return 0
     device, engine, load = plan.device or "cpu", plan.engine, plan.load(log, [request])
     assert isinstance(engine, LocalEngine)
-    steered = load.intervention
+    # The change of the residual stream alone: a model with another one is not captured.
+    steered = next((getattr(change, "one") for change in load.changes if change.name == "intervention"), None)  # noqa: B009
     job = {
         "folder": os.path.abspath(load.folder),
         "intervention": steered and {"file": steered.file, "sha256": steered.sha256},

@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from refusal_eval.ask.keys import DEFAULT_DETERMINISM, Message, Prompt, is_messages, request_key
-from refusal_eval.core.canonical import KEY_VERSION, adapter_name
+from refusal_eval.config.kinds import CHANGES
+from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.files import BadFile, read_jsonl, refuse_bad_rows, write_jsonl
 from refusal_eval.core.states import TOO_LONG
-
-# Keys of a model's entry that change what its engine computes. Each is in the key of the model's requests, where it is
-# set. A new one is named here, described in `Model`, and read by the kinds of engine that can do it.
-CHANGES = ("lora", "intervention")
 
 Found = TypeVar("Found")
 MISSING = type(...)
 HEADER: Mapping[str, tuple[type, ...]] = {
     **{"prefix": (list,), "engine_id": (str,), "identity": (dict,), "sampling": (dict,), "determinism": (str,)},
-    **dict.fromkeys(("dialogue", "retries", *CHANGES), (dict, MISSING)),
+    **dict.fromkeys(("dialogue", "retries"), (dict, MISSING)),
     "notes": (list, MISSING),
 }
 DAMAGE = (KeyError, TypeError, AttributeError, ValueError, OverflowError)  # what rows of another form cause
@@ -41,13 +38,13 @@ class RequestSettings:
     identity: Mapping[str, Any] = field(default_factory=dict)  # the engine's identity
     sampling: Mapping[str, Any] = field(default_factory=dict)  # every sampling parameter, as it is sent
     determinism: str = DEFAULT_DETERMINISM  # strict, seeded or free
-    # which parts of the model are changed, by the key of its entry (`CHANGES`): identity of its adapter or intervention
+    # identity of each change of the model, by its name (see `Change.identity`)
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any]) -> RequestSettings:
         """Return the settings that a request file's header holds."""
-        changes = {name: header[name] for name in CHANGES if name in header}
+        changes = {name: header[name] for name in CHANGES.names() if name in header}
         return cls(header["engine_id"], header["identity"], header["sampling"], header["determinism"], changes)
 
     def header(self) -> dict[str, Any]:
@@ -61,14 +58,10 @@ class RequestSettings:
         }
 
     @property
-    def adapter(self) -> str | None:
-        """The name under which the engine serves the LoRA adapter; None for a model without one."""
-        return adapter_name(self.changes["lora"]) if "lora" in self.changes else None
-
-    @property
-    def intervention(self) -> str | None:
-        """The SHA-256 of the intervention under which the engine must run; None for a model without one."""
-        return str(self.changes["intervention"]["sha256"]) if "intervention" in self.changes else None
+    def served_as(self) -> str | None:
+        """The name under which the engine serves the changed model; None for the engine's own."""
+        names = (CHANGES.get(name)().served_as(identity) for name, identity in self.changes.items())
+        return next(filter(None, names), None)
 
     def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.
@@ -313,12 +306,12 @@ def read_requests(path: str | Path) -> RequestFile:
     header = next(read_jsonl(path), None)
     if not isinstance(header, dict) or header.get("key_version") != KEY_VERSION:
         raise BadFile(f"{path} is not a request file of key version {KEY_VERSION}; delete it and run again")
-    refuse_bad_rows(path, [header], HEADER)
+    refuse_bad_rows(path, [header], {**HEADER, **dict.fromkeys(CHANGES.names(), (dict, MISSING))})
     try:
         array("i", header["prefix"])
         _texts(header.get("notes", ()))
         file = RequestFile(Path(path), header)
-        _ = file.settings.adapter, file.settings.intervention
+        _ = file.settings.served_as
     except DAMAGE as error:
         raise BadFile(f"{path}, row 1: is damaged ({error}); delete the file and run again") from error
     return file

@@ -1,9 +1,9 @@
 """Files of the store, as earlier versions wrote them, whose responses are not those of the models that they name."""
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from refusal_eval.config.change import changes
 
 HEAD = b'{"serving_id"'
 MOST_BYTES = 1 << 20  # of a serving record: what is longer is none
@@ -15,38 +15,9 @@ def why_not_to_be_read(path: Path) -> str | None:
         while (line := handle.readline(MOST_BYTES)).startswith(HEAD):
             try:
                 record = json.loads(line)["serving_record"]
-                if why := _last_slot_taken(record):
-                    return why
+                for change in changes():
+                    if why := change.damage_by(record):
+                        return why
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 return None  # a damaged record, which its reader names
     return None
-
-
-def _last_slot_taken(record: Mapping[str, Any]) -> str | None:
-    """Tell whether vLLM on a CPU had an adapter in its last slot, whose weights requests without one then got.
-
-    Which requests had none the file does not say.
-    """
-    arguments = list(map(str, record.get("arguments") or ()))
-    if record.get("device") != "cpu" or "--enable-lora" not in arguments:
-        return None
-    adapters = len(_values(arguments, "--lora-modules"))
-    slots = [int(value) for value in _values(arguments, "--max-loras")]
-    if not adapters or (slots and slots[-1] > adapters):
-        return None
-    return (
-        f"a load of vLLM on a CPU wrote it with {adapters} LoRA adapters and no slot left empty, in which requests "
-        "without an adapter got the weights of one"
-    )
-
-
-def _values(arguments: Sequence[str], name: str) -> list[str]:
-    """Return the values of an argument, as `--name=value` or as those that follow `--name`."""
-    found = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
-    for place, argument in enumerate(arguments):
-        if argument == name:
-            for value in arguments[place + 1 :]:
-                if value.startswith("--"):
-                    break
-                found.append(value)
-    return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.direction_entry import LEAST_NEGATIVE, RIDGE, Direction, Separation, Side
 from refusal_eval.config.engine_entry import Engine
@@ -13,8 +14,6 @@ from refusal_eval.core.hints import nearest
 CAPTURED = {"weights", "dtype", "trust_remote_code"}
 # Arguments that choose among kernels of vLLM for one and the same computation.
 KERNELS = {"gdn-prefill-backend"}
-# Fields of a model that change what it computes. Captured is the model without any; a separation has steered ones too.
-CHANGES = {"lora": "a LoRA adapter", "intervention": "an intervention"}
 
 
 def direction_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
@@ -74,9 +73,10 @@ def _wrong_with_model(study: CheckedStudy, name: str, separated: bool = False) -
         return
     if model.recorded:
         yield f"`{name}` has recorded answers; activations are computed, so it must be a model that is asked"
-    for field, what in CHANGES.items():
-        if getattr(model, field) is not None and not (separated and field == "intervention"):
-            yield f"`{name}` has {what} (`{field}`); activations are those of a model without, so name that one"
+    for change in changes_of(model):
+        if not (separated and change.captured):
+            message = f"`{name}` has {change.words} (`{change.name}`); activations are those of a model without"
+            yield f"{message}, so name that one"
     if separated and model.intervention is not None and model.intervention.allow_overlap:
         yield f"`{name}` sets `allow_overlap`, which a separation cannot mark; name a model without it"
     engine = study.engine_of(model)

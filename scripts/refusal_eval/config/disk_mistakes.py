@@ -130,8 +130,11 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
     """Yield what is wrong with what is at a path."""
     if mark.what in ("output", "answers folder") or VARIABLE.search(path):  # these are checked elsewhere
         return
-    if mark.what in ("model folder", "adapter folder"):
-        yield from _wrong_with_folder(path, mark.what)
+    if mark.check is not None:
+        if os.path.isdir(path):
+            yield from mark.check(path, os.listdir(path))
+        else:
+            yield f"there is no folder {path}"
     elif os.path.isdir(path):
         yield f"{path} is a folder, not a {mark.what}"
     elif os.path.exists(path) and not os.path.isfile(path):
@@ -148,27 +151,6 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
             read_template(path)
         except UserError as error:
             yield str(error)
-
-
-def _wrong_with_folder(path: str, what: str) -> Iterator[str]:
-    if not os.path.isdir(path):
-        yield f"there is no folder {path}"
-        return
-    names = os.listdir(path)
-    if what == "model folder":
-        if "config.json" not in names:
-            yield f"{path} has no config.json: it is not a model folder"
-        if not any(name.endswith(".safetensors") for name in names):
-            yield f"{path} has no *.safetensors file: the weights are missing"
-        if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
-            yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
-        return
-    if "adapter_config.json" not in names:
-        yield f"{path} has no adapter_config.json: it is not a LoRA adapter in PEFT's format"
-    if "adapter_model.safetensors" not in names:
-        pickles = sorted({"adapter_model.bin", "adapter_model.pt"} & set(names))
-        hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
-        yield f"{path} has no adapter_model.safetensors{hint}"
 
 
 def _files_that_may_name_a_study(folder: str) -> Iterator[str]:

@@ -25,8 +25,7 @@ Capability = Literal[
     "log_probabilities",  # a response has the raw log-probability of each of its tokens
     "label_probabilities",  # the log-probabilities of named tokens can be asked for
     "structured_outputs",  # a reply can be held to a form
-    "adapters",  # it serves LoRA adapters
-    "interventions",  # it changes the residual stream of its answers
+    "model_changes",  # it takes the options of vLLM by which models are changed
     "seeds",  # a request's seed is obeyed
     "strict",  # `determinism: strict` can be had
 ]

@@ -6,12 +6,14 @@ Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entry.
 from __future__ import annotations
 
 import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.intervention_entry import Intervention
+from refusal_eval.config.kinds import ADAPTER_SOURCES, OfKind
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     AnswersFolder,
@@ -27,7 +29,7 @@ from refusal_eval.config.shapes import (
     refuse_clusters_without_ids,
     refuse_options_without_template,
 )
-from refusal_eval.config.source_entries import AnyAdapter, DataSource
+from refusal_eval.config.source_entries import DataSource, Source
 from refusal_eval.config.sweep import Sweep
 
 Label = Literal["refusal", "partial", "compliance"]
@@ -162,7 +164,7 @@ class Model(Entry):
         description="Makes this entry stand for several models, whose interventions differ in these keys. A study that "
         "names it has them all (docs/interventions.md).",
     )
-    lora: AnyAdapter | None = Field(
+    lora: Annotated[Source, OfKind(ADAPTER_SOURCES)] | None = Field(
         None,
         description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
         "two files. Models of one engine that differ by adapter share its load (with `batch: engine`), together with "
@@ -181,8 +183,8 @@ class Model(Entry):
     @property
     def engine_needs(self) -> tuple[str, ...]:
         """What its engine must be able to do, see `Capability`."""
-        needed = {"adapters": self.lora, "interventions": self.intervention}
-        return ("writes_text", *(name for name, asked in needed.items() if asked is not None))
+        loaded = any(change.loads for change in changes_of(self))
+        return ("writes_text", *(["model_changes"] if loaded else []))
 
     @model_validator(mode="after")
     def _options_of_a_template(self) -> Model:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import Discriminator, GetCoreSchemaHandler, Tag
+from pydantic import AfterValidator, Discriminator, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
 from refusal_eval.core.registry import Registry
@@ -42,6 +42,8 @@ class Kinds(Registry):
     def annotation(self) -> Any:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
         classes = {name: self.get(name) for name in self.names()}
+        if not classes:  # their feature is not here
+            return Annotated[Any, AfterValidator(self._refuse)]
         # Asked for with each mistake of a study, and slow to build.
         known = tuple(classes.values())
         if known not in self._annotations:
@@ -49,6 +51,9 @@ class Kinds(Registry):
             union: Any = Annotated[functools.reduce(operator.or_, tagged), Discriminator(self.kind_of)]
             self._annotations = {known: known[0] if len(known) == 1 else union}
         return self._annotations[known]
+
+    def _refuse(self, entry: Any) -> Any:
+        raise ValueError(f"there is no kind of {self.noun} in this copy of refusal-eval; leave it out")
 
     def kind_of(self, entry: Any) -> Any:
         """Return the kind of an entry, written or validated; that of an entry which names none is the default."""
@@ -104,14 +109,7 @@ WEIGHT_SOURCES = Kinds(
     },
 )
 
-ADAPTER_SOURCES = Kinds(
-    "source of adapters",
-    "ADAPTER_SOURCES",
-    {
-        "hub": "refusal_eval.config.source_entries:HubAdapter",
-        "folder": "refusal_eval.config.source_entries:FolderAdapter",
-    },
-)
+ADAPTER_SOURCES = Kinds("source of adapters", "ADAPTER_SOURCES")
 
 ROW_SOURCES = Kinds(
     "source of rows",
@@ -158,6 +156,8 @@ FIGURES = Kinds(
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
     },
 )
+
+CHANGES = Registry("change of a model", "CHANGES")
 
 ANALYSES = Registry("analysis", "ANALYSES")
 

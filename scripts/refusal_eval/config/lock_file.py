@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from refusal_eval.config.change import source_fields
 from refusal_eval.config.explain import validated
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import ROWS, CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
-from refusal_eval.config.source_entries import PINNED
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.config.yaml_source import Layer, Source, Written
 from refusal_eval.core.files import shown_path
@@ -193,9 +193,9 @@ def read_lock(path: str, problems: list[Problem]) -> Lock | None:
 
 def pinned(entry: Any, section: str, lock: Lock | None) -> Any:
     """Return a validated entry with its open pin filled from the lock, where the lock has it."""
-    key = PINNED.get(section)
-    source: Pinned | None = getattr(entry, key, None) if key is not None else None
-    if lock is None or source is None or source.open_pin is None:
-        return entry
-    locked = lock.open_pin(section, source)
-    return entry.model_copy(update={key: source.model_copy(update={source.open_pin: locked})})
+    for key in (field for named, field in source_fields() if named == section and lock is not None):
+        source: Pinned | None = getattr(entry, key, None)
+        if lock is not None and source is not None and source.open_pin is not None:
+            locked = lock.open_pin(section, source)
+            entry = entry.model_copy(update={key: source.model_copy(update={source.open_pin: locked})})
+    return entry

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from refusal_eval.config.change import source_fields
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.references import FILE, read_references
 from refusal_eval.config.shapes import KeyPath
-from refusal_eval.config.source_entries import PINNED, RowSource
+from refusal_eval.config.source_entries import RowSource
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.hints import nearest
 
@@ -76,7 +77,7 @@ def _what_has_terms(study: CheckedStudy, section: str, name: str) -> tuple[Any, 
 def pin_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield each pin that is open and that the lock does not fill, and each that differs from the lock's."""
     lock, command = study.lock, f"`refusal-eval pin {study.written.layers[-1].source.file}`"
-    for section, key in PINNED.items():
+    for section, key in source_fields():
         for name in study.used[section]:
             source: Pinned | None = getattr(study.catalogue.valid[section].get(name), key, None)
             if source is None or source.pin is None or not study.may_use(section, name):

@@ -6,7 +6,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -58,6 +58,15 @@ TEMPLATE_HELP = (
 )
 
 
+def _wrong_with_model_folder(path: str, names: Collection[str]) -> Iterator[str]:
+    if "config.json" not in names:
+        yield f"{path} has no config.json: it is not a model folder"
+    if not any(name.endswith(".safetensors") for name in names):
+        yield f"{path} has no *.safetensors file: the weights are missing"
+    if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
+        yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
+
+
 @dataclass(frozen=True)
 class OnDisk:
     """Marks a text as a path: what must be there, and the words that are no paths.
@@ -65,9 +74,11 @@ class OnDisk:
     Paths are relative to the YAML file that names them; an `output` is relative to where snakemake runs.
     """
 
-    what: Literal["file", "model folder", "adapter folder", "answers folder", "program", "output"]
+    what: Literal["file", "model folder", "folder", "answers folder", "program", "output"]
     words: tuple[str, ...] = ()
     template: bool = False  # whether the file is a chat template
+    # yields what is wrong with a folder, from its path and the names of its files
+    check: Callable[[str, Collection[str]], Iterator[str]] | None = None
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -91,9 +102,8 @@ ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
-ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder")]
+ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=_wrong_with_model_folder)]
 AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(BATTLES,))]
-AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("adapter folder")]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
 Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"), template=True)]

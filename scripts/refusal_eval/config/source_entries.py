@@ -1,4 +1,4 @@
-"""Where bytes come from: what all sources of rows, of weights and of adapters have, and what the workflow asks them.
+"""Where bytes come from: what all sources of rows, of weights and of other files have, and what the workflow asks them.
 
 Kinds of sources of rows are in data/row_kinds.py, those of weights in weights/weight_kinds.py.
 """
@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from refusal_eval.config.kinds import ADAPTER_SOURCES, ROW_SOURCES, WEIGHT_SOURCES, OfKind
+from refusal_eval.config.kinds import ROW_SOURCES, WEIGHT_SOURCES, OfKind
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import AdapterFolder, CommitHash, Entry, RepoId
+from refusal_eval.config.shapes import Entry
 from refusal_eval.core.files import sha256_of
 
 COMMIT_HELP = (
@@ -21,14 +19,13 @@ COMMIT_HELP = (
     "file."
 )
 ROWS = "rows.jsonl"  # what becomes in the cache of rows that are no single file
-# The field of an entry that holds its source, by section of the catalogue.
-PINNED = {"engines": "weights", "models": "lora", "splits": "source", "gold": "source"}
 
 
 class Source(Entry):
     """What all sources have.
 
     Attributes:
+        wants: what is taken from it, in one word; empty for a file that an entry names.
         fetched: a copy of it is made in the cache.
         pin: the field with the hash that pins it, which a lock file may fill; None where nothing has to be locked.
         pin_words: what that hash is.
@@ -42,6 +39,7 @@ class Source(Entry):
     pin_words: ClassVar[str] = "commit hash"
     taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = None
     role: ClassVar[str]
+    wants: ClassVar[str] = ""
     reading: ClassVar[tuple[str, ...]] = ()
 
     kind: str
@@ -79,6 +77,10 @@ class Source(Entry):
     def bibtex_key(self) -> str:
         """The key of its entry in a bibliography; empty where it has none."""
         return f"{self.kind}-{re.sub(r'[^A-Za-z0-9]+', '-', self.known_as).strip('-')}" if self.known_as else ""
+
+    def copy_file(self, cache: str) -> str:
+        """Return the file in the cache that is there once it was fetched, for a source that is."""
+        raise NotImplementedError
 
     def bibtex(self, clean: Callable[[str], str]) -> list[str]:
         """Return the fields of an entry that nobody wrote: its name, address and revision, and no more.
@@ -199,7 +201,7 @@ class RowSource(Source):
         """
         return {key: value for key, value in self.model_dump(mode="json").items() if key not in self.later or value}
 
-    def cached_path(self, cache: str) -> str:
+    def copy_file(self, cache: str) -> str:
         """Return where its rows lie in the cache, for a source that is fetched."""
         return f"{cache}/rows/{self.copy_id}/{self.cached_name}"
 
@@ -271,7 +273,12 @@ class WeightSource(Source):
     """
 
     role: ClassVar[str] = "Model"
+    wants: ClassVar[str] = "weights"
     tokenizer_apart: ClassVar[bool] = False
+
+    def copy_file(self, cache: str) -> str:
+        """Return the manifest of its copy."""
+        return f"{cache}/weights/{self.copy_id}/weights.json"
 
     @property
     def model_name(self) -> str:
@@ -301,50 +308,3 @@ class WeightSource(Source):
 
 
 AnyWeights = Annotated[WeightSource, OfKind(WEIGHT_SOURCES)]
-
-
-class AdapterSource(Source):
-    """Where a LoRA adapter in PEFT's format comes from."""
-
-    role: ClassVar[str] = "Adapter"
-
-    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
-        """Return what identifies the adapter; it is in the key of every request of its model, and never changes form.
-
-        Args:
-            folder_sha256: fingerprint of its two files, for an adapter in a folder.
-        """
-        raise NotImplementedError
-
-
-class HubAdapter(OnHub, AdapterSource):
-    """A LoRA adapter in PEFT's format on the Hugging Face hub, at a locked commit: adapter_config.json and
-    adapter_model.safetensors at the top of the repository; no other file is fetched."""
-
-    kind: Literal["hub"]
-    repo: RepoId = Field(description="Repository of the adapter, `owner/name`.")
-    revision: CommitHash | None = Field(description=COMMIT_HELP)
-
-    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
-        """Return the repository and its commit."""
-        return {"repo": self.repo, "commit": self.revision}
-
-
-class FolderAdapter(AtPath, AdapterSource):
-    """A LoRA adapter in PEFT's format in a local folder: adapter_config.json and adapter_model.safetensors."""
-
-    kind: Literal["folder"]
-    path: AdapterFolder = Field(description="The folder, relative to the YAML file that names it.")
-
-    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
-        """Return that it lies here."""
-        return "a local one"
-
-    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
-        """Return the fingerprint of the two files."""
-        if folder_sha256 is None:
-            raise ValueError("an adapter's folder is identified by its fingerprint")
-        return {"folder_sha256": folder_sha256}
-
-
-AnyAdapter = Annotated[AdapterSource, OfKind(ADAPTER_SOURCES)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
 from refusal_eval.config.comparison_entries import family_mistakes
 from refusal_eval.config.engine_entry import Engine
@@ -239,9 +240,8 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
         yield ("reasoning", "format"), message
     if model.reasoning is not None and model.recorded == BATTLES:
         yield ("reasoning",), "answers of battles are taken whole; leave it out"
-    for key in ("lora", "intervention"):
-        if getattr(model, key) is not None:
-            yield (key,), "recorded answers are read and not drawn; leave it out"
+    for change in changes_of(model):
+        yield (change.name,), "recorded answers are read and not drawn; leave it out"
 
 
 def _wrong_with_answers(folder: str, study: CheckedStudy, judged: bool) -> Iterator[str]:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.core.files import sha256_of
-
 KEY_VERSION = 1  # of request keys and engine identities
 
 
@@ -17,8 +15,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
-
-
-def adapter_name(adapter: Mapping[str, Any]) -> str:
-    """Return the name under which an engine serves an adapter: ours, from its identity, never a text of the user's."""
-    return f"lora-{sha256_of(plain(adapter))[:16]}"

@@ -10,8 +10,7 @@ from typing import Any, Self
 from refusal_eval.ask.keys import Prompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
-from refusal_eval.engines.intervention_file import CompiledIntervention
-from refusal_eval.weights.adapter import Adapter
+from refusal_eval.engines.loaded_change import LoadedChange
 
 SERVED_NAME = "model"
 
@@ -28,8 +27,7 @@ class EngineLoad:
     gpus: int = 0  # how many it takes, on all its nodes together; those of this machine are leased
     # the most that the start may take; None leaves it to the entry's `start_timeout`
     start_seconds: float | None = None
-    adapters: Sequence[Adapter] = ()  # the LoRA adapters that it serves
-    intervention: CompiledIntervention | None = None  # what changes the residual stream of all its answers
+    changes: Sequence[LoadedChange] = ()  # what it serves of its models' changes
     seed: int | None = 0  # what it draws the samples of requests without a seed from; None leaves it out of a record
 
 
@@ -95,10 +93,10 @@ class RunningEngine(abc.ABC):
         """
         return {}
 
-    async def gate_counts(self) -> dict[str, Any]:
-        """Return how many tokens of this load passed the gate of its intervention; nothing where there is none.
+    async def report(self, change: LoadedChange) -> dict[str, Any]:
+        """Return what the engine counted of a change of its models; nothing where it counts nothing.
 
         Raises:
-            ConnectionError: if the engine does not tell.
+            ConnectionError: if the engine does not say.
         """
         return {}

@@ -311,7 +311,7 @@ def _without_text(finish_reason: str, prompt_tokens: int) -> dict[str, Any]:
 
 def request_body(token_ids: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
     """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
-    model = settings.adapter or SERVED_NAME
+    model = settings.served_as or SERVED_NAME
     body = {"model": model, "prompt": list(token_ids), **FIXED_FIELDS, **settings.sampling}
     if not body.get("logprob_token_ids"):
         body.pop("logprob_token_ids", None)

@@ -12,14 +12,13 @@ from typing import Any
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import RequestFile
 from refusal_eval.config.engine_entry import Engine
-from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.kinds import CHANGES, ENGINES
 from refusal_eval.core.canonical import plain
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.intervention_file import CompiledIntervention
+from refusal_eval.engines.loaded_change import LoadedChange
 from refusal_eval.study.engine_environment import lacks_cuda
-from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import describe_engine
 
 
@@ -39,8 +38,7 @@ class LoadPlan:
     store_dir: str  # the store
     shard: int = 0  # which part of the batch, of `shards`
     shards: int = 1
-    adapters: Sequence[Adapter] = ()  # the checked LoRA adapters of the batch's models
-    interventions: Sequence[CompiledIntervention] = ()  # those of the batch's models
+    changes: Sequence[LoadedChange] = ()  # of the batch's models
     # `reasoning` (None without one) of the engine's models, by their names; empty for judges
     reasoning: Mapping[str, Any] = field(default_factory=dict)
     limit: TimeLimit | None = None  # when to stop
@@ -135,7 +133,8 @@ class LoadPlan:
         """Return what the engine is entered with.
 
         Fetched weights have a manifest: a missing or shortened file is named before an engine is started that it would
-        stop, minutes later, with a message of its own. Only adapters that the requests ask for are served.
+        stop, minutes later, with a message of its own. Of the models' changes only those are served that requests ask
+        for; without requests all are.
 
         Raises:
             UserError: for files that are not as they were fetched, or identified; for a CPU build that is to use GPUs.
@@ -146,8 +145,10 @@ class LoadPlan:
                 "`make setup ENGINE=cuda`, or name an environment with CUDA as the engine's `python`"
             )
         folder = self.unchanged_folder()
-        asked = {item.settings.adapter for item in pending}
-        known = {adapter.name: adapter for adapter in self.adapters}  # two models may share one
+        changes = [served for change in self.changes if (served := change.asked_by(pending))]
+        asked = {name for item in pending for name in item.settings.changes if CHANGES.get(name).loads}
+        for name in sorted(asked - {change.name for change in changes}):
+            raise UserError(f"the requests ask for {CHANGES.get(name).words}, which no longer exists; run again")
         return EngineLoad(
             log=log,
             determinism=self.determinism,
@@ -156,26 +157,8 @@ class LoadPlan:
             device=self.device,
             gpus=self.gpus,
             start_seconds=self.limit.seconds_left() if self.limit else None,
-            adapters=[known[name].unchanged() for name in sorted(known) if name in asked],
-            intervention=self._intervention(pending),
+            changes=changes,
             # Requests without a seed draw from the engine's. With the same one, the samples of a second load of the
             # same prompts would be copies of the first's.
             seed=secrets.randbits(31) if self.determinism == "free" else 0,
         )
-
-    def _intervention(self, pending: Sequence[Pending]) -> CompiledIntervention | None:
-        """Return the one intervention that all requests ask for; None where they ask for none.
-
-        Raises:
-            UserError: if they ask for another than is there, or for several: each has a load of its own.
-        """
-        known = {one.sha256: one for one in self.interventions}
-        asked = {item.settings.intervention for item in pending} or set(known) or {None}
-        if len(asked) > 1:
-            raise UserError(f"one load is asked for {len(asked)} interventions; this is a mistake in the workflow")
-        (sha256,) = asked
-        if sha256 is None:
-            return None
-        if sha256 not in known:
-            raise UserError(f"the requests ask for intervention {sha256[:16]}, which no longer exists; run again")
-        return known[sha256].unchanged()

@@ -124,7 +124,7 @@ def as_arguments(options: Mapping[str, Any]) -> list[str]:
     """Return options as vLLM's command line, and ours, takes them.
 
     A value is one word with its name: as a word of its own it could be read as another option, or as the model, which
-    vLLM also takes without a name. Lists are ours alone (LoRA adapters), and their values are JSON.
+    vLLM also takes without a name. Lists are ours alone, and their values are JSON.
     """
     arguments: list[str] = []
     for name, value in options.items():

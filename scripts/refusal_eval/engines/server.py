@@ -30,7 +30,7 @@ from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABIL
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad, RunningEngine
 from refusal_eval.engines.engine_client import EngineClient, Health
-from refusal_eval.engines.intervention_file import CompiledIntervention, gate_counts, proven, refusal
+from refusal_eval.engines.loaded_change import LoadedChange
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.private_folder import make_private_folder
@@ -156,7 +156,7 @@ class Server(RunningEngine):
         self._client: EngineClient | None = None
         self._asked: subprocess.Popen[str] | None = None
         self._versions: dict[str, str] = {}
-        self._intervention: dict[str, Any] = {}
+        self._proofs: dict[str, Any] = {}
         self._record: ServerRecord | None = None
         self._private = ""
         self._killed_before = killed_for_memory()
@@ -193,8 +193,8 @@ class Server(RunningEngine):
             self._asked = ask_versions(load.python)
             await self._wait_until_healthy()
             self._engine.server_is_ready(load, self._server.pid)
-            if load.intervention is not None:
-                await self._prove(load.intervention)
+            for change in load.changes:
+                await self._prove(change)
             self._versions = read_versions(self._asked)
         except BaseException:
             await self._stop()
@@ -223,18 +223,17 @@ class Server(RunningEngine):
         self._record.update()
         LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
 
-    async def _prove(self, intervention: CompiledIntervention) -> None:
-        """Let the server show that it steers (see `proven`). A device that hangs at its first tokens is waited for no
-        longer than one that hangs later.
+    async def _prove(self, change: LoadedChange) -> None:
+        """Let the server show that it applies a change. A device that hangs at its first tokens is waited for no longer
+        than one that hangs later.
         """
         assert self._client
         name, limit = self._least_limit("stall_timeout", self._engine.stall_timeout)
         try:
-            self._intervention = await within(limit, proven(intervention, self._client.ask, self._private))
-            with contextlib.suppress(ConnectionError):  # the end tells
-                await within(limit, self.gate_counts())  # the tokens of the proof do not count
+            if record := await within(limit, change.prove(self._client.ask, self._private)):
+                self._proofs[change.name] = record
         except TimeoutError as error:
-            trouble = f"the engine gave no token under the intervention of `{intervention.model}` in {limit:.0f} s"
+            trouble = f"the engine gave no token under {change} in {limit:.0f} s"
             raise UserError(f"{trouble}, which is what {name} allows. {self._last_words()}") from error
 
     def _least_limit(self, name: str, seconds: float) -> tuple[str, float]:
@@ -312,7 +311,7 @@ class Server(RunningEngine):
         causes = {one: server_cause(tail(one.log)) for one in (self._server, *ended)}
         return (
             lack_of_memory(self._killed_before)
-            + refusal(self._private)
+            + "".join(change.refusal(self._private) for change in self._load.changes)
             + "\n".join(
                 f"{f'Its cause: {cause}. ' if cause else ''}Its last lines, from {one.log}:\n{one.last_lines()}"
                 for one, cause in causes.items()
@@ -349,20 +348,17 @@ class Server(RunningEngine):
         self._watch.counted(counters)
         return counters
 
-    async def gate_counts(self) -> dict[str, Any]:
-        """Return how many tokens of this load passed the gate (see `intervention_file.gate_counts`)."""
+    async def report(self, change: LoadedChange) -> dict[str, Any]:
+        """Return what the server counted of a change."""
         assert self._client
-        if self._load.intervention is None:
-            return {}
-        return await gate_counts(self._load.intervention, self._client.ask, self._private)
+        return await change.report(self._client.ask, self._private)
 
     def serving_record(self) -> dict[str, Any]:
         """Return versions, device, flags and the user's variables behind the responses of this engine load."""
-        shown = [replace(adapter, folder="FOLDER") for adapter in self._load.adapters]
-        steered = self._load.intervention and replace(self._load.intervention, file="FILE")
+        shown = [change.without_paths() for change in self._load.changes]
         # A seed per load would make every load's record another one, and each cell of two loads a mixed one.
         seed = None if self._load.determinism == "free" else self._load.seed
-        load = replace(self._load, adapters=shown, intervention=steered, seed=seed)
+        load = replace(self._load, changes=shown, seed=seed)
         command = self._engine.command(load, "FOLDER", "SOCKET")
         variables = computing_variables(server_environment(load.determinism, load.device, self._nodes))
         return {
@@ -374,7 +370,7 @@ class Server(RunningEngine):
             "arguments": command[3:],
             "determinism": self._load.determinism,
             **({"variables": variables} if variables else {}),
-            **({"intervention": self._intervention} if self._intervention else {}),
+            **self._proofs,
         }
 
 

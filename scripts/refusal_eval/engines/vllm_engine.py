@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -24,7 +24,6 @@ from refusal_eval.engines.vllm_arguments import (
     refuse_unusable,
 )
 from refusal_eval.study.engine_environment import shares_few_cores, usable_cores
-from refusal_eval.weights.adapter import Adapter
 
 if TYPE_CHECKING:
     from refusal_eval.engines.engine_client import CompletionClient
@@ -45,10 +44,6 @@ SERVER = ("-P", str(Path(__file__).with_name("vllm_server.py")))
 # the threads need. Where there are many cores, binding is worth more.
 IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 PARALLEL_SIZES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-# Of vLLM 0.32; ranks between them are served with the next larger one.
-MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-# Adapters in one step of the engine; each takes memory of its largest rank in every layer. Further ones wait in RAM.
-MOST_ADAPTERS_AT_ONCE = 8
 # With an intervention: caches that outlive a load know nothing of it, and what drafts tokens has layers of its own.
 UNTRIED_ARGS = (
     *("speculative-config", "spec-method", "spec-model", "spec-tokens"),
@@ -62,7 +57,7 @@ class VllmEngine(LocalEngine):
     capabilities: ClassVar[frozenset[Capability]] = frozenset(
         {
             *("writes_text", "takes_token_ids", "log_probabilities", "label_probabilities", "structured_outputs"),
-            *("adapters", "interventions", "seeds", "strict"),
+            *("model_changes", "seeds", "strict"),
         }
     )
 
@@ -215,14 +210,15 @@ class VllmEngine(LocalEngine):
             options["block-size"] = 32
         if shares_few_cores(load.device) and all(getattr(self, size) == 1 for size in PARALLEL_SIZES):
             options["distributed-executor-backend"] = IN_THE_CORE
-        options |= adapter_options(load.adapters)
-        if load.intervention is not None:
-            options |= load.intervention.worker_options()
+        for change in load.changes:
+            options |= change.options()
         if load.device == "cpu":
             # It starts in half the time, and answers as fast. On a GPU, compiled code and CUDA graphs are its point.
             options["enforce-eager"] = True
         own = dict(one_spelling(name, value) for name, value in self.args.items())
-        options |= own | adapter_slots(len(load.adapters), load.device, own)
+        options |= own
+        for change in load.changes:
+            options |= change.last_options(load.device, own)
         if load.determinism == "strict" and load.device == "cpu":
             # What is computed together changes rounding: other requests of the batch, and on some processors also
             # whether the first part of a prompt comes from the cache, which depends on what was asked before.
@@ -256,38 +252,6 @@ def _long_rope_above(config: Mapping[str, Any]) -> Iterator[int]:
             original = part.get(ORIGINAL_LENGTH, rope.get(ORIGINAL_LENGTH))
             if rope.get("rope_type", rope.get("type")) in ("longrope", "su") and isinstance(original, int):
                 yield original
-
-
-def adapter_options(adapters: Sequence[Adapter]) -> dict[str, Any]:
-    """Return the options that make a server load these LoRA adapters; none for none."""
-    if not adapters:
-        return {}
-    ordered = sorted(adapters, key=lambda adapter: adapter.name)
-    # As JSON and not as name=path, which a path with `=` would break.
-    modules = [json.dumps({"name": adapter.name, "path": adapter.folder}) for adapter in ordered]
-    return {
-        "enable-lora": True,
-        # Each rank is at most the last.
-        "max-lora-rank": next(rank for rank in MAX_LORA_RANKS if all(adapter.rank <= rank for adapter in adapters)),
-        "lora-modules": modules,
-    }
-
-
-def adapter_slots(adapters: int, device: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that say how many LoRA adapters are at hand; none for no adapters.
-
-    On a CPU vLLM 0.32 takes the weights of the last slot for requests without an adapter (its index is -1 there), so
-    that one stays empty: there is a slot more than there are adapters, whatever is given.
-
-    Args:
-        given: the user's own options.
-    """
-    if not adapters:
-        return {}
-    slots = given.get("max-loras", min(adapters, MOST_ADAPTERS_AT_ONCE))
-    if device == "cpu":
-        slots = max(slots, adapters + 1)
-    return {"max-loras": slots, "max-cpu-loras": max(given.get("max-cpu-loras", adapters), slots)}
 
 
 def load_format_of(folder: str | Path) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from refusal_eval.config.judge_entry import Words
+from refusal_eval.config.kinds import CHANGES
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import Entry, Number, Slug, Text
 from refusal_eval.config.study_view import StudyView
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # What it has in common with the model that it looks into, and what changes a model without being asked about here. The
 # first token of a model that reasons is one of its reasoning.
 ASKED_ALIKE = ("engine", "system_prompt", "template", "template_options", "date")
-CHANGED = ("intervention", "lora", "prefill", "reasoning", "recorded")
+CHANGED = ("prefill", "reasoning", "recorded")  # besides its changes: what makes a model answer otherwise
 MOST_TOKENS = 128  # whose log-probabilities vLLM gives with one request
 HELLO = [{"role": "user", "content": "Hello"}]  # a prompt behind which a text is looked at
 
@@ -115,7 +116,7 @@ class FirstTokenJudge(CalibratedJudge, TemplatedJudge):
         models, _ = study.steering
         for model, entry in models.items():
             other = [key for key in ASKED_ALIKE if getattr(entry, key) != getattr(self, key)]
-            other += [key for key in CHANGED if getattr(entry, key) is not None]
+            other += sorted(key for key in (*CHANGED, *CHANGES.names()) if getattr(entry, key, None) is not None)
             if other:
                 differs = one_of([f"`{key}`" for key in other])
                 message = f"this judge reads the replies of one model, and `{model}` is a different one: it differs in "

@@ -77,7 +77,7 @@ def _once(study: Study) -> list[Names]:
 
 
 def _rows(study: Study) -> list[Names]:
-    return [Path(source.cached_path("")).parts[-2:] for source in study.fetched("splits", "gold").values()]
+    return [Path(source.copy_file("")).parts[-2:] for source in study.fetched("splits", "gold").values()]
 
 
 def _weights(study: Study) -> list[Names]:

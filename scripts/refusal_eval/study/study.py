@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from refusal_eval.config.change import changes_of, source_fields
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.direction_entry import Direction, Positions, Side
 from refusal_eval.config.engine_entry import Engine
@@ -13,7 +14,7 @@ from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
-from refusal_eval.config.source_entries import PINNED, Source
+from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import GOLD, Cell
@@ -116,8 +117,8 @@ class Study:
         return {name: table for name, table in every.items() if table.of_analysis in possible and table.wanted(self)}
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
-        """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
-        for section, key in PINNED.items():
+        """Yield section, name and entry of all that has a source, with it: weights, rows, files of a change."""
+        for section, key in source_fields():
             entries = self.settings.split_entries if section == "splits" else getattr(self, section)
             for name, entry in entries.items():
                 source: Source | None = getattr(entry, key, None)
@@ -178,10 +179,9 @@ class Study:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
-            # A load has one intervention at most: a steered model is a batch of its own. So are its verdicts: a
-            # direction may wait for those of other models, and the steered model's answers wait for the direction.
-            steered = cell.model in self.steered_models
-            whole = (cell.model,) if steered else ()
+            # So are its verdicts: a direction may wait for those of other models, and the answers of a steered model
+            # wait for the direction.
+            whole = (cell.model,) if cell.model in self.with_own_loads else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What a second judge is asked is known after the first one's verdicts, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
@@ -215,6 +215,11 @@ class Study:
     def asked_models(self) -> list[str]:
         """The models that an engine is asked for."""
         return [name for name, model in self.models.items() if not model.recorded]
+
+    @cached_property
+    def with_own_loads(self) -> set[str]:
+        """The models that share no engine load with others, because of how they are changed."""
+        return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
 
     @property
     def steered_models(self) -> list[str]:

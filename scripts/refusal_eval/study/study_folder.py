@@ -97,7 +97,7 @@ def _record_study(config: Mapping[str, Any], study_file: str) -> None:
         write_json(Path(config["store_dir"], NOTES, f"{sha256_of(folder)[:16]}.json"), record | {"folder": folder})
     with open(study / "config.yaml", "w", encoding="utf-8") as handle:
         yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
-    fetched = (Path(config["cache_dir"], name) for name in ("rows", "weights", "adapters"))
+    fetched = (path for path in Path(config["cache_dir"]).glob("*") if path.is_dir() and path.name != "hub")
     # The clock of the results' file system, for that of this host may be ahead.
     now = min(time.time(), (study / RECORD).stat().st_mtime)
     remove_left_over((study, Path(config["store_dir"]), *fetched), now)

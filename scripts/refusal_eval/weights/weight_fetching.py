@@ -5,9 +5,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json_as
 from refusal_eval.data import hub
 from refusal_eval.data.wheels import take_folder_from_wheel, take_from_wheels
-from refusal_eval.weights import adapter
 from refusal_eval.weights.fingerprint import ShardIndex, defines_model, model_files
 from refusal_eval.weights.weights_manifest import manifest_folder, read_manifest, write_manifest
 
@@ -23,6 +23,9 @@ SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 # A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
 ROOM_FACTOR = 6
+
+Files = Mapping[str, hub.RemoteFile]
+Choose = Callable[[hub.Repository, Files | None], list[str]]
 
 
 def tokenizer_names(names: Iterable[str]) -> list[str]:
@@ -57,25 +60,39 @@ class Fetching:
     manifest: str | Path  # its manifest, written last
     cache: str  # the cache folder
     log: logging.Logger  # the script's logger
-    locked: Mapping[str, hub.RemoteFile] | None = None  # what the study's lock file lists of the repository
+    locked: Files | None = None  # what the study's lock file lists of the repository
     python: str = ""  # Python of the engine environment, which has torch, transformers and gguf, and converts
     converter: str | Path = ""  # path of scripts/convert_gguf.py
 
 
 def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> None:
-    """Fetch a part of a model repository, or an adapter, into `cache`/hub and write its manifest.
+    """Fetch a part of a model repository into `cache`/hub and write its manifest.
 
-    A part is `tokenizer` (with configuration and templates), `weights` (safetensors and all small files) or `adapter`.
+    A part is `tokenizer` (with configuration and templates) or `weights` (safetensors and all small files).
 
     Raises:
         UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
     """
+    fetch_files(source, fetching, partial(_model_names, part))
+
+
+def fetch_files(source: Mapping[str, Any], fetching: Fetching, choose: Choose) -> None:
+    """Fetch files of a repository into `cache`/hub and write their manifest.
+
+    Args:
+        source: the entry of the repository.
+        fetching: where the copy goes.
+        choose: returns the files that are wanted; offline (None) the copy in the cache tells which there are.
+
+    Raises:
+        UserError: with what is wrong and what to do; also if the disk is too small.
+    """
     log = fetching.log
     place = hub.Repository("model", source["repo"], source["revision"], fetching.cache, log, fetching.locked)
     files = hub.list_files(place)
-    names = _adapter_names(place, files) if part == "adapter" else _model_names(part, place, files)
+    names = choose(place, files)
     folder = hub.snapshot(place, names, files)
-    for index in (name for name in names if part == "weights" and name.endswith(".safetensors.index.json")):
+    for index in (name for name in names if name.endswith(".safetensors.index.json")):
         missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
         if missing and not index.startswith("consolidated"):
             raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
@@ -84,18 +101,7 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
     log.info("%s: %d files in %s", place, len(names), folder)
 
 
-def _adapter_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
-    """Return the files of an adapter's repository that are wanted. Offline (None) the copy in the cache tells.
-
-    Raises:
-        UserError: if one that is needed is not there.
-    """
-    names = [path.name for path in hub.snapshot(place, adapter.FILES, None).iterdir()] if files is None else list(files)
-    adapter.check_names(names, str(place), place.log)
-    return adapter.wanted_names(names)
-
-
-def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
+def _model_names(part: str, place: hub.Repository, files: Files | None) -> list[str]:
     """Return the files of a model repository that are wanted; offline the copy in the cache tells which there are."""
     known = list(files) if files is not None else hub.names_below(hub.snapshot(place, ["config.json"], None))
     if part == "weights" and files is None and not any(name.endswith(".safetensors") for name in known):

@@ -17,7 +17,7 @@ LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation", "kinds"
 
 def fetched_rows(study: Study) -> list[str]:
     """Return the files of all rows that are fetched."""
-    return [source.cached_path(study.paths.cache) for source in study.fetched("splits", "gold").values()]
+    return [source.copy_file(study.paths.cache) for source in study.fetched("splits", "gold").values()]
 
 
 def rows_file(study: Study, source: RowSource, root: Path) -> str:
@@ -27,7 +27,7 @@ def rows_file(study: Study, source: RowSource, root: Path) -> str:
         root: the repository's folder.
     """
     if source.fetched:
-        return source.cached_path(study.paths.cache)
+        return source.copy_file(study.paths.cache)
     return source.local_path(shown_path(root / "config" / "prompts"))
 
 

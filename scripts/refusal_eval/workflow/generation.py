@@ -4,15 +4,16 @@ How messages become token ids is decided alike for the prompts of a model and of
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.requests import CHANGES
+from refusal_eval.config.change import changes, changes_of
+from refusal_eval.config.kinds import CHANGES
 from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.recorded_files import ANSWERS, BATTLES, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
-FROM_FILES = ("lora", "intervention")
 FURTHER = ("prefill", "frame")  # see `Renderer`; left out where they are not used
 
 
@@ -28,12 +29,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
     }
     if study.config["protocol"] == "compat":
         params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
-    # What an adapter or an intervention is comes from its file; that one was taken away is seen nowhere else.
-    params |= {name: name in FROM_FILES or entry[name] for name in CHANGES if entry.get(name) is not None}
-    if (entry.get("intervention") or {}).get("allow_overlap"):
-        params["allow_overlap"] = True
-    if entry.get("intervention") and split not in study.splits:
-        params["evaluated"] = False
+    for change in changes_of(entry):
+        params |= change.request_params(entry, split in study.splits)
     if study.config["split_entries"][split].get("dialogue"):
         # Only the answer to a turn, without its reasoning, stands in the history of the next one.
         params["dialogue"] = {"reasoning": entry["reasoning"]}
@@ -69,16 +66,36 @@ def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
 
 
-def checked_adapters(study: Study, batch: str) -> list[str]:
-    """Return the checked LoRA adapters of a batch's models."""
-    models = sorted({cell.model for cell in study.generation_batches[batch]})
-    return [study.paths.of("checked_adapters", model=model) for model in models if study.models[model].lora]
+def fetched_changes(study: Study) -> list[str]:
+    """Return the files that stand for copies in the cache of what changes the models."""
+    return [source.copy_file(study.paths.cache) for source in study.fetched("models").values()]
 
 
-def interventions(study: Study, batch: str) -> list[str]:
-    """Return the cards of the interventions of a batch's models: of one model, as steered ones have own batches."""
+def identity_files(study: Study, model: str) -> dict[str, list[str]]:
+    """Return the identity file of each change of a model, by the change's name; of others none."""
+    asked = {change.name for change in changes_of(study.models[model])}
+    return {one.name: one.identity_files(study.paths, model) if one.name in asked else [] for one in changes()}
+
+
+def identity_files_of_all(study: Study) -> dict[str, list[str]]:
+    """Return the identity files of the changes of all models, by the change's name."""
+    each = [identity_files(study, model) for model in sorted(study.models)]
+    return {name: [file for files in each for file in files[name]] for name in CHANGES.names()}
+
+
+def loaded_files(study: Study, batch: str) -> dict[str, list[str]]:
+    """Return the files of the changes of a batch's models that its load is given, by the change's name."""
     models = sorted({cell.model for cell in study.generation_batches[batch]})
-    return [study.paths.of("interventions", model=model) for model in models if study.models[model].intervention]
+    asked = [(change, model) for model in models for change in changes_of(study.models[model])]
+    return {
+        name: [f for change, model in asked if change.name == name for f in change.loaded_files(study.paths, model)]
+        for name in CHANGES.names()
+    }
+
+
+def changing_modules(study: Study, model: str) -> list[Path]:
+    """Return the files of the code behind a model's changes, for `code_version`."""
+    return [CHANGES.module(change.name) for change in changes_of(study.models[model])]
 
 
 def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

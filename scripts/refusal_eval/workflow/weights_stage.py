@@ -1,11 +1,10 @@
-"""What the rules in workflow/rules/weights.smk ask of a study: where weights and adapters come from, what they are."""
+"""What the rules in workflow/rules/weights.smk ask of a study: where weights come from, what they are."""
 
 from typing import Any
 
 from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.study.study import Study
-from refusal_eval.weights.adapter import FILES
-from refusal_eval.weights.fingerprint import file_states, model_files, states_of
+from refusal_eval.weights.fingerprint import file_states, model_files
 
 
 def engine_weights(study: Study, engine: str) -> WeightSource | None:
@@ -14,14 +13,11 @@ def engine_weights(study: Study, engine: str) -> WeightSource | None:
 
 
 def manifests(study: Study) -> dict[str, list[str]]:
-    """Return the manifests of all that is fetched: of each `tokenizer` that comes before its weights, of the `weights`,
-    and of each `adapter`.
-    """
-    weights, adapters = study.fetched("engines").values(), study.fetched("models")
+    """Return the manifests of all that is fetched: of each `tokenizer` before its weights, and of the `weights`."""
+    weights = study.fetched("engines").values()
     return {
         "tokenizer": [manifest for source in weights for manifest in tokenizer_before(study, source)],
-        "weights": [study.paths.of("weights", weights=source.copy_id) for source in weights],
-        "adapter": [study.paths.of("fetched_adapters", adapter=copy) for copy in adapters],
+        "weights": [source.copy_file(study.paths.cache) for source in weights],
     }
 
 
@@ -38,7 +34,7 @@ def weights_files(study: Study, engine: str) -> list[str]:
     if not weights.fetched:
         folder = weights.model_dump()["path"]
         return [f"{folder}/{name}" for name in model_files(folder)]
-    return [study.paths.of("weights", weights=weights.copy_id)]
+    return [weights.copy_file(study.paths.cache)]
 
 
 def identifying_files(study: Study, engine: str) -> list[str]:
@@ -60,22 +56,3 @@ def identified_entry(study: Study, engine: str) -> dict[str, Any]:
     # a cache that moves keeps the ages of its files.
     also = {"max_model_len": entry.max_model_len} | ({"cache": study.paths.cache} if weights.fetched else {})
     return {**entry.identity({}), "weights": weights.model_dump(mode="json"), "files": files, **also, **strict}
-
-
-def adapter_files(study: Study, model: str) -> list[str]:
-    """Return what must be there before a model's adapter can be identified: a manifest, or its two files."""
-    source = study.models[model].lora
-    assert source is not None
-    if not source.fetched:
-        return [f"{source.model_dump()['path']}/{name}" for name in FILES]
-    return [study.paths.of("fetched_adapters", adapter=source.copy_id)]
-
-
-def identified_adapter(study: Study, model: str) -> dict[str, Any]:
-    """Return what identifies a model's adapter; of a folder also the state of its files (see above)."""
-    source = study.models[model].lora
-    assert source is not None
-    written = source.model_dump(mode="json")
-    if source.fetched:
-        return {"source": written, "files": [], "cache": study.paths.cache}
-    return {"source": written, "files": states_of(written["path"], FILES)}

@@ -9,13 +9,14 @@ from typing import Any
 
 import jinja2
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
+from refusal_eval.report.methods.direction_words import position_text, side_text
 from refusal_eval.report.methods.study_sources import (
-    adapter_text,
     cite,
     quoted,
     rows_citations,
@@ -23,6 +24,7 @@ from refusal_eval.report.methods.study_sources import (
     weights_text,
     where_text,
 )
+from refusal_eval.report.methods.words import counted, listed
 from refusal_eval.report.paper.display import annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -53,26 +55,6 @@ _OFF = {
     "frequency_penalty": (0.0, "frequency penalty"),
     "repetition_penalty": (1.0, "repetition penalty"),
     "min_tokens": (0, "at least so many tokens:"),
-}
-# How a direction was fitted, by its method, and on which activations.
-_FITTED = {
-    "md": "the difference of means",
-    "wmd": "the difference of means weighted by the size of the refusal score",
-    "rmd": "the difference of means after the inverse covariance of the negative side",
-    "wrmd": "the difference of means weighted by the size of the refusal score, after the inverse covariance of the "
-    "negative side",
-    "random": "fitted vectors, turned together into a random place, as a control",
-}
-# What a mode does with a control in place of a direction, where it is not the same.
-_CONTROLS = {
-    "gated": "it is added to tokens that are similar to the direction that it controls",
-    "pull": "it moves tokens towards a point equally far from the middle of both means, in a random direction",
-    "constellation": "it moves tokens towards a point equally far from the middle of their task's two means, in a "
-    "random direction",
-}
-_POSITIONS = {
-    "last_prompt_token": "at the last token of the prompt",
-    "answer_mean": "averaged over the tokens of its own answers",
 }
 # Numbers whose intervals are recovered from those of two rates.
 _DIFFERENCES = {
@@ -201,7 +183,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "side_text": lambda side: side_text(side, label),
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
         "separations": separations,
-        "position_text": _position_text,
+        "position_text": position_text,
         "seconds": seconds,
         # Of an engine of another party nobody knows what changes between runs.
         "batched": [
@@ -350,12 +332,13 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def how_asked(entry: Mapping[str, Any], card: Mapping[str, Any] | None = None) -> list[str]:
+def how_asked(entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> list[str]:
     """Return what a model was asked with beside its prompts and sampling.
 
     Args:
         entry: the model's.
-        card: of its compiled intervention, where it has one.
+        manifest: the study's.
+        model: its name.
     """
     parts = []
     if entry.get("system_prompt"):
@@ -369,85 +352,13 @@ def how_asked(entry: Mapping[str, Any], card: Mapping[str, Any] | None = None) -
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
     if entry.get("prefill"):
         parts.append(f"replies that begin with \u201c{quoted(entry['prefill'])}\u201d, which is no part of the answer")
-    if lora := entry.get("lora"):
-        parts.append(f"a LoRA adapter ({adapter_text(lora)})")
-    if intervention := entry.get("intervention"):
-        parts.append(intervention_text(intervention, card))
+    parts += [change.methods_words(entry[change.name], manifest, model) for change in changes_of(entry)]
     if entry.get("reasoning"):
         parts.append("its reasoning separated from its answer and not judged")
     return parts
 
 
-def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None = None) -> str:
-    """Return what an intervention does, in words, and with its card also how its directions were fitted."""
-    layers, tasks = asked["layers"], asked["mode"] == "constellation"
-    ranked = "the directions together rank" if tasks else "the direction ranks"
-    where = (
-        f"the {counted(layers['best'], 'layer')} that {ranked} first"
-        + (f" ({listed(map(str, card['layers']))}, counted from 0)" if card else "")
-        if isinstance(layers, Mapping)
-        else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"
-    )
-    scale = f", scale {1 if asked['scale'] is None else asked['scale']:g}"  # only `ablate` may leave it out
-    gate = "" if asked["gate"] is None else f", gate {asked['gate']:g}"
-    offset = "" if asked["offset"] == "none" else f", offset at the {asked['offset']} of both means"
-    towards = f" towards the mean of the {asked['towards']} side" if asked["mode"] == "pull" else ""
-    if tasks:
-        kind = (
-            f"{quoted(asked['mode'])}: each token moves towards the most similar of the means of the negative sides of "
-            f"{'direction' if len(asked['direction']) == 1 else 'directions'} {listed(map(quoted, asked['direction']))}"
-        )
-    else:
-        kind = f"{quoted(asked['mode'])}{towards} along the direction {quoted(asked['direction'])}"
-    directions = card["directions"] if card else []
-    is_control = asked["mode"] in _CONTROLS and any(direction["method"] == "random" for direction in directions)
-    control = f"; as a control, {_CONTROLS[asked['mode']]}" if is_control else ""
-    fitted = "".join(f"; {_direction_text(direction, tasks)}" for direction in directions)
-    return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{control}{fitted})"
-
-
-def _direction_text(direction: Mapping[str, Any], named: bool) -> str:
-    """Return how a direction of an intervention's card was fitted; with its name where there may be several."""
-    n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
-    return (
-        f"the direction{name} is {_FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
-        f"{_position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
-        f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
-    )
-
-
-def side_text(side: Mapping[str, Any], label: Callable[[str, str], str]) -> str:
-    """Return which prompts one side of a direction has; `label` is what a reader sees of an entry, by noun and name."""
-    parts = [f"those of {label('split', side['split'])}"]
-    parts += [f"in the category {quoted(side['category'])}"] if side["category"] else []
-    parts += [f"without those of {listed(label('split', name) for name in side['without'])}"] if side["without"] else []
-    for bound in ("above", "below"):
-        if side[bound] is not None:
-            parts.append(f"with c(x) {bound} {side[bound]:g} under judge {label('judge', side['judge'])}")
-    return " ".join(parts)
-
-
-def _position_text(positions: str) -> str:
-    token = positions.removeprefix("prompt_token")
-    return _POSITIONS.get(positions) or f"at token {token} of the prompt, counted from its end"
-
-
 # ---------------------------------------------------------------- words, and what is written
-
-
-def listed(texts: Iterable[str]) -> str:
-    """Return texts as a list in a sentence: a, b and c; where one has a comma itself, "a; b, with c; and d"."""
-    *first, last = list(texts) or [""]
-    if not any(", " in text for text in (*first, last)):
-        return f"{', '.join(first)} and {last}" if first else last
-    if len(first) > 1:
-        return f"{'; '.join(first)}; and {last}"
-    return f"{first[0]}{',' if ', ' in first[0] else ''} and {last}" if first else last
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: 1 prompt, 2 prompts; thousands are set apart by commas."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def cited_keys(found: Iterable[Paragraph]) -> list[str]:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from refusal_eval.config.kinds import ADAPTER_SOURCES, WEIGHT_SOURCES
-from refusal_eval.config.source_entries import AdapterSource, Source, WeightSource
+from refusal_eval.config.change import changes_of
+from refusal_eval.config.kinds import WEIGHT_SOURCES
+from refusal_eval.config.source_entries import Source, WeightSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json
 from refusal_eval.report.paper.display import clean
@@ -58,12 +59,6 @@ def where_text(where: Mapping[str, Any]) -> str:
         shown = (f"\u201c{word}\u201d" if word else "empty" for word in words)
         texts.append(f"{quoted(column)} {' or '.join(shown)}")
     return " and ".join(texts)
-
-
-def adapter_text(adapter: Mapping[str, Any]) -> str:
-    """Return where an adapter comes from, in words, with the citation."""
-    source: AdapterSource = ADAPTER_SOURCES.entry(adapter)
-    return source.in_words(quoted) + cite(source.bibtex_key)
 
 
 def families(weights: WeightSource) -> list[str]:
@@ -120,8 +115,7 @@ def _sources(config: Mapping[str, Any]) -> Iterator[Source]:
         if "weights" in engine:
             yield WEIGHT_SOURCES.entry(engine["weights"])
     for model in config["model_entries"].values():
-        if model.get("lora"):
-            yield ADAPTER_SOURCES.entry(model["lora"])
+        yield from (change.source(model[change.name]) for change in changes_of(model) if change.has_source)
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
         yield row_source(entry["source"])
 

@@ -1,6 +1,7 @@
 """From a model's name to a small study that is ready for its engine: 8 bundled prompts, through the real rules."""
 
 import dataclasses
+import itertools
 import os
 import shlex
 import shutil
@@ -14,6 +15,7 @@ import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
@@ -21,10 +23,10 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, shown_path
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.loaded_change import loaded_changes
 from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.paths import Paths
-from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import weight_source
 
 CHECKED = "checked"  # the model under the check's own name, with shorter answers
@@ -132,17 +134,18 @@ def prepare(
     weights = engine.get("weights")
     if weights is None:
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
-    manifest = [paths.of("weights", weights=source.copy_id)] if (source := weight_source(weights)).fetched else []
+    manifest = [source.copy_file(paths.cache)] if (source := weight_source(weights)).fetched else []
     requests = [paths.of("requests", model=CHECKED, split=split) for split in SPLITS]
-    adapter = [paths.of("checked_adapters", model=CHECKED)] if entry["lora"] else []
+    changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | PLAIN)}
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
-    _make([*requests, *missing, *adapter], study)
+    _make([*requests, *missing, *itertools.chain(*changed.values())], study)
     # Folders are relative to where the rules ran.
-    described = [read_json(folder / path) for path in adapter]
-    adapters = [Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described]
+    changes = loaded_changes(
+        {change: [str(folder / path) for path in files] for change, files in changed.items()}, folder
+    )
     engine_file = read_json(folder / paths.of("engines", engine=name))
-    plan = LoadPlan.of_study(config, engine_file, manifest, ROOT, adapters=adapters)
+    plan = LoadPlan.of_study(config, engine_file, manifest, ROOT, changes=changes)
     return CheckedModel(
         entry=config["model_entries"][CHECKED],
         files=[read_requests(folder / path) for path in requests],

@@ -205,7 +205,7 @@ Check = Callable[[Trial], Coroutine[Any, Any, Outcome]]
 
 def engine_of_plan(plan: LoadPlan, log: Path) -> Server:
     """Return the engine, as a job would start it."""
-    server: Server = plan.engine.running(dataclasses.replace(plan.load(log), adapters=plan.adapters))
+    server: Server = plan.engine.running(plan.load(log))
     return server
 
 
@@ -334,8 +334,8 @@ async def compared(trial: Trial, engine: Server) -> Outcome:
 
 async def scored(trial: Trial, engine: Server, sample: Sample, adapted: bool = True) -> list[float]:
     """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
-    adapters = trial.model.plan.adapters
-    served = {"model": adapters[0].name} if adapted and adapters else {}
+    name = trial.settings({}).served_as
+    served = {"model": name} if adapted and name else {}
     prompt = list(sample.request.token_ids)
     answer = sample.ids[: trial.local_engine.max_model_len - len(prompt) - 1]
     body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
@@ -346,7 +346,7 @@ async def scored(trial: Trial, engine: Server, sample: Sample, adapted: bool = T
 
 async def adapter(trial: Trial) -> Outcome:
     """The model's adapter is in use: without it an answer has other log-probabilities."""
-    if not trial.model.plan.adapters:
+    if trial.settings({}).served_as is None:
         return not_applicable("the model's entry has no `lora`")
     sample = trial.one_per_prompt[0]
     with_it, without = [await scored(trial, trial.engine, sample, adapted) for adapted in (True, False)]

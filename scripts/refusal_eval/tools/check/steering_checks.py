@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.activations.intervention import FittedDirection, write_intervention
+from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.activations.model_facts import model_facts
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import unpack_floats
-from refusal_eval.engines.intervention_file import CompiledIntervention
 from refusal_eval.engines.server import Server
+from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.tools.check.check_lines import Outcome, fail, not_applicable, ok
 from refusal_eval.tools.check.check_report import first_line
 from refusal_eval.tools.check.model_checks import ISSUE, MOST_NAMED_DIFFERENCE, Check, Trial, compared, engine_of_plan
@@ -74,7 +75,7 @@ def _steered(trial: Trial, mode: str, scale: float) -> Server:
     layers = direction.layers[-1:] if scale else direction.layers
     file = trial.model.log.with_name(f"{mode}.safetensors")
     card = write_intervention(file, "checked", [direction], {"mode": mode, "layers": layers, "scale": scale, **NEUTRAL})
-    steered = dataclasses.replace(plan, interventions=[CompiledIntervention.of_card(card, str(file))])
+    steered = dataclasses.replace(plan, changes=[LoadedIntervention([CompiledIntervention.of_card(card, str(file))])])
     return engine_of_plan(steered, trial.model.log.with_name(f"{mode}.server.log"))
 
 

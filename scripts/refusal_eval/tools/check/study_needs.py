@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.config.lock_file import Lock, read_lock
-from refusal_eval.config.source_entries import OnHub, RowSource
+from refusal_eval.config.source_entries import OnHub
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.core.files import size_text
 from refusal_eval.engines.local_engine import LocalEngine
@@ -25,7 +25,6 @@ from refusal_eval.workflow.weights_stage import weights_files
 IN_FLIGHT = 1024  # where no study is named
 NOTHING = ("results", "results", "results_dir", 0, 0, "")  # a row of `disk_use.NEED`
 ROWS = ("splits", "gold")
-WORDS = {"engines": "weights", "models": "adapter", **dict.fromkeys(ROWS, "data set")}
 
 
 @dataclass(frozen=True)
@@ -150,8 +149,11 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
     for section, name, entry, source in study.sources():
         if source.taken_from is None:
             continue
-        what = source.known_as if source.taken_from == "url" else f"{WORDS[section]} {source.known_as}"
-        before, here = found.get(what, Source(what, source.taken_from)), os.path.isfile(_copy(study, section, source))
+        what = source.known_as if source.taken_from == "url" else f"{source.wants or 'data set'} {source.known_as}"
+        before, here = (
+            found.get(what, Source(what, source.taken_from)),
+            os.path.isfile(source.copy_file(study.paths.cache)),
+        )
         more = {"gated": True, "terms": entry.terms} if section in ROWS and entry.gated else {}
         if section == "engines" and not here:
             more = {"gated": entry.gated, "terms": entry.terms}
@@ -160,15 +162,6 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
         users = (*before.used_by, f"{section.removesuffix('s')} {name}")
         found[what] = replace(before, here=before.here and here, used_by=users, **more)
     return list(found.values())
-
-
-def _copy(study: Study, section: str, source: Pinned) -> str:
-    """Return the file that is there once a source was fetched."""
-    if isinstance(source, RowSource):
-        return source.cached_path(study.paths.cache)
-    if section == "engines":
-        return study.paths.of("weights", weights=source.copy_id)
-    return study.paths.of("fetched_adapters", adapter=source.copy_id)
 
 
 def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from refusal_eval.config.change import changes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.data.hub import RemoteFile
 from refusal_eval.study.study import Study
-from refusal_eval.weights.adapter import wanted_names
 from refusal_eval.weights.weight_fetching import weights_names
 
 KINDS = {"model": "model", "dataset": "data set"}
-WEIGHTS, ADAPTER, ALL = "weights", "adapter", "all files"
+WEIGHTS, ALL = "weights", "all files"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Need:
     kind: str  # `model`, `dataset` or `url`
     name: str  # the repository, or the address
     pin: str | None  # the hash that the entries give; None where they leave it open
-    wants: tuple[str, ...]  # `weights`, `adapter`, `all files`, or names of files
+    wants: tuple[str, ...]  # `weights`, `all files`, what a change of a model wants, or names of files
     licences: tuple[str, ...]  # what the entries say
     used_by: tuple[str, ...]  # the entries, such as `engines.qwen3-4b`
 
@@ -46,8 +46,8 @@ def needs_of(config: Mapping[str, Any]) -> list[Need]:
             continue
         of_models = section in ("engines", "models")
         kind = "url" if source.taken_from == "url" else "model" if of_models else "dataset"
-        wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, getattr(source, "file", None) or ALL)
-        licence = entry.licence if section != "models" else None  # an adapter's is not the model's
+        wants = source.wants or getattr(source, "file", None) or ALL
+        licence = entry.licence if section != "models" else None  # that of what changes a model is not the model's
         use = (wants, licence, f"{section}.{name}")
         found.setdefault((kind, source.known_as, getattr(source, source.pin)), []).append(use)
     needs = []
@@ -65,14 +65,14 @@ def wanted_files(need: Need, files: Mapping[str, RemoteFile]) -> dict[str, Remot
     Raises:
         UserError: if one is not there.
     """
-    names: set[str] = set()
+    names, changing = set[str](), {change.wants: change for change in changes() if change.has_source}
     for wants in need.wants:
         if wants == ALL:
             names |= set(files)
         elif wants == WEIGHTS:
             names |= set(weights_names(files, str(need)))
-        elif wants == ADAPTER:
-            names |= set(wanted_names(files))
+        elif wants in changing:
+            names |= set(changing[wants].wanted_names(files))
         else:
             names.add(wants)
     for name in sorted(names - set(files)):

@@ -107,7 +107,7 @@ def _weights(plan: Plan) -> tuple[float, str]:
         weights = engine_weights(plan.study, name)
         if weights is None:
             continue
-        if not weights.fetched or os.path.isfile(plan.study.paths.of("weights", weights=weights.copy_id)):
+        if not weights.fetched or os.path.isfile(weights.copy_file(plan.study.paths.cache)):
             here.add(weights.copy_id)
         else:
             sizes[weights.copy_id] = pace.weights
@@ -140,7 +140,7 @@ def _activations(plan: Plan) -> tuple[float, str]:
 def _rows(plan: Plan) -> tuple[int, str]:
     missing = {}
     for section, name, entry, source in plan.study.sources():
-        path = source.cached_path(plan.study.paths.cache) if isinstance(source, RowSource) and source.fetched else None
+        path = source.copy_file(plan.study.paths.cache) if isinstance(source, RowSource) and source.fetched else None
         if path and not os.path.isfile(path):
             known = [work.prompts for cell, work in plan.work.items() if cell.split == name and not cell.judge]
             missing[section, name] = max([entry.expected_rows or 0, *known])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.program.page_lines import grouped
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.weights_stage import engine_weights
@@ -28,17 +29,18 @@ def terms_of(study: Study) -> Iterator[dict[str, Any]]:
             if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
                 continue
             engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
-            fetched = study.paths.of("weights", weights=weights.copy_id) if weights and weights.fetched else None
-            here = fetched is None or os.path.isfile(fetched)
+            here = not weights or not weights.fetched or os.path.isfile(weights.copy_file(study.paths.cache))
             where = weights.shown if weights else entry.engine
             yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
-            if adapter := getattr(entry, "lora", None):
-                yield _terms(section, f"{name} (adapter)", adapter.shown, here, None)
+            for change in changes_of(entry):
+                if change.has_source:
+                    source = getattr(entry, change.name)
+                    yield _terms(section, f"{name} ({change.wants})", source.shown, here, None)
     rows: dict[str, Mapping[str, Any]] = {"splits": study.settings.split_entries, "gold": study.gold}
     for section, entries in rows.items():
         for name, entry in entries.items():
             source, asked = entry.source, {"origin": entry.licence_of_origin, "gated": entry.gated, "page": entry.terms}
-            here = not source.fetched or os.path.isfile(source.cached_path(study.paths.cache))
+            here = not source.fetched or os.path.isfile(source.copy_file(study.paths.cache))
             yield _terms(section, name, source.shown, here, entry.licence, **asked)
 
 

@@ -59,7 +59,7 @@ class Load:
 def names_of(*sources: Source | None) -> set[str]:
     """Return what the jobs that fetch these call them."""
     fetched = [one for one in sources if one is not None and one.fetched]
-    files = {Path(one.cached_path("")).name for one in fetched if isinstance(one, RowSource)}
+    files = {Path(one.copy_file("")).name for one in fetched if isinstance(one, RowSource)}
     return files | {one.copy_id for one in fetched}
 
 

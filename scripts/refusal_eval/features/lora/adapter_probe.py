@@ -48,13 +48,13 @@ async def probe_adapters(
         UserError: if an adapter changes nothing, or computes no numbers, or reaches the model that is asked beside it;
             and if the engine dies or hangs, or the time limit is reached.
     """
-    if not any(item.settings.adapter for item in pending):
+    if not any(item.settings.served_as for item in pending):
         return {}
     return await watched(engine, limit, _probe(engine, pending))
 
 
 async def _probe(engine: RunningEngine, pending: Sequence[Pending]) -> dict[str, Any]:
-    adapters = {item.settings.adapter: item for item in reversed(pending) if item.settings.adapter}
+    adapters = {item.settings.served_as: item for item in reversed(pending) if item.settings.served_as}
     models = {name: item.cell.split("/")[0] for name, item in sorted(adapters.items())}
     changed, moved, itself, compared = dict.fromkeys(models, 0.0), 0.0, False, 0
     for prompt in list(dict.fromkeys(tuple(item.request.token_ids) for item in pending))[:PROMPTS]:
@@ -131,7 +131,9 @@ async def _answer(
 
 
 def _no_numbers(settings: RequestSettings, models: Mapping[str, str]) -> UserError:
-    which = f"the LoRA adapter of `{models[settings.adapter]}`" if settings.adapter else "the model without an adapter"
+    which = (
+        f"the LoRA adapter of `{models[settings.served_as]}`" if settings.served_as else "the model without an adapter"
+    )
     return UserError(f"{which} computes values that are no numbers (NaN); its weights are damaged. Nothing was stored")
 
 

@@ -15,14 +15,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from refusal_eval.config.kinds import ADAPTER_SOURCES
-from refusal_eval.config.source_entries import AdapterSource
-from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json, refuse_changed, sha256_of_file, shown_path
+from refusal_eval.data import hub
+from refusal_eval.features.lora.adapter_sources import AdapterSource
+from refusal_eval.features.lora.lora_change import adapter_name
 from refusal_eval.weights.fingerprint import files_sha256
+from refusal_eval.weights.tensors import Shape, read_tensors
+from refusal_eval.weights.weight_fetching import Fetching, Files, fetch_files
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -70,15 +73,6 @@ FROM_THE_LAYER = re.compile(r"(?:^|\.)([A-Za-z_]+\.\d+\..+)$")
 READS_THE_STREAM = re.compile(r"\.(q|k|v|gate|up)_proj$")
 WHOLE_NUMBERS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # one stored number per weight; others are packed
 
-Shape = tuple[int, ...]
-
-
-class Tensor(NamedTuple):
-    """Type (as safetensors calls it, e.g. BF16) and shape of a tensor."""
-
-    kind: str
-    shape: Shape
-
 
 @dataclass(frozen=True)
 class Adapter:
@@ -99,6 +93,21 @@ class Adapter:
         """
         refuse_changed([Path(self.folder, name) for name in self.files], self.files.values())
         return replace(self, folder=os.path.abspath(self.folder))
+
+
+def fetch_adapter(source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Fetch an adapter into `cache`/hub and write its manifest.
+
+    Raises:
+        UserError: with what is wrong and what to do; also if a file that is needed is not there.
+    """
+    fetch_files(source, fetching, _names_to_fetch)
+
+
+def _names_to_fetch(place: hub.Repository, files: Files | None) -> list[str]:
+    names = [path.name for path in hub.snapshot(place, FILES, None).iterdir()] if files is None else list(files)
+    check_names(names, str(place), place.log)
+    return wanted_names(names)
 
 
 def describe_adapter(
@@ -150,22 +159,6 @@ def checked_rank(folder: str | Path) -> int:
     _check_tensors(Path(folder) / WEIGHTS, max(ranks))
     _check_values(Path(folder) / WEIGHTS)
     return int(max(ranks))
-
-
-def read_tensors(path: str | Path) -> dict[str, Tensor]:
-    """Return the tensors of a file by name; their numbers are not read.
-
-    Raises:
-        UserError: if it is not a safetensors file.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            return {name: Tensor(str(part.get_dtype()), tuple(part.get_shape())) for name, part in slices.items()}
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} cannot be read as safetensors: {error}") from error
 
 
 def module_shapes(path: Path) -> dict[str, dict[str, Shape]]:

@@ -1,0 +1,142 @@
+"""Changes of models: keys of a model's entry that change what its engine computes.
+
+A change is one class in the folder of its feature, found by `CHANGES` (config/kinds.py). It answers whatever the
+workflow, the requests and the methods section ask of it; what a running engine does with it is a `LoadedChange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from refusal_eval.config.kinds import CHANGES
+
+if TYPE_CHECKING:
+    from refusal_eval.config.source_entries import Source
+    from refusal_eval.engines.loaded_change import LoadedChange
+    from refusal_eval.study.paths import Paths
+
+
+class Change:
+    """A change of a model. Its identity is in the key of every request of the model.
+
+    Attributes:
+        name: key of a model's entry, of request keys and of the headers of request files.
+        words: what a model with it has, for messages: `a LoRA adapter`.
+        loads: whether an engine load serves it; else it is in the requests themselves.
+        own_load: whether a model with it shares no engine load with others.
+        has_source: whether its value in an entry is where files come from (`config.source_entries.Source`).
+        wants: what is taken from there, in one word, as lists of downloads show it.
+        captured: whether activations can be captured under it, for a separation.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[str]
+    loads: ClassVar[bool] = True
+    own_load: ClassVar[bool] = False
+    has_source: ClassVar[bool] = False
+    wants: ClassVar[str] = ""
+    captured: ClassVar[bool] = False
+
+    def identity_files(self, paths: Paths, model: str) -> list[str]:
+        """Return the file that says what identifies the change, as a list; none where the model's entry says it."""
+        return []
+
+    def loaded_files(self, paths: Paths, model: str) -> list[str]:
+        """Return the file that a load is given, as a list."""
+        return self.identity_files(paths, model)
+
+    def source(self, value: Mapping[str, Any]) -> Source:
+        """Return the source that a value in an entry is."""
+        raise NotImplementedError
+
+    def wanted_names(self, names: Iterable[str]) -> list[str]:
+        """Return those of a repository's files that are taken from its source."""
+        raise NotImplementedError
+
+    def request_params(self, entry: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
+        """Return what decides the requests of a cell: the change's value, or that there is one if a file says the rest.
+
+        Without it nothing would show that a change was taken away.
+
+        Args:
+            entry: the model's.
+            evaluated: whether the study evaluates the cell, and does not only fit or separate directions on it.
+        """
+        return {self.name: True if self.loads else entry[self.name]}
+
+    def check_prompts(
+        self, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], request: Mapping[str, Any]
+    ) -> None:
+        """Raise `UserError` for prompts that a model with this change must not be asked.
+
+        Args:
+            rows: the cell's prompts.
+            described: content of the identity file, or the value in the entry.
+            request: what decides the cell's requests (`workflow.generation.request_params`).
+        """
+
+    def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the part of the request key; its form never changes.
+
+        Args:
+            described: content of the identity file, or the value in the entry.
+        """
+        return dict(described)
+
+    def served_as(self, identity: Mapping[str, Any]) -> str | None:
+        """Return the name under which an engine serves a model with this change; None where it is the engine's own."""
+        return None
+
+    def loaded(self, files: Sequence[str], folder: Path = Path()) -> LoadedChange:
+        """Return what a load does with the changes of its models.
+
+        Args:
+            files: the loaded file of each model.
+            folder: the study's, to which paths in these files are relative.
+        """
+        raise NotImplementedError
+
+    def damage_by(self, serving: Mapping[str, Any]) -> str | None:
+        """Return why responses in the store are not those of their models, if they were served so; None if they are.
+
+        Args:
+            serving: the serving record of the load that wrote them, perhaps an earlier version's.
+        """
+        return None
+
+    def in_manifest(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what the study's manifest says of the changes of its models.
+
+        Args:
+            described: content of the identity file of each model.
+        """
+        return {}
+
+    def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
+        """Return what the methods section says of a model with this change.
+
+        Args:
+            entry: its value in the model's entry.
+            manifest: the study's.
+            model: the model's name.
+        """
+        raise NotImplementedError
+
+
+def changes() -> list[Change]:
+    """Return all changes of models."""
+    return [CHANGES.get(name)() for name in CHANGES.names()]
+
+
+def changes_of(entry: Any) -> list[Change]:
+    """Return the changes of a model's entry, validated or plain."""
+    written = entry if isinstance(entry, Mapping) else vars(entry)
+    return [change for change in changes() if written.get(change.name) is not None]
+
+
+def source_fields() -> list[tuple[str, str]]:
+    """Return the fields of entries that hold a source, as section of the catalogue and field."""
+    of_models = [("models", change.name) for change in changes() if change.has_source]
+    return [("engines", "weights"), *of_models, ("splits", "source"), ("gold", "source")]

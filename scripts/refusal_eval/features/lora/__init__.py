@@ -1,0 +1,5 @@
+"""LoRA adapters of models: fetched, identified, checked against their weights, served, and shown to be applied."""
+
+ADAPTER_SOURCES = {"hub": "adapter_sources:HubAdapter", "folder": "adapter_sources:FolderAdapter"}
+RULES = ["adapters"]
+CHANGES = {"lora": "lora_change:LoraChange"}
