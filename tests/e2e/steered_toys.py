@@ -228,6 +228,7 @@ found["with and without"] = [with_and_without(mode, one) for mode in ("add", "ab
 
 def reported_by_the_compiler(layer: Any) -> Any:
     """Return what is refused where the compiler meets a hook that raises."""
+    torch._dynamo.reset()  # it compiles one function a few times only
     layers = [layer((X, R)) for _ in range(LAYERS)]
     worker.install(model_of(*layers), SPEC, ADD, CONFIG)
     try:

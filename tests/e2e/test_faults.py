@@ -163,10 +163,21 @@ def plain_rerun(place: Place, reference: Reference) -> None:
 # ---------------------------------------------------------------- a time limit, three times too short
 
 
-def test_a_time_limit_three_times_too_short(place: Place, reference: Reference) -> None:
-    # At 80 % of the limit no more requests are taken (see `time_limit.py`); the rest is for ending in peace. A run has
-    # time for 1 / 2.3 of the work, as long as the machine is as fast as it was for the reference.
-    share = reference.start + 6 + reference.work / 2.3
+def test_a_time_limit_three_times_too_short(
+    prepared: Project, compiled: Path, tmp_path: Path, reference: Reference
+) -> None:
+    # A machine that was busier while the reference was made has time for everything: then it gets less.
+    for number, part in enumerate((2.3, 5, 12)):
+        with Place(copy_of(prepared, tmp_path / str(number)), compiled) as place:
+            if len(steps := runs_until_whole(place, reference, part)) > 1:
+                break
+    assert len(steps) >= 2 and sum(steps) == len(reference.keys)
+
+
+def runs_until_whole(place: Place, reference: Reference, part: float) -> list[int]:
+    """Run with time for 1 / `part` of the work until everything is answered; return what each run added."""
+    # At 80 % of the limit no more requests are taken (see `time_limit.py`); the rest is for ending in peace.
+    share = reference.start + 6 + reference.work / part
     place.project.study(time_limit=round(share / 0.8 / 60, 3))
     project, steps = place.project, []
     while True:
@@ -184,9 +195,9 @@ def test_a_time_limit_three_times_too_short(place: Place, reference: Reference) 
         assert answered and int(answered[1]) == steps[-1], "the server counted what was stored"
         assert steps[-1] > 0, "every run goes on"
         assert len(steps) < 6
-    assert len(steps) >= 2 and sum(steps) == len(reference.keys)
     assert executed_since(project, {}) == steps[-1]
     assert answers(project) == reference.answers
+    return steps
 
 
 # ---------------------------------------------------------------- signals
