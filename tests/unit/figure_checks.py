@@ -72,7 +72,8 @@ def draw(
     )
     shown = dataclasses.replace(shown, gold=list(gold), curves=curves or {})
     expected = splits_of or [
-        {"name": name, "expectation": EXPECTATIONS[i % 3], "reading": "broad"} for i, name in enumerate(shown.splits)
+        {"name": name, "source": name, "expectation": EXPECTATIONS[i % 3], "reading": "broad"}
+        for i, name in enumerate(shown.splits)
     ]
     study = (vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1}, expected)
     data = Given(figure, shown, *study)

@@ -75,9 +75,9 @@ def estimates(config):
     return {file.removeprefix("results/large/estimates/") for file in estimate_files(Study(config))}
 
 
-def test_a_job_for_each_judge_and_model_and_four_for_the_study(config):
+def test_a_job_for_each_judge_and_model_and_one_for_each_analysis(config):
     cells = {f"cells/{judge}/{model}.json" for judge in config["judges"] for model in config["models"]}
-    analyses = {"variance.json", "comparisons.json", "tradeoff.json", "corrected.json"}
+    analyses = {f"{name}.json" for name in ("variance", "comparisons", "tradeoff", "corrected", "judge_agreement")}
     assert estimates(config) == cells | analyses
 
 
