@@ -25,6 +25,8 @@ MOVED = {"judge_agreement.json": "estimates/judge_agreement.json"}
 ADDED = (
     *("tradeoff_correlation", "pareto_front", "language_rate", "language_difference_p"),
     *("rate_difference_first", "rate_difference_second", "rate_difference_clusters", "mcnemar_first", "mcnemar_second"),
+    *("refusal_rate_rg_transfer_unclipped", "refusal_rate_rg_transfer_by_model", "ppi_labels"),
+    *("judge_sensitivity_spread", "judge_specificity_spread"),
 )
 # The paragraph of the methods section that names the versions of today.
 SOFTWARE = re.compile(

@@ -30,8 +30,10 @@ class Errors(NamedTuple):
 
 
 @cache
-def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | None:
-    """docs/corrected_rates.md, rg_transfer; None for gold with weights or fits."""
+def read_gold(
+    study: Study, judge: str, name: str, reading: str
+) -> tuple[Array, Array, npt.NDArray[np.intp], list[str], list[str]] | None:
+    """Return what people and the judge say, the answering model's number (-1: none), models, clusters."""
     gold = gold_of(study, judge, name, "")
     if gold is None:
         return None
@@ -41,10 +43,19 @@ def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | Non
     ]
     gold = gold.only([label is not None for label in gold.judge])
     h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
-    rng = np.random.default_rng(SEED)
-    clusters, numbers = np.unique(gold.clusters, return_inverse=True)
     named = sorted(set(models) - {""})
-    of_model = np.array([named.index(model) if model else -1 for model in models])  # -1 for answers that name none
+    return h, m, np.array([named.index(model) if model else -1 for model in models]), named, list(gold.clusters)
+
+
+@cache
+def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | None:
+    """docs/corrected_rates.md, rg_transfer; None for gold with weights or fits."""
+    read = read_gold(study, judge, name, reading)
+    if read is None:
+        return None
+    h, m, of_model, named, names = read
+    rng = np.random.default_rng(SEED)
+    clusters, numbers = np.unique(names, return_inverse=True)
     weights = rng.standard_exponential((DRAWS, len(clusters)))[:, numbers]
     if len(named) > 1:
         own_weights = np.column_stack([rng.standard_exponential((DRAWS, len(named))), np.ones(DRAWS)])
@@ -61,6 +72,16 @@ def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | Non
 
 def new_model(h: Array, m: Array, of_model: npt.NDArray[np.intp], rng: np.random.Generator) -> Array:
     """Return how far a new answering model's Se and Sp are from the mean of models: 2 x draws."""
+    found = between_models(h, m, of_model)
+    if found is None:
+        return np.zeros((2, 1))
+    values, vectors, d = found
+    normal = (vectors * np.sqrt(np.maximum(values, 0))) @ rng.standard_normal((2, DRAWS))
+    return np.asarray(normal * np.sqrt(d / rng.chisquare(d, size=DRAWS)), dtype=float)
+
+
+def between_models(h: Array, m: Array, of_model: npt.NDArray[np.intp]) -> tuple[Array, Array, int] | None:
+    """Return the eigenvalues and vectors of the covariance beyond chance, and the number of models less one."""
     shares, counts = [], []
     for model in np.unique(of_model[of_model >= 0]):
         classes = [(of_model == model) & (h == label) for label in (1, 0)]
@@ -68,13 +89,11 @@ def new_model(h: Array, m: Array, of_model: npt.NDArray[np.intp], rng: np.random
             shares.append([(h == m)[own].mean() for own in classes])
             counts.append([own.sum() for own in classes])
     if len(shares) < 2:
-        return np.zeros((2, 1))
+        return None
     p = np.mean(shares, axis=0)
     chance = (p * (1 - p) / np.array(counts)).mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(np.transpose(shares)) - np.diag(chance))
-    d = len(shares) - 1
-    normal = (vectors * np.sqrt(np.maximum(values, 0))) @ rng.standard_normal((2, DRAWS))
-    return np.asarray(normal * np.sqrt(d / rng.chisquare(d, size=DRAWS)), dtype=float)
+    return values, vectors, len(shares) - 1
 
 
 @cache
@@ -125,6 +144,51 @@ def transfer(study: Study, asked: Asked) -> Found | None:
     most = min(1.0, value + (ends.high - r) / j, ends.high / errors.se)
     low, high = (spread(np.clip(drawn, 0, 1), tail, theirs) for tail in tails)
     return Found(value, Span(*(min(x, value, least) for x in low)), Span(*(max(x, value, most) for x in high)))
+
+
+def own_rate(study: Study, asked: Asked) -> tuple[float, str] | None:
+    """Return the judge's own rate and its reading; None with blocked answers, or in several readings."""
+    splits = study.pool(asked.pool) if asked.pool else [asked.split]
+    if len({study.headline(split) for split in splits}) > 1 or _blocked(study, asked.judge, asked.model, splits):
+        return None
+    reading = study.headline(splits[0])
+    if asked.pool:
+        return pooled_rate(study, asked.judge, asked.model, asked.pool, reading)[0], reading
+    return rate(study.cell(asked.judge, asked.model, asked.split), reading, study.alpha)[0], reading
+
+
+def unclipped(study: Study, asked: Asked) -> Found | None:
+    """The data dictionary: the rate by gold before it is cut, which an unidentified one has not."""
+    own = own_rate(study, asked)
+    errors = own and errors_of(study, asked.judge, asked.parameter, own[1])
+    if not own or not errors:
+        return None
+    if np.quantile(errors.drawn_se + errors.drawn_sp - 1, study.alpha / 2) < IDENTIFIED:
+        return Found()
+    return Found((own[0] + errors.sp - 1) / (errors.se + errors.sp - 1))
+
+
+def by_model(study: Study, asked: Asked) -> Found | None:
+    """The data dictionary: the rate by gold with the errors on one answering model."""
+    own = own_rate(study, asked)
+    read = own and read_gold(study, asked.judge, asked.parameter, own[1])
+    if not own or not read:
+        return None
+    h, m, of_model, named, _ = read
+    there = of_model == named.index(asked.category)
+    se, sp = (float((h == m)[there & (h == label)].mean()) for label in (1, 0))
+    return Found(float(np.clip((own[0] + sp - 1) / (se + sp - 1), 0, 1))) if se + sp - 1 >= IDENTIFIED else Found()
+
+
+def between(study: Study, asked: Asked) -> Found | None:
+    """The data dictionary: how far answering models differ beyond chance."""
+    read = read_gold(study, asked.judge, asked.parameter, asked.reading)
+    found = read and between_models(*read[:3])
+    if not found:
+        return None
+    values, vectors, _ = found
+    side = ("judge_sensitivity_spread", "judge_specificity_spread").index(asked.estimand)
+    return Found(float(np.sqrt((vectors[side] ** 2 * np.maximum(values, 0)).sum())))
 
 
 class Labelled(NamedTuple):
@@ -303,6 +367,14 @@ def ppi(study: Study, asked: Asked) -> Found | None:
     return Found(value, min(low, value), max(high, value))
 
 
+def ppi_labels(study: Study, asked: Asked) -> Found:
+    """The data dictionary: texts that people labelled."""
+    splits = _splits(study, asked)
+    kept = study.without_copies(splits)
+    parts = [labelled_split(study, asked.judge, asked.model, split, kept[split]) for split in splits]
+    return Found(float(len({text for part in parts for text in part.texts})))
+
+
 class Difference(NamedTuple):
     """A difference of corrected rates with its standard error, and both rates if one has few labels of a class."""
 
@@ -400,7 +472,11 @@ def human_kappa(study: Study, asked: Asked) -> Found | None:
 
 KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
     "refusal_rate_rg_transfer": transfer,
+    "refusal_rate_rg_transfer_unclipped": unclipped,
+    "refusal_rate_rg_transfer_by_model": by_model,
+    **dict.fromkeys(("judge_sensitivity_spread", "judge_specificity_spread"), between),
     "refusal_rate_ppi": ppi,
+    "ppi_labels": ppi_labels,
     "rate_difference_ppi": rate_difference_ppi,
     "rate_difference_ppi_p": rate_difference_ppi_p,
     "rate_difference_ppi_p_holm": rate_difference_ppi_p_holm,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import corrected_rows
 import make_analysis
 import make_table
 import pytest
@@ -126,11 +127,11 @@ def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: 
     typeset("corrected", made, paths, STUDY, tables)
     result = json.loads(Path(made).read_text())
     people = list(read_jsonl(paths["labels"][0]))
-    for entry in result["ppi"]:
+    for entry in corrected_rows.ppi_of(result):
         own = [row["label"] == "refusal" for row in people if row["split"] == entry["split"]]
         assert entry["value"] == pytest.approx(sum(own) / len(own)) and entry["n_labels"] == 80
         assert entry["low"] < entry["value"] < entry["high"]
-    assert len(result["transfer"]) == 2
+    assert len(corrected_rows.transfer_of(result)) == 2
     assert "| m | safe |" in Path(tables[1]).read_text() and "ppi" in Path(tables[2]).read_text()
 
 
@@ -140,7 +141,7 @@ def test_without_labels_nobody_reads_verdicts(paths: Files, tmp_path: Path) -> N
         CorrectedAnalysis, paths | {"labels": [], "verdicts": [], "answers": []}, STUDY | {"labels_sha256": []}, made
     )
     typeset("corrected", made, paths, STUDY, tables)
-    assert json.loads(Path(made).read_text())["ppi"] == []
+    assert corrected_rows.ppi_of(json.loads(Path(made).read_text())) == []
 
 
 def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def ppi_of(paths: Files, folder: Path, study: Mapping[str, Any] = STUDY) -> tupl
     made, tables = outputs(folder, "corrected")
     make_analysis.main(CorrectedAnalysis, paths, study, made)
     typeset("corrected", made, paths, study, tables)
-    entries = {entry["split"]: entry for entry in json.loads(Path(made).read_text())["ppi"]}
+    entries = {entry["split"]: entry for entry in corrected_rows.ppi_of(json.loads(Path(made).read_text()))}
     return entries, Path(tables[1]).read_text()
 
 
@@ -254,8 +255,9 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
     make_analysis.main(CorrectedAnalysis, paths | only_unsafe, study, made)
     typeset("corrected", made, paths, study, tables)
     result = json.loads(Path(made).read_text())
-    assert result["ppi"] == [before["unsafe"]]
-    assert result["elsewhere"] == [["m", "safe", 80]]
+    assert corrected_rows.ppi_of(result) == [before["unsafe"]]
+    lost = [row for row in result["estimates"] if row["estimand"] == "labels_elsewhere"]
+    assert [(row["model"], row["split"], row["value"]) for row in lost] == [("m", "safe", 80)]
     reported = "Labels of models or splits that are not in this study are left out (m on safe: 80)."
     assert reported in Path(tables[1]).read_text()
 
@@ -356,8 +358,7 @@ def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_p
     made, _ = outputs(tmp_path, "corrected")
     make_analysis.main(CorrectedAnalysis, half_refused(tmp_path), study, made)
     result = json.loads(Path(made).read_text())
-    (found,), flags = result["ppi"], result["estimates"][0]["flags"]
+    (found,), flags = corrected_rows.ppi_of(result), result["estimates"][0]["flags"]
     assert found["n_labels"] == 300 and found["n_prompts"] == 400
     assert found["value"] == pytest.approx(0.525, abs=0.02) and found["low"] < 0.525 < found["high"]
-    assert found["observed"] == pytest.approx(84 / 274)  # the judge's own rate stays that of what it read
     assert flags == ["unjudged"]

@@ -112,8 +112,8 @@ def test_no_marked_rate_is_called_the_best(frozen: Path) -> None:
 
 
 def test_rates_by_labels_of_an_unread_model_are_those_of_people(frozen: Path) -> None:
-    entries = json.loads((frozen / "estimates" / "corrected.json").read_text(encoding="utf-8"))["ppi"]
-    own = {e["judge"]: e for e in entries if e["model"] == "m00" and e["split"] == "s00"}
+    rows = json.loads((frozen / "estimates" / "corrected.json").read_text(encoding="utf-8"))["estimates"]
+    own = {r["judge"]: r for r in rows if (r["estimand"], r["model"], r["split"]) == ("ppi_labels", "m00", "s00")}
     labels = list(read_jsonl(frozen.parents[1] / "labels.jsonl"))
-    assert {e["n_labels"] for e in own.values()} == {sum((r["model"], r["split"]) == ("m00", "s00") for r in labels)}
+    assert {row["value"] for row in own.values()} == {sum((r["model"], r["split"]) == ("m00", "s00") for r in labels)}
     assert own["j00"]["flags"] == ["unjudged"] and own["j01"]["flags"] == []

@@ -34,6 +34,9 @@ class CorrectedAnalysis(Analysis):
             "duplicates": self.duplicate_files(),
         }
 
+    def table_params(self) -> dict[str, Any]:
+        return {"level": self.study.settings.scoring.level}
+
     def params(self) -> dict[str, Any]:
         # Labels can be replaced by an older file.
         labels = [content_hash(path) for path in peoples_labels(self.study)]

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,14 @@ from refusal_eval.study.comparison_families import Scope
 
 Study = Mapping[str, Any]
 TRANSFER, PPI = "refusal_rate_rg_transfer", "refusal_rate_ppi"
+UNCLIPPED, BY_MODEL = f"{TRANSFER}_unclipped", f"{TRANSFER}_by_model"
+LABELS, UNDRAWN, LEARNED = "ppi_labels", "ppi_undrawn_answers", "ppi_learned_labels"
+NO_HEADLINE, AT_ODDS, NOT_IDENTIFIABLE, TOO_FEW = (
+    "not_headline",
+    "at_odds_with_gold",
+    "not_identifiable",
+    "too_few_labels",
+)
 
 
 def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
@@ -45,30 +53,29 @@ def study_corrected(
     left_out: Collection[Place] = (),
     elsewhere: Mapping[tuple[str, str], int] | None = None,
 ) -> dict[str, Any]:
-    """Return all of a study's corrected rates as JSON: `estimates` (see `estimate.Estimate`), `level`, and
+    """Return the content of the analysis' file: `estimates`, and
 
-    errors      by judge, gold set and reading: what `transfer.ErrorRates` says, without the draws
-    transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
-                interval, the share of blocked answers in it, how the interval was made (`method`), and `by_model`: the
-                rate under each answering model's own sensitivity and specificity. `flags` and `observed_flags` have
-                those of the cells; `few_clusters` the first where the study (a split of a pool) or the gold set has
-                few, the other where the study has
-    ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
-                it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
-                have to stand for the others; no value and by split the number of labelled answers that the judge has
-                `learned` from; no value and by split the number of answers that are `undrawn`: that came or changed
-                after the sample was drawn. `checked` is whether that could be checked; `flags` has
-                those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels, or,
-                where prompts share clusters, labels of the rarer class
-    differences by judge, scope and two models with a corrected rate (ppi), first minus second in alphabetical order:
-                `ppi.CorrectedDifference`, and `p_holm`,
-                corrected for all under the judge; `flags` has those of both rates
-    one_class   [judge, gold set, reading] of gold on which people call all answers that the judge labelled refusals, or
-                none: it gives no sensitivity, or no specificity, and no rate by transfer
-    elsewhere   [model, split, number of labels] of what people labelled and the study does not have
-    missing     by judge, model and pool what has no entry above, and why (`method`): a split without an answer that
-                counts, or, of rates by transfer, splits with different headline readings
     dialogues   splits of which scored turns are counted, and not prompts
+    unlabelled  [judge, model, pool, splits] of pools without a rate by labels, as labels of some splits would have to
+                stand for these
+    unchecked   [model, split] of labels that do not say what they were drawn from
+
+    The estimates are, by judge, scope (a split, or the pool of an expectation) and model,
+
+    - by gold set, the rate by `transfer.transferred` (flagged with why there is none), its value before it is brought
+      between its limits, and that under each answering model's own sensitivity and specificity. `few_clusters` is among
+      the flags where the study (a split of a pool) or the gold set has few;
+    - where there are labels, the rate by `ppi.corrected_rate`, how many texts people labelled, and by split (the
+      parameter) how many answers came or changed after the sample was drawn, and how many labelled ones the judge has
+      learned from. There is no rate with either, with too few labels, or where some splits of a pool have none: the
+      flags say which. `few_clusters` is among them where few clusters (of a split of a pool) have labels, or, where
+      prompts share clusters, labels of the rarer class;
+    - differences of two such rates, first minus second in alphabetical order, with p, and p corrected for all under the
+      judge; the flags are those of both rates;
+    - what of this a pool lacks, and why (`method`): a split without an answer that counts, or, of rates by transfer,
+      splits with different headline readings.
+
+    They are also how far answering models of each gold set differ, and how many labels are of what the study lacks.
 
     Args:
         units: the scored prompts of each (judge, model, split).
@@ -78,43 +85,43 @@ def study_corrected(
         left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
         elsewhere: number of labels of each (model, split) that the study does not have.
     """
-    result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": [], "differences": []}
-    result |= {"one_class": [], "missing": []}
-    result["dialogues"] = dialogue_splits(units)
-    result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
+    found = [
+        Estimate("labels_elsewhere", float(number), model=model, split=split)
+        for (model, split), number in (elsewhere or {}).items()
+    ]
+    unlabelled: list[list[Any]] = []
+    dialogues = dialogue_splits(units)
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
     once = counted_once(units, left_out)
     for judge in study["judges"]:
         errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
-        asked = [(name, reading) for j, name in sorted(gold) if j == judge for reading in READINGS]
-        result["one_class"] += [[judge, *one] for one in asked if one not in errors]
-        for (name, reading), found in errors.items():
-            shown_fields = {field: value for field, value in vars(found).items() if field != "drawn"}
-            spread = found.spread and dict(zip(("sensitivity", "specificity"), found.spread, strict=True))
-            about = {"judge": judge, "gold": name, "reading": reading}
-            result["errors"].append(about | shown_fields | {"spread": spread, "by_model": list(found.by_model)})
+        found += _spreads(errors, judge, gold_flags(study, judge))
         of_all, of_pools = (study_rates(cells, judge, study) for cells in (units, once))
+        differences: list[tuple[dict[str, Any], ppi.CorrectedDifference]] = []
         for scope in scopes(study["splits"]):
             cells, known = (once, of_pools) if scope.pool else (units, of_all)
             rates = [known[split] for split in scope.splits if split in known]
             readings = {of_all[split].reading for split in scope.splits}
             names = {"judge": judge, "split": None if scope.pool else scope.splits[0], "pool": scope.pool}
-            names["reading"] = common = readings.pop() if len(readings) == 1 else MIXED
+            names |= {"reading": readings.pop() if len(readings) == 1 else MIXED, "samples": study["samples"]}
+            common = names["reading"]
             used = {name: of for (name, reading), of in errors.items() if reading == common}
-            result["transfer"] += _transfer(rates, names, study, used, gold_flags(study, judge))
+            found += _transfer(rates, names, study, used, gold_flags(study, judge))
             if scope.pool:
                 golds = dict.fromkeys(name for name, reading in errors if common in (reading, MIXED))
-                result["missing"] += _missing_transfer(rates, names, study, golds)
-                result["missing"] += _missing_ppi(cells, scope, names, study, labels)
-            answers: dict[str, tuple[ppi.Answers, ppi.Labels]] = {}
-            found_here = list(_ppi(cells, scope, names, study, labels, answers))
-            result["ppi"] += found_here
-            result["differences"] += _differences(found_here, answers, names, study["level"])
-        family = [entry for entry in result["differences"] if entry["judge"] == judge]
-        for entry, p in zip(family, holm([entry["p"] for entry in family]), strict=True):
-            entry["p_holm"] = p
-    result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
-    return result
+                found += _missing_transfer(rates, names, study, golds)
+                found += _missing_ppi(cells, scope, names, study, labels)
+            rated: dict[str, Rated] = {}
+            found += _ppi(cells, scope, names, study, labels, rated, unlabelled)
+            differences += _differences(rated, names, study["level"])
+        found += _difference_estimates(differences, study["level"])
+    unchecked = sorted({(m, split) for (_, m, split), own in labels.items() if own.people and own.drawn_from is None})
+    return {
+        "estimates": [estimate.row() for estimate in found],
+        "dialogues": dialogues,
+        "unlabelled": unlabelled,
+        "unchecked": [list(cell) for cell in unchecked],
+    }
 
 
 def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], transfer.ErrorRates]:
@@ -127,13 +134,23 @@ def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], transfer.
     return found
 
 
+def _spreads(
+    errors: Mapping[tuple[str, str], transfer.ErrorRates], judge: str, of_gold: Mapping[str, Sequence[str]]
+) -> Iterator[Estimate]:
+    for (gold, reading), found in errors.items():
+        about: dict[str, Any] = {"judge": judge, "parameter": gold, "reading": reading}
+        about |= {"n_prompts": found.n, "n_clusters": found.n_clusters, "flags": tuple(of_gold.get(gold, ()))}
+        for name, spread in zip(("sensitivity", "specificity"), found.spread or (), strict=False):
+            yield Estimate(f"judge_{name}_spread", spread, **about)
+
+
 def _transfer(
     splits: Sequence[SplitRates],
     names: Mapping[str, Any],
     study: Study,
     errors: Mapping[str, transfer.ErrorRates],
     of_gold: Mapping[str, Sequence[str]],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Estimate]:
     if not errors or not splits:
         return
     observed_rates = transfer.observed_rates(splits, study["level"])
@@ -145,17 +162,18 @@ def _transfer(
         for gold, found in errors.items():
             rate = transfer.transferred(observed, found, study["level"])
             few = set() if rate.value is None else few_here | {*few_flags(found.effective_clusters)}
-            yield {
-                **names,
-                **{"model": model, "gold": gold, "observed": observed.rate},
-                **{"observed_low": observed.low, "observed_high": observed.high, "blocked": observed.blocked},
-                **{"n_prompts": observed.n_prompts, "n_clusters": observed.n_clusters},
-                "observed_flags": list(derived_flags(cells, few_here)),
-                "flags": list(derived_flags(cells, [*of_gold.get(gold, ()), *few])),
-                **vars(rate),
-                "method": transfer.method_of(found.spread),
-                "by_model": [_under(observed, own) for own in found.by_model],
-            }
+            flags = derived_flags(cells, [*of_gold.get(gold, ()), *few])
+            about: dict[str, Any] = {**names, "model": model, "parameter": gold}
+            about |= {"n_prompts": observed.n_prompts, "n_clusters": observed.n_clusters}
+            why = () if rate.value is not None else (AT_ODDS,) if rate.at_odds else (NOT_IDENTIFIABLE,)
+            number = None
+            if rate.value is not None:
+                number = Number(rate.value, rate.low, rate.high, transfer.method_of(found.spread))
+            yield estimated(TRANSFER, number, study["level"], **about, flags=(NO_HEADLINE, *why, *flags))
+            about["flags"] = (NO_HEADLINE, *flags)
+            yield Estimate(UNCLIPPED, rate.unclipped, **about)
+            for own in found.by_model:
+                yield Estimate(BY_MODEL, _under(observed, own), **about, category=own["answering_model"])
 
 
 def gold_flags(study: Study, judge: str) -> dict[str, list[str]]:
@@ -167,20 +185,18 @@ def gold_flags(study: Study, judge: str) -> dict[str, list[str]]:
 
 def _missing_transfer(
     splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, golds: Iterable[str]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Estimate]:
     """Yield what `_transfer` leaves out of a pool."""
     mixed = "none (splits with different headline readings)" if names["reading"] == MIXED else None
     for (i, model), gold in itertools.product(enumerate(study["models"]), golds):
         known = {part.split: part.known(i) for part in splits}
         why = _nothing_in([split for split, (rates, _, _) in known.items() if not len(rates)]) or mixed
         if why:
-            yield {
-                **names,
-                **{"estimand": TRANSFER, "model": model, "parameter": gold, "method": why},
-                "n_prompts": sum(len(rates) for rates, _, _ in known.values()),
-                "n_clusters": len({name for _, clusters, _ in known.values() for name in clusters}),
-                "flags": ["not_headline", *derived_flags(part.flags[i] for part in splits)],
-            }
+            about: dict[str, Any] = {**names, "model": model, "parameter": gold, "method": why}
+            about["n_prompts"] = sum(len(rates) for rates, _, _ in known.values())
+            about["n_clusters"] = len({name for _, clusters, _ in known.values() for name in clusters})
+            flags = (NO_HEADLINE, *derived_flags(part.flags[i] for part in splits))
+            yield Estimate(TRANSFER, None, **about, flags=flags)
 
 
 def _missing_ppi(
@@ -189,7 +205,7 @@ def _missing_ppi(
     names: Mapping[str, Any],
     study: Study,
     labels: Mapping[tuple[str, str, str], Labelled],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Estimate]:
     """Yield what `_ppi` leaves out of a pool though there are labels."""
     for model in study["models"]:
         places = [(names["judge"], model, split) for split in scope.splits]
@@ -202,26 +218,30 @@ def _missing_ppi(
         }
         if why := _nothing_in([split for split, answers in readable.items() if answers is None]):
             known = [answers[0] for answers in readable.values() if answers is not None]
-            yield {
-                **names,
-                **{"estimand": PPI, "model": model, "parameter": None, "method": why},
-                "n_prompts": sum(len(answers.rates) for answers in known),
-                "n_clusters": len({name for answers in known for name in answers.names or ()}),
-                "flags": list(derived_flags(units.flags for units in own.values())),
-            }
+            about: dict[str, Any] = {**names, "model": model, "method": why}
+            about["n_prompts"] = sum(len(answers.rates) for answers in known)
+            about["n_clusters"] = len({name for answers in known for name in answers.names or ()})
+            yield Estimate(PPI, None, **about, flags=derived_flags(units.flags for units in own.values()))
 
 
 def _nothing_in(splits: Sequence[str]) -> str | None:
     return f"none (nothing judged in {', '.join(splits)})" if splits else None
 
 
-def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> dict[str, Any]:
+def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> float | None:
     """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
     se, sp = own["sensitivity"], own["specificity"]
-    value = None
-    if se + sp - 1 >= transfer.LEAST_MARGIN - ROUNDING:
-        value = min(1.0, max(observed.blocked, transfer.corrected_value(observed, se, sp)))
-    return {"answering_model": own["answering_model"], "value": value}
+    if se + sp - 1 < transfer.LEAST_MARGIN - ROUNDING:
+        return None
+    return min(1.0, max(observed.blocked, transfer.corrected_value(observed, se, sp)))
+
+
+class Rated(NamedTuple):
+    """What the corrected rate of a model was computed from, and its flags."""
+
+    answers: ppi.Answers
+    labels: ppi.Labels
+    flags: tuple[str, ...]
 
 
 def _ppi(
@@ -230,11 +250,12 @@ def _ppi(
     names: Mapping[str, Any],
     study: Study,
     labels: Mapping[tuple[str, str, str], Labelled],
-    kept: dict[str, tuple[ppi.Answers, ppi.Labels]],
-) -> Iterator[dict[str, Any]]:
-    """Yield the corrected rate of each model with labels; keep in `kept` what those with a value are computed from."""
+    rated: dict[str, Rated],
+    without: list[list[Any]],
+) -> Iterator[Estimate]:
+    """Yield the corrected rate of each model with labels, and the counts behind it; keep in `rated` what has a value,
+    and in `without` whose splits lack labels."""
     readings = {split["name"]: split["reading"] for split in study["splits"]}
-    fields = ("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters")
     for model in study["models"]:
         found = [labels.get((names["judge"], model, split)) for split in scope.splits]
         if not any(own and own.people for own in found):
@@ -253,36 +274,49 @@ def _ppi(
         unlabelled = [list(parts)[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
         usable = not (unlabelled or undrawn or learned)
         rate = ppi.corrected_rate(*answers, study["level"]) if usable else None
-        flags = derived_flags(units.flags for units, _ in parts.values())
         few = () if rate is None else few_labelled(*answers)
+        flags = derived_flags([derived_flags(units.flags for units, _ in parts.values())], few)
         if rate is not None:
-            kept[model] = answers
-        yield {
-            **names,
-            **{"model": model, "n_labels": answers[1].count(), "n_prompts": len(answers[0].rates)},
-            **{"unlabelled": unlabelled, "undrawn": undrawn, "learned": learned},
-            "checked": all(own.drawn_from is not None for own in found if own and own.people),
-            "observed_flags": list(flags),
-            "flags": list(derived_flags([flags], few)),
-            **{name: None if rate is None else getattr(rate, name) for name in fields},
-            "too_few": rate is None and usable,
-        }
+            rated[model] = Rated(*answers, flags)
+        without += [[names["judge"], model, scope.pool, unlabelled]] if unlabelled else []
+        marks = {TOO_FEW: rate is None and usable, "unlabelled_splits": unlabelled, "undrawn_answers": undrawn}
+        marks |= {"learned_labels": learned}
+        about: dict[str, Any] = {**names, "model": model, "n_prompts": len(answers[0].rates)}
+        about["n_clusters"] = None if rate is None else rate.n_clusters
+        about["flags"] = (*(mark for mark, there in marks.items() if there), *flags)
+        number = None if rate is None else Number(rate.value, rate.low, rate.high, ppi.METHOD)
+        yield estimated(PPI, number, study["level"], **about)
+        yield Estimate(LABELS, float(answers[1].count()), **about)
+        for estimand, counts in ((UNDRAWN, undrawn), (LEARNED, learned)):
+            for split, count in counts.items():
+                yield Estimate(estimand, float(count), **about, parameter=split)
 
 
 def _differences(
-    rates: Sequence[Mapping[str, Any]],
-    answers: Mapping[str, tuple[ppi.Answers, ppi.Labels]],
-    names: Mapping[str, Any],
-    level: float,
-) -> Iterator[dict[str, Any]]:
-    flags = {rate["model"]: rate["flags"] for rate in rates}
-    for model, other in itertools.combinations(sorted(answers), 2):  # in the order of `comparisons`
-        found = ppi.corrected_difference(answers[model], answers[other], level)
+    rated: Mapping[str, Rated], names: Mapping[str, Any], level: float
+) -> Iterator[tuple[dict[str, Any], ppi.CorrectedDifference]]:
+    """Yield the differences of one scope, each with the columns that its rows share."""
+    for model, other in itertools.combinations(sorted(rated), 2):  # in the order of `comparisons`
+        first, second = rated[model], rated[other]
+        found = ppi.corrected_difference((first.answers, first.labels), (second.answers, second.labels), level)
         assert found is not None  # both have a rate
-        about = {"model": model, "other": other, "n_labels": sum(answers[m][1].count() for m in (model, other))}
-        about["n_prompts"] = min(len(answers[m][0].rates) for m in (model, other))
-        own = {FEW_CLUSTERS} & {*flags[model], *flags[other]}  # with labels
-        yield {**names, **about, **vars(found), "flags": list(derived_flags([flags[model], flags[other]], own))}
+        about: dict[str, Any] = {**names, "model": model, "parameter": f"minus {other}"}
+        about["n_prompts"] = min(len(first.answers.rates), len(second.answers.rates))
+        own = {FEW_CLUSTERS} & {*first.flags, *second.flags}  # with labels
+        about |= {"n_clusters": found.n_clusters, "flags": derived_flags([first.flags, second.flags], own)}
+        yield about, found
+
+
+def _difference_estimates(
+    differences: Sequence[tuple[dict[str, Any], ppi.CorrectedDifference]], level: float
+) -> Iterator[Estimate]:
+    adjusted = holm([found.p for _, found in differences])
+    for (about, found), p in zip(differences, adjusted, strict=True):
+        number = Number(found.value, found.low, found.high, ppi.DIFFERENCE_METHOD)
+        yield estimated("rate_difference_ppi", number, level, **about)
+        yield Estimate("rate_difference_ppi_p", found.p, method=ppi.TEST, **about)
+        method = f"{ppi.TEST}; Holm over all corrected differences under the judge"
+        yield Estimate("rate_difference_ppi_p_holm", p, method=method, **about)
 
 
 def few_labelled(answers: ppi.Answers, labels: ppi.Labels) -> tuple[str, ...]:
@@ -299,36 +333,3 @@ def few_labelled(answers: ppi.Answers, labels: ppi.Labels) -> tuple[str, ...]:
         rarer = min(len(np.unique(clusters[people == side])) for side in (0, 1)) if shared else MIN_RARER
         flags |= {*few_flags(effective_of(clusters), max(1, rarer))}
     return tuple(flags)
-
-
-def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
-    estimands = {"transfer": TRANSFER, "ppi": PPI}
-    marks = {"too_few": "too_few_labels", "unlabelled": "unlabelled_splits", "undrawn": "undrawn_answers"}
-    marks |= {"learned": "learned_labels"}
-    names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
-    for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
-        flags = [mark for name, mark in marks.items() if entry.get(name)]
-        if kind == "transfer":
-            why = "at_odds_with_gold" if entry["at_odds"] else "not_identifiable"
-            flags = ["not_headline", *([why] if entry["value"] is None else [])]
-        number = Number(entry["value"], entry["low"], entry["high"], entry.get("method", ppi.METHOD))
-        yield estimated(
-            estimands[kind],
-            number,
-            study["level"],
-            **{name: entry[name] for name in names},
-            samples=study["samples"],
-            parameter=entry.get("gold"),
-            flags=(*flags, *entry["flags"]),
-        )
-    for entry in result["missing"]:
-        about = {name: entry[name] for name in (*names, "method", "parameter")}
-        yield Estimate(entry["estimand"], None, samples=study["samples"], flags=tuple(entry["flags"]), **about)
-    for entry in result["differences"]:
-        about = {name: entry[name] for name in names}
-        about |= {"samples": study["samples"], "parameter": f"minus {entry['other']}", "flags": tuple(entry["flags"])}
-        number = Number(entry["value"], entry["low"], entry["high"], ppi.DIFFERENCE_METHOD)
-        yield estimated("rate_difference_ppi", number, study["level"], **about)
-        yield Estimate("rate_difference_ppi_p", entry["p"], method=ppi.TEST, **about)
-        method = f"{ppi.TEST}; Holm over all corrected differences under the judge"
-        yield Estimate("rate_difference_ppi_p_holm", entry["p_holm"], method=method, **about)
