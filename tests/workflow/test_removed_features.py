@@ -36,8 +36,9 @@ def copy_without(feature: str, folder: Path) -> Path:
     shutil.rmtree(folder / "scripts" / "refusal_eval" / "features" / feature)
     names = folder / "scripts" / "refusal_eval" / "features" / "__init__.py"
     text = names.read_text()
-    (line,) = re.findall(r"^FEATURES = .*$", text, re.MULTILINE)
-    names.write_text(text.replace(line, line.replace(f'"{feature}", ', "").replace(f', "{feature}"', "")))
+    left = re.sub(rf'"{feature}", |, "{feature}"(?=[,)])', "", text)
+    assert left != text
+    names.write_text(left)
     return folder
 
 
