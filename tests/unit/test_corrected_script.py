@@ -355,10 +355,13 @@ def half_refused(folder: Path) -> Files:
 
 def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:
     study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
-    made, _ = outputs(tmp_path, "corrected")
-    make_analysis.main(CorrectedAnalysis, half_refused(tmp_path), study, made)
+    paths = half_refused(tmp_path)
+    made, tables = outputs(tmp_path, "corrected")
+    make_analysis.main(CorrectedAnalysis, paths, study, made)
+    typeset("corrected", made, paths, study, tables)
     result = json.loads(Path(made).read_text())
     (found,), flags = corrected_rows.ppi_of(result), result["estimates"][0]["flags"]
+    assert "30.7" in Path(tables[1]).read_text()  # the judge's own rate stays that of what it read: 84 of 274
     assert found["n_labels"] == 300 and found["n_prompts"] == 400
     assert found["value"] == pytest.approx(0.525, abs=0.02) and found["low"] < 0.525 < found["high"]
     assert flags == ["unjudged"]
