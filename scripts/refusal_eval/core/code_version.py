@@ -49,7 +49,7 @@ def imported_modules(script: str | Path, *files: Path, library: Path = LIBRARY) 
     """Return the library's modules that a script imports, and further files with theirs, in alphabetical order.
 
     Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
-    packages are run with it and so belong to it.
+    packages are run with it and so belong to it, but for the list of features.
     """
     todo = {*files, *_imported(Path(script), library)}
     seen = set[Path]()
@@ -75,6 +75,7 @@ def _imported(file: Path, library: Path) -> frozenset[Path]:
             files.add(library.joinpath(*parts).with_suffix(".py"))
     if file.suffix == ".py" and not file.is_relative_to(library):  # a plug-in may have modules of its own
         files |= {Path(module) for module in modules_beside(file, library.name)}
+    files.discard(library / "features" / "__init__.py")  # their list, which is behind no number
     return frozenset(file for file in files if file.is_file())
 
 

@@ -18,12 +18,6 @@ from yaml.resolver import Resolver
 
 from refusal_eval.core.texts import MERGE_MARK
 
-from refusal_eval.core.texts import MERGE_MARK
-
-from refusal_eval.core.texts import MERGE_MARK
-
-from refusal_eval.core.texts import MERGE_MARK
-
 MOST_BYTES = 16 * 2**20
 MOST_VALUES = 200_000  # a second or two of reading
 MOST_BITS = 14_000  # of a whole number: Python writes no number of over 4,300 digits
