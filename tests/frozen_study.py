@@ -155,7 +155,7 @@ def _write_agreement_of_people(folder: Path) -> None:
     of_readings = [{"reading": "strict"}, {"reading": "broad"}, {"parameter": "three_class"}]
     kappas = [Estimate("human_kappa", 0.75, 0.5, 0.875, 0.95, UNSEEN, **names) for names in of_readings]
     rows = [kappa.row() | {"n_prompts": 60, "n_clusters": 40} for kappa in kappas]
-    whole = dict.fromkeys(("strict", "broad", "three_class"), {"kappa": 0.75, "interval": [0.5, 0.875]})
+    whole = {key: {"kappa": 0.75, "interval": [0.5, 0.875]} for key in ("strict", "broad", "three_class")}
     (folder / "agreement.json").write_text(json.dumps(whole | {"estimates": rows}), encoding="utf-8")
 
 
