@@ -70,9 +70,6 @@ class Source:
         seen: set[str | int] = set()
         for part, key, value in children:
             line = key.start_mark.line + 1
-            if isinstance(part, str) and (looks := odd_letter(part)):
-                message = f"this key holds a letter that looks like another{looks.replace('; line 1 has ', ': ')}"
-                self.problems.append(Problem(self.file, line, dotted((*path, part)), message))
             if part in seen and part != "<<":
                 first = self._lines[*path, part]
                 message = f"this key stands twice (first in line {first}); YAML would keep the last one only"

@@ -23,9 +23,6 @@ MOST_VALUES = 200_000  # a second or two of reading
 MOST_BITS = 14_000  # of a whole number: Python writes no number of over 4,300 digits
 MOST_DEPTH = 100
 ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
-ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
-ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
-ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
 MOST_REPEATED = 100_000  # values that stand in a file through aliases
 
 
@@ -144,12 +141,6 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             return super().compose_node(parent, index)
         before = self._values
         self._depth, self._written, self._values = self._depth + 1, self._written + 1, self._values + 1
-        if self._written > MOST_VALUES:
-            raise ComposerError(None, None, f"the file holds more than {MOST_VALUES} values", event.start_mark)
-        if self._written > MOST_VALUES:
-            raise ComposerError(None, None, f"the file holds more than {MOST_VALUES} values", event.start_mark)
-        if self._written > MOST_VALUES:
-            raise ComposerError(None, None, f"the file holds more than {MOST_VALUES} values", event.start_mark)
         if self._written > MOST_VALUES:
             raise ComposerError(None, None, f"the file holds more than {MOST_VALUES} values", event.start_mark)
         if self._depth > MOST_DEPTH:
