@@ -14,8 +14,8 @@ def test_an_analysis_with_its_table_and_words_is_one_folder(finished: Project) -
     shutil.copytree(FEATURE, folder)
     finished.study(plugins=["lengths/lengths.py"])
     ran = finished.ran()
-    # Three tables: its own, and those of the primary judge and of the trade-off, which read the results table.
-    assert (ran["analysis"], ran["table"], ran["results_table"], ran["methods"]) == (1, 3, 1, 1)
+    # Its own table, and those that read the results table: of the primary judge, the trade-off and corrected rates.
+    assert (ran["analysis"], ran["table"], ran["results_table"], ran["methods"]) == (1, 4, 1, 1)
     assert not {"score", "estimates", "figure"} & set(ran)
     results = finished.results
     numbers = pd.read_csv(results / "results_table" / "results.csv")
@@ -29,4 +29,4 @@ def test_an_analysis_with_its_table_and_words_is_one_folder(finished: Project) -
     module = folder / "lengths.py"
     module.write_text(module.read_text().replace('"How long refusals are."', '"Lengths."'))
     planned = finished.planned()
-    assert planned["table"] == 3 and not {"score", "estimates"} & set(planned)
+    assert planned["table"] == 4 and not {"score", "estimates"} & set(planned)
