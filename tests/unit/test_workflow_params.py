@@ -290,7 +290,7 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *OF_CELLS,
-                *of_tables("comparisons"),
+                *of_tables("comparisons", "corrected"),
                 "analysis.comparisons",
                 "analysis.variance",
                 "analysis.mixed_model",
