@@ -3,12 +3,15 @@
 import ast
 import json
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from refusal_eval.config.kinds import ANALYSES, TABLES
+from refusal_eval.config.kinds import ANALYSES, CHANGES, TABLES
 from refusal_eval.core import code_version as versions
 from refusal_eval.core.code_version import LIBRARY, code_version, imported_modules
+from refusal_eval.workflow import generation
 from refusal_eval.workflow.analysis import measuring_module
 
 SCRIPT = "from lib.scores import rate\nprint(rate([1]))\n"
@@ -210,3 +213,19 @@ def test_the_library_has_no_relative_imports_which_would_not_be_followed():
     for module in LIBRARY.rglob("*.py"):
         tree = ast.parse(module.read_text(encoding="utf-8"))
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level], module
+
+
+@pytest.mark.parametrize("name", CHANGES.names())
+def test_the_code_of_a_load_and_of_the_methods_section_makes_no_requests_again(repository: Path, name: str) -> None:
+    """Requests that the engine rejects are sent again by each load that runs again."""
+    found = imported_modules(repository / "scripts" / "render_requests.py", CHANGES.module(name))
+    rooms = {path.relative_to(LIBRARY).parts[0] for path in found}
+    assert "ask" in rooms and not {"engines", "report"} & rooms
+
+
+@pytest.mark.parametrize("name", CHANGES.names())
+def test_the_words_and_the_load_of_a_change_are_among_the_code_behind_what_they_make(name: str) -> None:
+    study = SimpleNamespace(models={"m": {name: {}}})
+    words = generation.changing_modules(study, "m", code="words_code")
+    load = generation.changing_modules(study, "m", code="load_code")
+    assert len(words) == len(load) == 2 and len({*words, *load}) == 3

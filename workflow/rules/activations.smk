@@ -51,8 +51,9 @@ rule activations:
         layers=lambda wildcards: activations_stage.layers(study, wildcards.positions, wildcards.model, wildcards.split),
         highest=lambda wildcards: activations_stage.highest_layer(study, wildcards.model),
         # Both are run by their paths, in the engine environment; what the store has is not computed again.
-        code=code_version(
+        code=lambda wildcards: code_version(
             ROOT / "scripts" / "capture_activations.py",
+            *generation.changing_modules(study, wildcards.model, code="load_code"),
             ROOT / "scripts" / "refusal_eval" / "activations" / "capture_program.py",
             ROOT / "scripts" / "refusal_eval" / "engines" / "first_calls.py",
             ROOT / "scripts" / "refusal_eval" / "engines" / "vllm_worker" / "steered_stream.py",

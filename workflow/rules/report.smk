@@ -110,7 +110,7 @@ rule manifest:
         settings=settings_of(study),
         sources_sha256=[content_hash(path) for path in analyses.sources_of_numbers(study)],
         lock_sha256=[content_hash(path) for path in filter(None, [config.get("lock")])],
-        code=code_version(ROOT / "scripts" / "write_manifest.py"),
+        code=code_version(ROOT / "scripts" / "write_manifest.py", *generation.changing_modules(study, *study.models)),
     message:
         "Writing the manifest"
     script:

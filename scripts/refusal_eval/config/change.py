@@ -6,6 +6,7 @@ workflow, the requests and the methods section ask of it; what a running engine 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +30,8 @@ class Change:
         has_source: whether its value in an entry is where files come from (`config.source_entries.Source`).
         wants: what is taken from there, in one word, as lists of downloads show it.
         captured: whether activations can be captured under it, for a separation.
+        load_code, words_code, damage_code: `module:function` for `loaded`, `methods_words` and `damage_by`. They are no
+            imports: the code of a load, or of a report, must not make requests again.
     """
 
     name: ClassVar[str]
@@ -38,6 +41,9 @@ class Change:
     has_source: ClassVar[bool] = False
     wants: ClassVar[str] = ""
     captured: ClassVar[bool] = False
+    load_code: ClassVar[str] = ""
+    words_code: ClassVar[str] = ""
+    damage_code: ClassVar[str] = ""
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the file that says what identifies the change, as a list; none where the model's entry says it."""
@@ -90,13 +96,14 @@ class Change:
         return None
 
     def loaded(self, files: Sequence[str], folder: Path = Path()) -> LoadedChange:
-        """Return what a load does with the changes of its models.
+        """Return what a load does with the changes of its models, by the function that `load_code` names.
 
         Args:
             files: the loaded file of each model.
             folder: the study's, to which paths in these files are relative.
         """
-        raise NotImplementedError
+        loaded: LoadedChange = named(self.load_code)(files, folder)
+        return loaded
 
     def damage_by(self, serving: Mapping[str, Any]) -> str | None:
         """Return why responses in the store are not those of their models, if they were served so; None if they are.
@@ -104,7 +111,7 @@ class Change:
         Args:
             serving: the serving record of the load that wrote them, perhaps an earlier version's.
         """
-        return None
+        return named(self.damage_code)(serving) if self.damage_code else None
 
     def in_manifest(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return what the study's manifest says of the changes of its models.
@@ -114,15 +121,21 @@ class Change:
         """
         return {}
 
-    def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
-        """Return what the methods section says of a model with this change.
+    def methods_words(self, value: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
+        """Return what the methods section says of a model with this change, by the function that `words_code` names.
 
         Args:
-            entry: its value in the model's entry.
+            value: that in the model's entry.
             manifest: the study's.
             model: the model's name.
         """
-        raise NotImplementedError
+        return str(named(self.words_code)(value, manifest, model))
+
+
+def named(code: str) -> Any:
+    """Return what `module:name` names."""
+    module, name = code.split(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def changes() -> list[Change]:

@@ -3,6 +3,7 @@
 How messages become token ids is decided alike for the prompts of a model and of a judge.
 """
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,16 @@ def loaded_files(study: Study, batch: str) -> dict[str, list[str]]:
     }
 
 
-def changing_modules(study: Study, model: str) -> list[Path]:
-    """Return the files of the code behind a model's changes, for `code_version`."""
-    return [CHANGES.module(change.name) for change in changes_of(study.models[model])]
+def changing_modules(study: Study, *models: str, code: str = "") -> list[Path]:
+    """Return the files of the code behind changes of models, for `code_version`.
+
+    Args:
+        code: the attribute of `Change` that names more of it: `load_code` or `words_code`.
+    """
+    asked = {change.name: change for model in models for change in changes_of(study.models[model])}
+    more = filter(None, (getattr(change, code, "") for change in asked.values()))
+    modules = [importlib.import_module(place.partition(":")[0]) for place in more]
+    return [*map(CHANGES.module, asked), *(Path(str(module.__file__)) for module in modules)]
 
 
 def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

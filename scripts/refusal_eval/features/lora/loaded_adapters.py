@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
 from refusal_eval.engines.loaded_change import LoadedChange
+from refusal_eval.features.lora.adapter import Adapter
 
 if TYPE_CHECKING:
     from refusal_eval.ask.pending import Pending
     from refusal_eval.core.time_limit import TimeLimit
     from refusal_eval.engines.engine_base import RunningEngine
-    from refusal_eval.features.lora.adapter import Adapter
 
 # Of vLLM 0.32; ranks between them are served with the next larger one.
 MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -85,3 +87,9 @@ class LoadedAdapters(LoadedChange):
         from refusal_eval.features.lora import adapter_probe
 
         return await adapter_probe.probe_adapters(engine, pending, limit)
+
+
+def loaded_adapters(files: Sequence[str], folder: Path) -> LoadedAdapters:
+    """Return the adapters of a load (see `Change.loaded`)."""
+    described = [read_json(file) for file in files]
+    return LoadedAdapters([Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from refusal_eval.config.change import Change
+from refusal_eval.config.change import Change, named
 from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.canonical import plain
-from refusal_eval.core.files import read_json, sha256_of
+from refusal_eval.core.files import sha256_of
 
 if TYPE_CHECKING:
     from refusal_eval.features.lora.adapter_sources import AdapterSource
-    from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
     from refusal_eval.study.paths import Paths
 
 
@@ -24,6 +22,9 @@ class LoraChange(Change):
     words: ClassVar[str] = "a LoRA adapter"
     has_source: ClassVar[bool] = True
     wants: ClassVar[str] = "adapter"
+    load_code: ClassVar[str] = "refusal_eval.features.lora.loaded_adapters:loaded_adapters"
+    words_code: ClassVar[str] = "refusal_eval.features.lora.adapter_words:adapter_words"
+    damage_code: ClassVar[str] = "refusal_eval.features.lora.wrong_loads:last_slot_taken"
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the identity file of a model's adapter."""
@@ -40,9 +41,8 @@ class LoraChange(Change):
 
     def wanted_names(self, names: Iterable[str]) -> list[str]:
         """Return the two files of an adapter, and those that something is said of."""
-        from refusal_eval.features.lora.adapter import wanted_names
-
-        return wanted_names(names)
+        wanted: list[str] = named("refusal_eval.features.lora.adapter:wanted_names")(names)
+        return wanted
 
     def identity(self, described: Mapping[str, Any]) -> dict[str, Any]:
         """Return what identifies the adapter: the hub's repository and commit, or the fingerprint of its files."""
@@ -52,30 +52,9 @@ class LoraChange(Change):
         """Return the name under which the engine serves the adapter."""
         return adapter_name(identity)
 
-    def loaded(self, files: Sequence[str], folder: Path = Path()) -> LoadedAdapters:
-        """Return the adapters of a load."""
-        from refusal_eval.features.lora.adapter import Adapter
-        from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
-
-        described = [read_json(file) for file in files]
-        return LoadedAdapters([Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described])
-
-    def damage_by(self, serving: Mapping[str, Any]) -> str | None:
-        """Return why answers of a CPU load of earlier versions may be those of an adapter that they do not name."""
-        from refusal_eval.features.lora.wrong_loads import last_slot_taken
-
-        return last_slot_taken(serving)
-
     def in_manifest(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return what identifies the adapter of each model."""
         return {"adapters": {one["model"]: one["identity"] for one in described}}
-
-    def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
-        """Return that it has an adapter, and where that comes from."""
-        from refusal_eval.report.methods.study_sources import cite, quoted
-
-        source = self.source(entry)
-        return f"a LoRA adapter ({source.in_words(quoted)}{cite(source.bibtex_key)})"
 
 
 def adapter_name(identity: Mapping[str, Any]) -> str:

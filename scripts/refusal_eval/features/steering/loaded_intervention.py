@@ -272,3 +272,9 @@ def refuse_nothing_passed(intervention: CompiledIntervention, counts: Mapping[st
             "answers, so they are those of the model without the intervention: lower `gate`, or run again to take them "
             "as they are"
         )
+
+
+def loaded_intervention(files: Sequence[str], folder: Path) -> LoadedIntervention:
+    """Return the interventions of a load, each compiled into the file beside its card (see `Change.loaded`)."""
+    cards = [(read_json(file), folder / Path(file).with_suffix(".safetensors")) for file in files]
+    return LoadedIntervention([CompiledIntervention.of_card(card, str(file)) for card, file in cards])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from refusal_eval.activations.sides import contents_of
 from refusal_eval.config.change import Change
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json
 
 if TYPE_CHECKING:
-    from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
     from refusal_eval.study.paths import Paths
 
 
@@ -23,6 +20,8 @@ class SteeringChange(Change):
     words: ClassVar[str] = "an intervention"
     own_load: ClassVar[bool] = True
     captured: ClassVar[bool] = True
+    load_code: ClassVar[str] = "refusal_eval.features.steering.loaded_intervention:loaded_intervention"
+    words_code: ClassVar[str] = "refusal_eval.features.steering.steering_words:intervention_words"
 
     def identity_files(self, paths: Paths, model: str) -> list[str]:
         """Return the card of a model's compiled intervention."""
@@ -44,23 +43,9 @@ class SteeringChange(Change):
         """Return the SHA-256 of its content, and the version of what modes mean."""
         return {key: described[key] for key in ("sha256", "version")}
 
-    def loaded(self, files: Sequence[str], folder: Path = Path()) -> LoadedIntervention:
-        """Return the interventions of a load, each compiled into the file beside its card."""
-        from refusal_eval.activations.intervention_file import CompiledIntervention
-        from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
-
-        cards = [(read_json(file), folder / Path(file).with_suffix(".safetensors")) for file in files]
-        return LoadedIntervention([CompiledIntervention.of_card(card, str(file)) for card, file in cards])
-
     def in_manifest(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the card of each model, if there is one."""
         return {"interventions": {card["model"]: card for card in described}} if described else {}
-
-    def methods_words(self, entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
-        """Return what its intervention does, and how its directions were fitted."""
-        from refusal_eval.features.steering.steering_words import intervention_text
-
-        return intervention_text(entry, manifest.get("interventions", {}).get(model))
 
 
 def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any], evaluated: bool = True) -> None:

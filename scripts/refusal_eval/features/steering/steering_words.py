@@ -42,3 +42,8 @@ def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None =
     control = f"; as a control, {_CONTROLS[asked['mode']]}" if is_control else ""
     fitted = "".join(f"; {direction_text(direction, tasks)}" for direction in directions)
     return f"an intervention on the residual stream ({kind}{scale}{gate}{offset}, after {where}{control}{fitted})"
+
+
+def intervention_words(value: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> str:
+    """Return what the intervention of a model does, and how its directions were fitted."""
+    return intervention_text(value, manifest.get("interventions", {}).get(model))
