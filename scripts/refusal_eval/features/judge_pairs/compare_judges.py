@@ -21,8 +21,8 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     Args:
         files: `scores`, a scored cell for each of the study's `cells`, and `duplicates`, whose near-duplicates of
             prompts that count are not counted in all splits together.
-        params: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges that
-            ask the same as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
+        params: `cells` ([judge, model, split]), `level`, `members` (the judges that each reads), `twins` (judges
+            that ask the same as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
             `cluster_names.names_apart`).
     """
     left_out = {Place(**place) for place in read_json(files["duplicates"][0])["left_out"]}

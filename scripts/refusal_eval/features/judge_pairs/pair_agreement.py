@@ -96,13 +96,13 @@ def agreement_of(
     answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
     (`measures.measure_interval`). Which judge comes first changes nothing.
 
-    A panel or a cascade has no opinion beside those of its members, and a judge that stands there twice has one. So
+    A judge that reads others has no opinion beside theirs, and a judge that is there twice has one. So
     `raters`, whom alpha compares, are the other judges; and a pair has `overlap` where the opinion of one judge is part
     of both: it agrees with itself there.
 
     Args:
         split: whose they are, None for all splits together.
-        members: those of each panel and cascade among the judges; of one that asks the same as another, the other.
+        members: the judges that each judge reads, if any; of one that asks the same as another, the other.
         flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
     members, flags = members or {}, flags or {}

@@ -16,11 +16,11 @@ def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, 
     """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, as far as they are known.
 
     Seconds are those of the engine at work, start aside. Nothing is known where the store had every response, where the
-    gold was judged in another run, and of a panel, whose members do the work. Where the store had some, the rest stands
-    for all. A cascade takes what both of its judges do, if both are known.
+    gold was judged in another run, and of a judge that only combines verdicts. Where the store had some, the rest
+    stands for all. A judge that reads others and asks an engine takes what all of them do, if all is known.
     """
     own = _own_speed(study, judge, gold, answers)
-    if not study.judges[judge].second():
+    if not study.judges[judge].reads():
         return own
     first = [judge_speed(study, name, gold, answers) for name in study.judges[judge].reads()]
     if not all([own, *first]):
