@@ -29,8 +29,8 @@ class CascadeJudge(FittedThreshold, DeferringJudge):
     kind: Literal["cascade"]
     first: Slug = Field(description="Judge of the study that gives probabilities, and reads no other judges.")
     then: Slug = Field(
-        description="Judge of the catalogue that asks an engine and is not fitted on gold; for `threshold: calibrated` one "
-        "that gives probabilities. A study that names it under `judges` asks it about every answer."
+        description="Judge of the catalogue that asks an engine and is not fitted on gold; for `threshold: calibrated` "
+        "one that gives probabilities. A study that names it under `judges` asks it about every answer."
     )
     unsure: list[Annotated[Number, Field(ge=0, le=1)]] = Field(
         min_length=2, max_length=2, description="Lowest and highest probability of refusal at which `then` is asked."

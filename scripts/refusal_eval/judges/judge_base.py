@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from refusal_eval.ask.render import Renderer
 
 Messages = Sequence[Mapping[str, str]]
-ReadResponse = Callable[[Mapping[str, Any], str], "Verdict"]  # from a response and the answer that it is about
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,9 @@ class Verdict:
     def __post_init__(self) -> None:
         if (self.state == JUDGED) != (self.label is not None) or (self.label is not None and self.label not in LABELS):
             raise ValueError(f"a verdict in state {self.state} cannot have the label {self.label}")
+
+
+ReadResponse = Callable[[Mapping[str, Any], str], Verdict]  # from a response and the answer that it is about
 
 
 class AnswerJudge(JudgeEntry):
