@@ -23,10 +23,10 @@ NEUTRAL_SAMPLING: Mapping[str, Any] = {
 }
 DEFAULT_DETERMINISM = "seeded"
 Message = Mapping[str, str]
-Prompt = Sequence[int] | Sequence[Message]
+EnginePrompt = Sequence[int] | Sequence[Message]
 
 
-def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
+def is_messages(prompt: EnginePrompt) -> TypeGuard[Sequence[Message]]:
     """Tell whether a prompt is a list of messages, and not of token ids."""
     return len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
@@ -39,7 +39,7 @@ def sample_seed(study_seed: int, prompt_id: str, sample: int, turn: int = 0) -> 
 
 def request_key(
     identity: Mapping[str, Any],
-    prompt: Prompt,
+    prompt: EnginePrompt,
     sampling: Mapping[str, Any],
     seed: int | None,
     determinism: str = DEFAULT_DETERMINISM,

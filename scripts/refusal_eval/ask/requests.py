@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from refusal_eval.ask.keys import DEFAULT_DETERMINISM, Message, Prompt, is_messages, request_key
+from refusal_eval.ask.keys import DEFAULT_DETERMINISM, EnginePrompt, Message, is_messages, request_key
 from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.files import BadFile, read_jsonl, refuse_bad_rows, write_jsonl
@@ -63,7 +63,7 @@ class RequestSettings:
         names = (CHANGES.get(name)().served_as(identity) for name, identity in self.changes.items())
         return next(filter(None, names), None)
 
-    def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
+    def key(self, prompt: EnginePrompt, seed: int | None, max_model_len: int | None) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.
 
         How long messages are only their engine knows.
@@ -84,7 +84,7 @@ class Ask:
     """
 
     prompt_id: str
-    prompt: Prompt
+    prompt: EnginePrompt
     samples: Sequence[tuple[int, int | None]]
     turn: int = 0
     script: Mapping[str, Any] | None = None
@@ -120,11 +120,11 @@ class Request:
         return [*self.shared_ids, *self.own_ids]
 
     @property
-    def prompt(self) -> Prompt:
+    def prompt(self) -> EnginePrompt:
         """The prompt as its engine takes it."""
         return self.token_ids if self.messages is None else self.messages
 
-    def followed_by(self, prompt: Prompt, turn: int, seed: int | None, key: str | None) -> Request:
+    def followed_by(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
         """Return the request of a later turn of the same (prompt, sample)."""
         given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
         return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})

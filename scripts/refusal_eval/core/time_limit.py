@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 MOST_RESERVED_SECONDS = 30.0  # to stop the engine and write the receipt
 RESERVED_SHARE = 0.1  # of a short limit
 MOST_DRAINING_SECONDS = 120.0  # for what is in flight when no more is taken
@@ -56,7 +56,7 @@ def time_limit(
     return TimeLimit(take=stop - min(MOST_DRAINING_SECONDS, RESERVED_SHARE * length), stop=stop)
 
 
-async def within(seconds: float, question: Coroutine[Any, Any, Result]) -> Result:
+async def within(seconds: float, question: Coroutine[Any, Any, T]) -> T:
     """Return what a question to the engine returns.
 
     A cancellation of the caller is never lost, and nobody waits for a question that was given up: a library may keep

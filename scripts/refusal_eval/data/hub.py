@@ -26,7 +26,7 @@ from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.data import network, resume
 
 Kind = Literal["dataset", "model"]
-Result = TypeVar("Result")
+T = TypeVar("T")
 FETCH_ONLINE = "fetch it once on a machine with internet"
 
 
@@ -223,7 +223,7 @@ def library() -> Any:
     return huggingface_hub
 
 
-def asked(place: Repository, action: Callable[[], Result]) -> Result:
+def asked(place: Repository, action: Callable[[], T]) -> T:
     """Return what `action` returns, with faults of the network tried again and every error in plain words.
 
     Raises:

@@ -12,12 +12,11 @@ from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.battles import columns_of_battles, read_battle
 from refusal_eval.data.messages import lost_field
-from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
-Columns = Mapping[str, Any]
-Message = dict[str, str]
+PromptMessage = dict[str, str]
 Prompt = dict[str, Any]
 
 
@@ -27,8 +26,8 @@ def content_id(content: Any) -> str:
 
 
 def make_prompts(
-    rows: Sequence[Row],
-    columns: Columns,
+    rows: Sequence[TableRow],
+    columns: ColumnNames,
     name: str,
     expected_rows: int | None = None,
     samples: Iterable[Mapping[str, int] | None] = (),
@@ -157,7 +156,7 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     return [prompt for prompt in prompts if prompt["id"] in chosen], note
 
 
-def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> None:
+def check_count(rows: Sequence[TableRow], expected_rows: int | None, name: str) -> None:
     """Check that there are as many rows as expected.
 
     Raises:
@@ -167,7 +166,7 @@ def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> No
         raise UserError(f"{name}: has {len(rows)} rows, but expected_rows says {expected_rows}")
 
 
-def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
+def messages_of(row: TableRow, columns: ColumnNames, place: str) -> list[PromptMessage]:
     """Return a row's messages ([{"role", "content"}, ...]) out of its prompt, messages or turns columns.
 
     Raises:
@@ -197,7 +196,13 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
 
 
 def _prompts(
-    row: Row, number: int, cluster: str | None, columns: Columns, name: str, mode: str | None, scored: str | None
+    row: TableRow,
+    number: int,
+    cluster: str | None,
+    columns: ColumnNames,
+    name: str,
+    mode: str | None,
+    scored: str | None,
 ) -> Iterator[Prompt]:
     """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
     place = f"{name}, row {number}"
@@ -234,7 +239,7 @@ def _prompts(
         yield prompt
 
 
-def _right(row: Row, column: str, match: str, place: str) -> str:
+def _right(row: TableRow, column: str, match: str, place: str) -> str:
     """Return the right answer in a row.
 
     Raises:
@@ -247,7 +252,7 @@ def _right(row: Row, column: str, match: str, place: str) -> str:
         raise UserError(f"{place}: column `{column}`: {error}") from error
 
 
-def _message(value: Any, place: str) -> Message:
+def _message(value: Any, place: str) -> PromptMessage:
     if not isinstance(value, dict) or "role" not in value or "content" not in value:
         raise UserError(f"{place} must be an object with `role` and `content`")
     role, content = value["role"], value["content"]
@@ -265,13 +270,13 @@ def _message(value: Any, place: str) -> Message:
     return {"role": role, "content": valid_text(content, place)}
 
 
-def _present(row: Row, column: str, place: str) -> Any:
+def _present(row: TableRow, column: str, place: str) -> Any:
     if column not in row:
         raise UserError(f"{place} is missing in this row{nearest(column, row)}")
     return row[column]
 
 
-def _prompt_text(row: Row, column: str, place: str) -> str:
+def _prompt_text(row: TableRow, column: str, place: str) -> str:
     value = _present(row, column, place)
     if not isinstance(value, str):
         raise UserError(f"{place} holds {kind_of(value)}; a prompt must be a string")
@@ -280,7 +285,7 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
     return valid_text(value, place)
 
 
-def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
+def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:
     """Return the texts of the turns' columns without the empty cells at the end."""
     cells = [row.get(column) for column in columns]
     filled = [number for number, cell in enumerate(cells) if cell is not None and not is_blank(str(cell))]
@@ -294,7 +299,7 @@ def _described(prompt: Prompt) -> str:
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
 
 
-def _check_script(messages: Sequence[Message], place: str) -> None:
+def _check_script(messages: Sequence[PromptMessage], place: str) -> None:
     """Check that messages which end with the user are a script: the user's turns, each with one reply or none.
 
     A system message may stand before them.

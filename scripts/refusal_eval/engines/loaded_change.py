@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from refusal_eval.core.time_limit import TimeLimit
     from refusal_eval.engines.engine_base import RunningEngine
 
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]  # posts JSON to an endpoint of the server
+PostJson = Callable[[str, Mapping[str, Any]], Awaitable[Any]]  # posts JSON to an endpoint of the server
 
 
 class LoadedChange:
@@ -56,7 +56,7 @@ class LoadedChange:
         """Return options that come after the user's own, `given`."""
         return {}
 
-    async def prove(self, ask: Ask, folder: str) -> dict[str, Any]:
+    async def prove(self, ask: PostJson, folder: str) -> dict[str, Any]:
         """Let a started server show that it applies the change; return what the serving record says of it.
 
         Args:
@@ -82,7 +82,7 @@ class LoadedChange:
         """
         return {}
 
-    async def report(self, ask: Ask, folder: str) -> dict[str, Any]:
+    async def report(self, ask: PostJson, folder: str) -> dict[str, Any]:
         """Return what the server counted of the change since it was last asked.
 
         Raises:

@@ -26,8 +26,8 @@ from refusal_eval.stats.estimates.units import Units, read_units
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-Cell = tuple[str, str]
-Row = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
+ModelSplit = tuple[str, str]
+ResultRow = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class FigureData:
         return list(self._read("cards"))
 
     @functools.cached_property
-    def estimates(self) -> list[Row]:
+    def estimates(self) -> list[ResultRow]:
         """The rows of the results table about the cells that it shows."""
         return [estimate.row() for estimate in self._results]
 
@@ -118,12 +118,12 @@ class FigureData:
         return pd.concat(tables, ignore_index=True)
 
     @functools.cached_property
-    def votes(self) -> dict[Cell, list[float]]:
+    def votes(self) -> dict[ModelSplit, list[float]]:
         """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property
-    def verdicts(self) -> dict[Cell, Counter[tuple[str | None, str | None]]]:
+    def verdicts(self) -> dict[ModelSplit, Counter[tuple[str | None, str | None]]]:
         """How many answers have which label and kind of refusal, by (model, split); those to scored turns only."""
         found = {}
         for cell, units in self.units.items():
@@ -133,7 +133,7 @@ class FigureData:
         return found
 
     @functools.cached_property
-    def units(self) -> dict[Cell, Units]:
+    def units(self) -> dict[ModelSplit, Units]:
         """The scored cells, by (model, split)."""
         cells = (read_units(path) for path in self.files.get("scores", ()))
         return {(units.facts["model"], units.facts["split"]): units for units in cells}
@@ -143,7 +143,7 @@ class FigureData:
 
     # ---------------------------------------------------------------- what is asked
 
-    def cells(self) -> tuple[dict[Cell, Score], list[str], list[str]]:
+    def cells(self) -> tuple[dict[ModelSplit, Score], list[str], list[str]]:
         """Return the scores by (model, split), and the models and splits that have any, in their order.
 
         Raises:

@@ -15,7 +15,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import name_columns, name_rows, new_figure, settle, text_width, widest, wrap_to
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.curves import percent_scale
-from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ModelSplit
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
 from refusal_eval.report.paper.table_notes import c_notes, k_text
@@ -77,8 +77,8 @@ class HistogramsFigure(Ordered):
 
 
 def _draw(
-    cells: Mapping[Cell, Score],
-    counts: Mapping[Cell, Sequence[int]],
+    cells: Mapping[ModelSplit, Score],
+    counts: Mapping[ModelSplit, Sequence[int]],
     order: tuple[Sequence[str], Sequence[str]],
     width: float,
     data: FigureData,
@@ -140,7 +140,7 @@ def _ends_of_bins(band: float) -> list[tuple[float, float]]:
     return list(itertools.pairwise([*(-end for end in reversed(upper)), *upper]))
 
 
-def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
+def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for (model, split), numbers in sorted(counts.items()):
         for (low, high), number in zip(_ends_of_bins(band), numbers, strict=True):
@@ -154,7 +154,7 @@ def _counted(scores: Iterable[Score]) -> str:
     return "turns" if has_turns(scores) else "prompts"
 
 
-def _size_lines(sizes: Mapping[Cell, tuple[int, str]], width: float) -> dict[Cell, list[str]]:
+def _size_lines(sizes: Mapping[ModelSplit, tuple[int, str]], width: float) -> dict[ModelSplit, list[str]]:
     """Number of prompts and marks of each panel: in one line if that fits all panels, without "n=" if need be."""
     texts = {cell: [f"n={n}{symbols}"] for cell, (n, symbols) in sizes.items()}
     for form in ("n={}{}", "{}{}", "n={}\n{}", "{}\n{}"):

@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.report.paper.display import clean, marked
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judges_notes, points_text, rate_text, value_text
 
@@ -45,7 +45,7 @@ _BIAS = (
 )
 
 
-def battles(data: TableData) -> Made:
+def battles(data: TableData) -> TableParts:
     """Return win rates by class of answer, penalties and moderation bias, a table for each model and split."""
     rows: list[Row] = data.found("battles")["estimates"]
     frame = pd.DataFrame([[row[name] for name in COLUMNS] for row in rows], columns=list(COLUMNS), dtype=object)

@@ -21,7 +21,7 @@ from refusal_eval.features.battles.battle_rows import (
     clusterings,
 )
 from refusal_eval.features.battles.log_odds import LENGTH, SEPARATED, log_odds
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled, resamples_for, with_interval
@@ -59,7 +59,7 @@ def class_estimates(
     there = [name for name in names if (classes == name).any()]
     others = [name for name in there if name != base]
 
-    def made(estimand: str, number: Number | None, rows: Names, parameter: str | None, **more: Any) -> Estimate:
+    def made(estimand: str, number: NumberInterval | None, rows: Names, parameter: str | None, **more: Any) -> Estimate:
         clusters = battles.clusters[PROMPTS][rows]
         about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(set(clusters))}
         about |= {"flags": few_flags(effective_of(clusters))} | more
@@ -128,17 +128,17 @@ def class_estimates(
             yield from contrasts(inside, enough[1:], {"battle_penalty": _penalty}, category=category)
 
 
-def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> Number:
+def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> NumberInterval:
     """The mean of values of answers, in the battles `rows`."""
     found = {
         what: cluster_wilson(values.tolist(), names.tolist(), level, len(values))
         for what, names in clusterings(battles, rows).items()
     }
     value = float(np.mean(values))
-    return _widest({what: Number(value, ends.low, ends.high, ends.method) for what, ends in found.items()})
+    return _widest({what: NumberInterval(value, ends.low, ends.high, ends.method) for what, ends in found.items()})
 
 
-def _widest(numbers: Mapping[str, Number]) -> Number:
+def _widest(numbers: Mapping[str, NumberInterval]) -> NumberInterval:
     """The number with the wider interval; without one where a clustering gives none."""
     found = [(np.inf if n.low is None or n.high is None else n.high - n.low, what) for what, n in numbers.items()]
     what = max(found, key=lambda one: one[0])[1]
@@ -190,7 +190,7 @@ def _number(
     battles: Battles,
     sides: Sequence[Names],
     level: float,
-) -> Number | None:
+) -> NumberInterval | None:
     """A statistic of win rates; without an interval where the class or the baseline always wins, or never, which no
     resample varies. `sides` are the battles with the class, and with the baseline.
     """

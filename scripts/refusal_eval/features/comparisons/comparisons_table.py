@@ -10,7 +10,7 @@ import pandas as pd
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
 from refusal_eval.report.results.results_files import estimates_in
@@ -110,7 +110,7 @@ class Comparison:
         return (self.gap.n_prompts or 0) < (self.bounds.n_prompts or 0) or low != high
 
 
-def comparisons(data: TableData) -> Made:
+def comparisons(data: TableData) -> TableParts:
     """Return the study's comparisons, family by family."""
     families = [family_of(family) for family in data.asked["families"]]
     found = data.found("comparisons")

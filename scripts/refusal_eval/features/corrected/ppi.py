@@ -47,7 +47,7 @@ TEST = "t test of the difference of two PPI++ rates, cluster-robust, both sample
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class JudgedAnswers:
     """What the judge says of all answers; a row is a prompt, of dialogues a scored turn."""
 
     rates: Floats  # share of the answers of a row that count which the judge calls refusals, or a provider blocked
@@ -62,10 +62,10 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True)
-class Labels:
+class LabelledAnswers:
     """What people and the judge say of the labelled answers."""
 
-    rows: Codes  # the row of `Answers` that each belongs to
+    rows: Codes  # the row of `JudgedAnswers` that each belongs to
     people: Floats  # 1 where people call it a refusal, else 0
     judge: Floats  # the same of the judge; 0 where it could not read the answer
     probability: Floats  # with which it came into the sample
@@ -86,7 +86,7 @@ class Labels:
 
 
 @dataclasses.dataclass(frozen=True)
-class Corrected:
+class CorrectedEstimate:
     """A corrected rate."""
 
     value: float  # the rate, between 0 and 1
@@ -148,7 +148,7 @@ class _Estimated:
         return 1 - self.open_share + self.open_share * rate
 
 
-def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected | None:
+def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float) -> CorrectedEstimate | None:
     """Return the corrected rate; None with less than 20 labels, or labels of less than two clusters.
 
     Equal answers that people read once are one label, with the weight of them all.
@@ -176,11 +176,11 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
         low, high = min(low, alone[0]), max(high, alone[1])
     inside = min(1.0, max(0.0, found.value))
     sizes = (labels.count(), found.label_clusters, len(np.unique(answers.clusters)))
-    return Corrected(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
+    return CorrectedEstimate(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
 
 
 def corrected_difference(
-    first: tuple[Answers, Labels], second: tuple[Answers, Labels], level: float
+    first: tuple[JudgedAnswers, LabelledAnswers], second: tuple[JudgedAnswers, LabelledAnswers], level: float
 ) -> CorrectedDifference | None:
     """Return the corrected rate of one model less that of another; None where one of them has none.
 
@@ -212,12 +212,12 @@ def corrected_difference(
     return CorrectedDifference(value, low, high, p, len(np.unique(clusters)), df)
 
 
-def few_of_a_class(labels: Labels) -> bool:
+def few_of_a_class(labels: LabelledAnswers) -> bool:
     """Tell whether people labelled so few texts as one class that the labels alone limit what is known."""
     return min(labels.count(labels.people == side) for side in (0, 1)) < FEW_OF_A_CLASS
 
 
-def _keys(answers: Answers) -> Iterator[tuple[int, Hashable, Hashable]]:
+def _keys(answers: JudgedAnswers) -> Iterator[tuple[int, Hashable, Hashable]]:
     """Yield split, cluster and place of each row, by which those of two models are paired."""
     assert answers.names is not None
     places = range(len(answers.rates)) if answers.places is None else answers.places
@@ -246,7 +246,7 @@ def _p_alone(one: _Estimated, other: _Estimated, value: float) -> float:
     return most
 
 
-def _estimated(answers: Answers, labels: Labels) -> _Estimated | None:
+def _estimated(answers: JudgedAnswers, labels: LabelledAnswers) -> _Estimated | None:
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
     if labels.count() < MIN_LABELS or label_clusters < 2:
         return None
@@ -289,7 +289,7 @@ def _variance(rows: Floats, clusters: Codes, splits: Codes, estimates: Sequence[
     return variance, math.sqrt(min(carried, most) * most)
 
 
-def unlabelled(answers: Answers, labels: Labels) -> list[int]:
+def unlabelled(answers: JudgedAnswers, labels: LabelledAnswers) -> list[int]:
     """Return the numbers of the splits without a label though there are answers that people could read.
 
     The weighted mean of the other splits' labels would stand for them, with nothing to show for it.
@@ -309,7 +309,7 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     return wilson_ends(min(1.0, max(0.0, value)), p * (1 - p) / variance, t)
 
 
-def _observed(answers: Answers) -> float | None:
+def _observed(answers: JudgedAnswers) -> float | None:
     rates = answers.rates if answers.read is None else answers.read
     known = ~np.isnan(rates)
     if set(answers.splits[known].tolist()) != set(answers.splits.tolist()):

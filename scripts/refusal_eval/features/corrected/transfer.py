@@ -19,7 +19,7 @@ from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, calibrated_elsewhere
-from refusal_eval.stats.estimates.estimands import REFUSES, Row
+from refusal_eval.stats.estimates.estimands import REFUSES, CellRow
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, filled
 from refusal_eval.stats.estimates.resampling import (
@@ -89,7 +89,7 @@ class Transferred:
 
 
 def judged_gold(
-    gold_rows: Sequence[Row], verdicts: Sequence[Row], gold: str, calibrate: str | Calibration | None = None
+    gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], gold: str, calibrate: str | Calibration | None = None
 ) -> pd.DataFrame:
     """Return the gold rows that the judge labelled, see `compared.compared`.
 

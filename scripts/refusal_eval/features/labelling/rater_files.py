@@ -41,13 +41,13 @@ _VALUE = re.compile(VALUE, re.IGNORECASE)
 
 
 LANGUAGES = ("en", *sorted(path.stem for path in (PAGE / "words").glob("*.yaml") if path.stem != "en"))
-Words = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
+PageWords = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
 
 
 @functools.cache
-def words_in(language: str) -> Words:
+def words_in(language: str) -> PageWords:
     """Return the instructions in one of `LANGUAGES`."""
-    words: Words = read_yaml(PAGE / "words" / f"{language}.yaml")
+    words: PageWords = read_yaml(PAGE / "words" / f"{language}.yaml")
     return words
 
 

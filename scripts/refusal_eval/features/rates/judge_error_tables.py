@@ -38,7 +38,7 @@ WRITTEN, SEEN = "written_to_label", "seen_gold"
 UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
 WAYS = ("misses", "overcalls")
 SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
-Cells = Mapping[tuple[str, str], Score]  # by model and split
+CellScores = Mapping[tuple[str, str], Score]  # by model and split
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def overcalling(rate: float, error: float, blocked: float = 0.0) -> float:
     return max(blocked, (rate - error) / (1 - error)) - rate
 
 
-def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
+def judge_error_tables(data: TableData, cells: CellScores, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
     """Return what errors of the judge would do to each rate, and to each difference that the study tests.
 
     Args:
@@ -117,7 +117,7 @@ def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], spl
 
 def _rates_table(
     data: TableData,
-    cells: Cells,
+    cells: CellScores,
     places: Sequence[tuple[str, str]],
     found: Sequence[Estimate],
     errors: Sequence[Errors],
@@ -172,7 +172,9 @@ def _measured_texts(errors: Sequence[Errors], readings: Sequence[str]) -> list[s
     return texts
 
 
-def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate], errors: Sequence[Errors]) -> Table:
+def _differences_table(
+    data: TableData, cells: CellScores, tested: Sequence[Estimate], errors: Sequence[Errors]
+) -> Table:
     show, judge = data.labels, data.asked["primary_judge"]
     header = [
         "Split",
@@ -228,14 +230,14 @@ def _most_moved(error: Errors, sides: Iterable[tuple[float, float]], reading: st
     return None if None in shifts else max(abs(shift) for shift in shifts if shift is not None)
 
 
-def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:
+def _is_tested(row: Estimate, data: TableData, cells: CellScores) -> bool:
     """Whether this is a difference between two models that the table shows."""
     sides = [(str(model), str(row.split)) for model in (row.model, _other(row))]
     own = row.estimand == "rate_difference" and row.judge == data.asked["primary_judge"]
     return own and all(side in cells and headline(cells[side])["rate"] is not None for side in sides)
 
 
-def _sides(row: Estimate, cells: Cells) -> list[Score]:
+def _sides(row: Estimate, cells: CellScores) -> list[Score]:
     """The cells that are compared."""
     return [cells[str(model), str(row.split)] for model in (row.model, _other(row))]
 

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 Score = Mapping[str, Any]  # of `report.results.cells.cell_scores`
+Card = Mapping[str, Any]  # a judge card
 
 # flag: symbol, meaning
 MARKS = {

@@ -9,14 +9,13 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.files import read_json
-from refusal_eval.report.paper.display import Labels, Score
+from refusal_eval.report.paper.display import Card, Labels, Score
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in, read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 
-Card = Mapping[str, Any]
-Made = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, and the tables that show it
+TableParts = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, and the tables that show it
 
 
 @dataclass

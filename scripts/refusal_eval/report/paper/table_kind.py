@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 
 if TYPE_CHECKING:  # what plans a study is not behind its numbers
     from refusal_eval.study.study import Study
@@ -40,6 +40,6 @@ class StudyTable:
         return True
 
     @staticmethod
-    def make(data: TableData) -> Made:
+    def make(data: TableData) -> TableParts:
         """Return the frame of the CSV, and the tables of the Markdown and the LaTeX."""
         raise NotImplementedError

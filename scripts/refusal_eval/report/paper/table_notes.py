@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.report.paper.display import (
     NO_DATA,
+    Card,
     Labels,
     Score,
     annotators,
@@ -22,8 +23,6 @@ from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD
 from refusal_eval.stats.estimates.estimands import READINGS
-
-Card = Mapping[str, Any]
 
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."

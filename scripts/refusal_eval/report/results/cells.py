@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from refusal_eval.report.paper.display import Score
 from refusal_eval.core.states import ANSWER_STATES, VERDICT_STATES
 from refusal_eval.report.results.results_files import text_of
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
@@ -14,7 +15,6 @@ from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import MIXED_SERVING
 
-Score = Mapping[str, Any]
 # What is known of the answers of a cell without a judge, by the name in a score.
 ANSWERS = {"logprob": "answer_logprob", "tokens": "answer_tokens", "loops": "answer_loops", "right": "accuracy"}
 CellName = tuple[str, str, str]  # judge, model, split

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
-from refusal_eval.report.results.dictionary import COLUMNS, KEY, Column
+from refusal_eval.report.results.dictionary import COLUMNS, KEY, DictionaryColumn
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 
@@ -107,7 +107,7 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{DIGITS}g}") + 0.0
 
 
-def _cell(column: Column, result: Result) -> Any:
+def _cell(column: DictionaryColumn, result: Result) -> Any:
     if column.name == "source":
         return result.source
     value = getattr(result.estimate, column.name)

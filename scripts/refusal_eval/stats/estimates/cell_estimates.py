@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated, mean
 from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, ROUNDING, UNJUDGED, WHOLE, few_flags
 from refusal_eval.stats.estimates.intervals import (
     CLUSTER_SIZE,
@@ -195,7 +195,7 @@ def _answers(units: Units, level: float) -> list[Estimate]:
         number = None
         if len(values):
             ends = cluster_t(values.tolist(), clusters.tolist(), level)
-            number = Number(
+            number = NumberInterval(
                 math.fsum(values) / len(values), ends.low, ends.high, None if ends.low is None else ends.method
             )
         about = {"n_prompts": len(values), "n_clusters": len(set(clusters.tolist()))}
@@ -360,7 +360,7 @@ def _estimate(
     flags = names.pop("flags", ())
     if listed:
         found = cluster_wilson_between(listed, own, limits, level, draws)
-        number = Number(math.fsum(listed) / len(listed), found.low, found.high, found.method)
+        number = NumberInterval(math.fsum(listed) / len(listed), found.low, found.high, found.method)
         flags = (*few_of(values.astype(float), own, limits), *flags)
     return estimated(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), flags=flags, **names)
 
