@@ -17,7 +17,7 @@ from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
 PromptMessage = dict[str, str]
-Prompt = dict[str, Any]
+PromptRow = dict[str, Any]
 
 
 def content_id(content: Any) -> str:
@@ -39,7 +39,7 @@ def make_prompts(
     copies: bool = False,
     match: str | None = None,
     battles: Mapping[str, Any] | None = None,
-) -> tuple[list[Prompt], list[str]]:
+) -> tuple[list[PromptRow], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
     A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}, with "right" where it has a
@@ -75,7 +75,7 @@ def make_prompts(
     need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
-    prompts: dict[str, Prompt] = {}
+    prompts: dict[str, PromptRow] = {}
     duplicates: list[str] = []
     unlike: list[str] = []
     again: Counter[str] = Counter()
@@ -126,7 +126,7 @@ def make_prompts(
     return kept, notes
 
 
-def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list[Prompt], str]:
+def seeded_sample(prompts: Sequence[PromptRow], size: int, seed: int) -> tuple[list[PromptRow], str]:
     """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
 
     Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
@@ -135,7 +135,7 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     seed contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out,
     unless all are; then the first one is cut. A prompt without a cluster is one by its id.
     """
-    members: dict[str, list[Prompt]] = {}
+    members: dict[str, list[PromptRow]] = {}
     for prompt in prompts:
         members.setdefault(prompt["cluster"], []).append(prompt)
     ranked = sorted(members, key=lambda cluster: (sha256_of([seed, cluster]), cluster))
@@ -203,7 +203,7 @@ def _prompts(
     name: str,
     mode: str | None,
     scored: str | None,
-) -> Iterator[Prompt]:
+) -> Iterator[PromptRow]:
     """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
     place = f"{name}, row {number}"
     script = messages_of(row, columns, place)
@@ -293,7 +293,7 @@ def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _described(prompt: Prompt) -> str:
+def _described(prompt: PromptRow) -> str:
     """Return where a prompt comes from, as the log tells it."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])

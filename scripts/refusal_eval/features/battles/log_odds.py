@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.features.battles.battle_rows import PEOPLE, Battles, Names, clusterings
+from refusal_eval.features.battles.battle_rows import PEOPLE, BattleRows, Names, clusterings
 from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import Floats, effective_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums
@@ -21,7 +21,7 @@ MOST = 10.0  # log-odds beyond which the fit only says that one side always wins
 
 
 def log_odds(
-    battles: Battles, classes: Names, compared: Sequence[str], controls: bool, level: float
+    battles: BattleRows, classes: Names, compared: Sequence[str], controls: bool, level: float
 ) -> dict[str, NumberInterval | None]:
     """Return by how much each class, against the baseline, moves the log-odds of being preferred by people.
 
@@ -109,7 +109,7 @@ def _identified(design: Floats, column: int) -> bool:
     return float(rest @ rest) > 1e-8 * max(1.0, float(own @ own))
 
 
-def _fitted(design: Floats, battles: Battles) -> tuple[Floats, dict[str, Floats]]:
+def _fitted(design: Floats, battles: BattleRows) -> tuple[Floats, dict[str, Floats]]:
     """Coefficients, and by clustering what each cluster adds to their errors (clusters x columns).
 
     Columns may depend on each other, as those of two models that meet nobody else: pseudo-inverses leave coefficients

@@ -13,7 +13,7 @@ from refusal_eval.features.battles.battle_rows import (
     LLM,
     PEOPLE,
     PROMPTS,
-    Battles,
+    BattleRows,
     Keep,
     Names,
     baseline_of,
@@ -52,7 +52,7 @@ def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list
 
 
 def class_estimates(
-    battles: Battles, classes: Names, names: Sequence[str], level: float, known: Mapping[str, Any]
+    battles: BattleRows, classes: Names, names: Sequence[str], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield the estimates of these classes, each against the baseline of all."""
     base, labels = baseline_of(classes), classes is battles.labels
@@ -128,7 +128,7 @@ def class_estimates(
             yield from contrasts(inside, enough[1:], {"battle_penalty": _penalty}, category=category)
 
 
-def _rate(values: Floats, rows: Names, battles: Battles, level: float) -> NumberInterval:
+def _rate(values: Floats, rows: Names, battles: BattleRows, level: float) -> NumberInterval:
     """The mean of values of answers, in the battles `rows`."""
     found = {
         what: cluster_wilson(values.tolist(), names.tolist(), level, len(values))
@@ -148,7 +148,7 @@ def _widest(numbers: Mapping[str, NumberInterval]) -> NumberInterval:
 # ---------------------------------------------------------------- differences of win rates, over resamples
 
 
-def _drawn(battles: Battles, classes: Names, compared: Sequence[str], name: str) -> dict[str, Floats]:
+def _drawn(battles: BattleRows, classes: Names, compared: Sequence[str], name: str) -> dict[str, Floats]:
     """Return win rates by clustering: observed and in each resample, voters x classes; NaN for a class without answers.
 
     All voters and classes are drawn alike, so that differences are paired.
@@ -187,7 +187,7 @@ def _number(
     drawn: Mapping[str, Floats],
     statistic: Statistic,
     place: int,
-    battles: Battles,
+    battles: BattleRows,
     sides: Sequence[Names],
     level: float,
 ) -> NumberInterval | None:

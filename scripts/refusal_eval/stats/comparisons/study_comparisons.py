@@ -14,8 +14,8 @@ from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, p_value
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, Ends, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
-from refusal_eval.stats.estimates.units import Units
-from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
+from refusal_eval.stats.estimates.units import JudgedCell, Units
+from refusal_eval.study.comparison_families import MODELS, Family, Scope
 
 SIGN_FLIPS, OF_DECISION = (
     "sign flips over clusters, ",
@@ -52,7 +52,7 @@ class Compared(NamedTuple):
 
 
 def compared(
-    families: Sequence[Family], cells: Mapping[Cell, Units], study: StudyFacts, duplicates: Pairs
+    families: Sequence[Family], cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> list[Estimate]:
     """Return the rows of the results table about each comparison, family by family.
 
@@ -112,7 +112,9 @@ def row_names(
     }
 
 
-def counted_splits(families: Sequence[Family], cells: Mapping[Cell, Units], duplicates: Pairs) -> dict[str, list[str]]:
+def counted_splits(
+    families: Sequence[Family], cells: Mapping[JudgedCell, Units], duplicates: Pairs
+) -> dict[str, list[str]]:
     """Return by scope, of those that pool, the splits with prompts that no other one of them has already."""
     found = {}
     for family in families:
@@ -257,7 +259,7 @@ def _sides_p(
 
 
 def _compared(
-    family: Family, scope: Scope, held: str, cells: Mapping[Cell, Units], study: StudyFacts, duplicates: Pairs
+    family: Family, scope: Scope, held: str, cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> Iterator[Compared]:
     sides, mid = family.sides(), study["p_values"] == "mid"
     all_readings, sources, expectations = (
