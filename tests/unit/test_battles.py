@@ -10,7 +10,7 @@ import scipy
 import yaml
 from config_project import BASE, CATALOGUE, STUDY, changed
 
-from refusal_eval.config.datasets import BattleRows as Columns
+from refusal_eval.config.datasets import Battles as Columns
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.battles import read_battle
