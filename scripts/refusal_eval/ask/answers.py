@@ -36,7 +36,7 @@ class AnswerReader:
 
     @property
     def reasons(self) -> bool:
-        """Whether the entry of the model says how its reasoning is separated from its answers."""
+        """Whether the model's entry says how to separate reasoning from answers."""
         return self._reasoning is not None
 
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,6 @@ EnginePrompt = Sequence[int] | Sequence[Message]
 
 
 def is_messages(prompt: EnginePrompt) -> TypeGuard[Sequence[Message]]:
-    """Tell whether a prompt is a list of messages, and not of token ids."""
     return len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
@@ -67,5 +66,5 @@ def request_key(
 
 
 def is_neutral(name: str, value: Any) -> bool:
-    """Tell whether a sampling parameter is at the value that means "off"."""
+    """Tell whether a sampling parameter has the value that switches it off."""
     return value is None or (name in NEUTRAL_SAMPLING and plain(value) == plain(NEUTRAL_SAMPLING[name]))

@@ -140,7 +140,7 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
 
 
 def marks_in_text(entry: Mapping[str, Any]) -> ReasoningMarks:
-    """Return how reasoning is found in a text of which no tokens are known: its letters stand for tokens."""
+    """Return the marks for a text without known tokens; each letter counts as a token."""
     return ReasoningMarks(str(entry["end"]), entry.get("start"), letters_text)
 
 
@@ -171,7 +171,6 @@ def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
 
 
 def letters_text(numbers: Sequence[int]) -> str:
-    """Return the text of letters, given as numbers."""
     return "".join(map(chr, numbers))
 
 
@@ -215,5 +214,5 @@ def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
 
 
 def _least(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least of 0 .. `most` for which something holds that holds for all larger ones, too."""
+    """Return the least number in 0 .. `most` from which on `holds` is true."""
     return bisect.bisect_left(range(most + 1), True, key=holds)

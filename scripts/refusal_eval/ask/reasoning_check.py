@@ -135,7 +135,7 @@ def _most_held(
 
 
 def _opens(response: Mapping[str, Any], hidden: Set[ReasoningMark]) -> bool:
-    """Tell whether a response that was cut off begins with a start mark."""
+    """Tell whether a truncated response begins with a start mark."""
     return any(mark.first for mark in marks_in(str(response["text"])) | hidden)
 
 

@@ -86,7 +86,7 @@ class ReasoningMark(NamedTuple):
 
     @property
     def named_after_thought(self) -> bool:
-        """Whether it is one of a known family, or says by its name what it is."""
+        """Whether it belongs to a known family, or its name speaks of thinking."""
         return self.text.lower() in WRITTEN or THOUGHT.search(self.text) is not None
 
 

@@ -193,7 +193,7 @@ class Renderer:
         return str(self._filled(rows, options, generation, tokenize=False))
 
     def _same_with(self, rows: ChatMessages, number: int, rendered: str, *others: str) -> bool:
-        """Return whether the prompt is the same text with each of these contents of one message."""
+        """Tell whether replacing one message by each of `others` leaves the prompt's text unchanged."""
         return all(self._with(rows, number, other) == rendered for other in others)
 
     def _with(self, rows: ChatMessages, number: int, content: str) -> str:
@@ -202,7 +202,6 @@ class Renderer:
         return str(self._filled(other, tokenize=False)) + (self.prefill or "")
 
     def stop_token_ids(self) -> list[int]:
-        """Return the ids that end an answer (see the function of this name)."""
         return stop_token_ids(self.folder, self.tokenizer.eos_token_id)
 
     def text(self, messages: ChatMessages) -> str:
@@ -221,11 +220,10 @@ class Renderer:
         return after[len(before) :] if after[: len(before)] == before else None
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text of generated ids without special tokens."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def _plain_ids(self, text: str) -> list[int]:
-        """Return the ids of a text under `template: none`; control tokens in untrusted text are its characters."""
+        """Return the ids of a text under `template: none`; control tokens in untrusted text become plain characters."""
         return list(self.tokenizer(self._apart(text), split_special_tokens=self.untrusted)["input_ids"])
 
     def _apart(self, text: str) -> str:
@@ -341,7 +339,7 @@ class MessagePrompts:
         return [{"role": row["role"], "content": row["content"]} for row in rows]
 
     def stop_token_ids(self) -> list[int]:
-        """Return no ids: the engine ends an answer by itself."""
+        # The engine ends an answer by itself.
         return []
 
 

@@ -366,7 +366,7 @@ class StoreWriter:
             raise self._explained(error) from error
 
     def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
-        """Write the serving record that the responses of this file refer to; call it before the first `append`."""
+        """Write the serving record of this file's responses; call it before the first `append`."""
         self._write({"serving_id": serving_id, "serving_record": dict(serving_record)})
 
     def append(self, key: str, response: Mapping[str, Any], serving_id: str) -> None:
@@ -450,7 +450,7 @@ class StoreWriter:
 
 
 def writer_mark(pid: int) -> str:
-    """Return how the name of a file ends (before `.jsonl`) that a process of this host writes."""
+    """Return the suffix (before `.jsonl`) of store files that a process of this host writes."""
     return f"-{socket.gethostname()}-{pid}"
 
 

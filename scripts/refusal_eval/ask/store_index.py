@@ -71,7 +71,6 @@ class IndexBuilder:
         self._rows += numbers + offset.to_bytes(8)
 
     def entries(self) -> Index:
-        """Return the index of the records added so far."""
         return _ascending(np.frombuffer(bytes(self._rows), dtype=INDEX_ENTRY.newbyteorder(">")).astype(INDEX_ENTRY))
 
 
@@ -104,7 +103,6 @@ def indexed_anew(path: Path) -> FileIndex:
 
 
 def index_path(path: Path) -> Path:
-    """Return where the index of a store file is saved."""
     return path.with_suffix(".index.npz")
 
 

@@ -20,15 +20,15 @@ class TimeLimit:
     stop: float
 
     def take_is_over(self) -> bool:
-        """Tell whether no more requests should be begun."""
+        """Tell whether no further request may start."""
         return time.monotonic() >= self.take
 
     def stop_is_over(self) -> bool:
-        """Tell whether the engine must be stopped now."""
+        """Tell whether the engine must stop now."""
         return time.monotonic() >= self.stop
 
     def seconds_left(self) -> float:
-        """Return the seconds until the engine must be stopped (0 when that is past)."""
+        """Return the seconds until the engine must stop, 0 when that time has passed."""
         return max(0.0, self.stop - time.monotonic())
 
 

@@ -108,12 +108,12 @@ class Repository:
 
     @property
     def folder(self) -> Path:
-        """The folder of its copies in the cache, of all commits."""
+        """Its folder in the cache, for all commits."""
         return Path(self.cache, "hub", f"{self.kind}s--{self.repo.replace('/', '--')}")
 
     @property
     def snapshot(self) -> Path:
-        """The folder of the copy of this commit."""
+        """The folder of this commit in the cache."""
         return self.folder / "snapshots" / self.revision
 
     @property
@@ -199,7 +199,7 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
 
 
 def names_below(folder: Path) -> list[str]:
-    """Return the names of the files of a copy, sorted."""
+    """Return the relative names of all files below a folder, sorted."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 

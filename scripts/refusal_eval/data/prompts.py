@@ -21,7 +21,7 @@ PromptRow = dict[str, Any]
 
 
 def content_id(content: Any) -> str:
-    """Return the id of a prompt's messages (or any JSON value): the first 16 hex digits of its SHA-256."""
+    """Return the first 16 hex digits of the SHA-256 of a prompt's messages (or any JSON value)."""
     return sha256_of(content)[:16]
 
 

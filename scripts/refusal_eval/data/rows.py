@@ -308,7 +308,7 @@ def text_or_none(value: Any, place: str) -> str | None:
 
 
 def cell_text(row: TableRow, column: str | None, place: str) -> str | None:
-    """Return a row's cell in a column as text (see `text_or_none`); None without a column."""
+    """Return a cell as text (see `text_or_none`); None without a column."""
     return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
 
 

@@ -115,7 +115,7 @@ def _check_values(rows: Sequence[TableRow], column: str, wanted: Sequence[str | 
 
 
 def some(values: Sequence[str]) -> str:
-    """Return the first of these values, as the log shows them."""
+    """Return the first few values, as the log shows them."""
     return ", ".join(values[:MOST_SHOWN]) + (", ..." if len(values) > MOST_SHOWN else "")
 
 

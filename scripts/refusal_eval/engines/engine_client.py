@@ -140,7 +140,6 @@ class EngineClient(abc.ABC):
         self._http = aiohttp.ClientSession("http://engine", connector=connector, timeout=timeout, **plain)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.close()
 
     async def health(self) -> Health:
@@ -400,7 +399,6 @@ class ClassificationClient(EngineClient):
     kept: ClassVar = staticmethod(classification_of)  # what is kept of a reply
 
     async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `kept`, and `EngineClient.complete`)."""
         return self.kept(await self._reply(self.path, {"token_ids": list(prompt)}))
 
 

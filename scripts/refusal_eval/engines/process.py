@@ -66,7 +66,7 @@ def live_processes() -> list[Process]:
 
 
 def session_members(session: int) -> list[Process]:
-    """Return the live processes of a session. Those of the group with the same number are among them."""
+    """Return the live processes of a session, the group of the same number included."""
     return [process for process in live_processes() if process.session == session]
 
 

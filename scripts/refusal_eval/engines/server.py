@@ -338,7 +338,6 @@ class Server(RunningEngine):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices that are leased for the server."""
         return tuple(self._lease.devices)
 
     async def metrics(self) -> dict[str, float]:

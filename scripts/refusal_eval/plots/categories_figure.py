@@ -197,7 +197,7 @@ def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) ->
 
 
 def _sorted_in(study: StudyView) -> list[str]:
-    """The splits with a column of categories."""
+    """Return the splits with a category column."""
     return [name for name, split in study.splits.items() if split.columns.category]
 
 

@@ -41,12 +41,11 @@ class Chart:
 
     @property
     def positions(self) -> Sequence[float]:
-        """Where the places lie on the axis."""
         return range(len(self.places)) if self.at is None else self.at
 
     @property
     def gap(self) -> float:
-        """The smallest distance between two of them."""
+        """The smallest distance between neighbours."""
         return min((b - a for a, b in itertools.pairwise(self.positions)), default=1.0)
 
 

@@ -43,7 +43,6 @@ class HeatmapFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one in every study."""
         return [cls(name="refusal_heatmap", kind="heatmap")]
 
     def draw(self, data: FigureData) -> Drawn:

@@ -50,7 +50,6 @@ class HistogramsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one in every study."""
         return [cls(name="c_histograms", kind="histograms")]
 
     def draw(self, data: FigureData) -> Drawn:
@@ -150,7 +149,7 @@ def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) 
 
 
 def _counted(scores: Iterable[Score]) -> str:
-    """What a panel counts; a prompt that is no dialogue has one turn."""
+    """Return what a panel counts: turns if any prompt is a dialogue."""
     return "turns" if has_turns(scores) else "prompts"
 
 
@@ -179,7 +178,7 @@ def _draw_panel(ax: Axes, counts: Sequence[int], band: float, place: tuple[float
 
 
 def _width_of_c(band: float) -> float:
-    """Width of c from 0 to 1, that of a column being 1."""
+    """Return the width of c from 0 to 1 in columns."""
     return (0.5 - _SIDE) / _ends_of_bins(band)[-1][1]
 
 

@@ -114,7 +114,7 @@ class TauSweepFigure(Ordered):
 
 
 def _tau_of(parameter: Any) -> float:
-    """The temperature that a row's parameter names; equal weights are infinite."""
+    """Return the temperature that a row's parameter names; infinity means equal weights."""
     return math.inf if parameter in ("inf", "infinity") else float(parameter)
 
 

@@ -113,7 +113,7 @@ def _model_names(part: str, place: hub.Repository, files: RemoteFiles | None) ->
 
 
 def _in_place(name: str) -> bool:
-    """Files at the top and additional chat templates; other folders hold other layouts of the same model."""
+    """Accept files at the top and additional chat templates; other folders hold other layouts of the same model."""
     return "/" not in name or (name.count("/") == 1 and fnmatch(name, "additional_chat_templates/*.jinja"))
 
 

@@ -61,22 +61,20 @@ class Rate:
 
     @property
     def place(self) -> RatePlace:
-        """Whose rate it is, and of what."""
+        """Its model, and its split or pool."""
         return str(self.row.model), self.row.split, self.row.pool
 
     @property
     def gold(self) -> str:
-        """The gold set that corrects it."""
         return str(self.row.parameter)
 
     @property
     def flags(self) -> list[str]:
-        """Its marks."""
         return [flag for flag in self.row.flags if flag not in _SAID]
 
     @property
     def at_odds(self) -> bool:
-        """Whether gold does not explain the judge's rate (`transfer.Transferred`)."""
+        """Whether gold cannot explain the judge's rate (`transfer.Transferred`)."""
         return AT_ODDS in self.row.flags
 
     @property
@@ -99,7 +97,7 @@ class GoldErrors:
 
     @property
     def n(self) -> int:
-        """Answers behind both."""
+        """The number of answers behind both."""
         return (self.sensitivity.n_prompts or 0) + (self.specificity.n_prompts or 0)
 
 

@@ -39,7 +39,7 @@ class PersonLabel(NamedTuple):
 
     @property
     def read(self) -> str | None:
-        """What people read: the id of the text, of the answer alone where the file does not say more."""
+        """The id of the text that people read, or of the answer alone if the file does not say more."""
         return self.text or self.answer_id
 
 
@@ -224,5 +224,5 @@ def joined(
 
 
 def _readable(units: Units, own: LabelledCell) -> pd.Series[int]:
-    """How many answers of each row people can read: what the judge read, and what it could not."""
+    """Return how many answers of each row people can read: judged ones, and those only the judge could not read."""
     return units.frame["n_judged"] + np.array([own.unread.get(place, 0) for place in units.frame.index], dtype=np.int64)

@@ -78,7 +78,7 @@ class LabelledAnswers:
         return len(np.unique(numbers if chosen is None else numbers[chosen]))
 
     def of_texts(self, weights: Floats) -> Floats:
-        """Return the weight of each text: the sum over its answers."""
+        """Return each text's weight: the sum over its answers."""
         return np.asarray(np.bincount(self._numbers(), weights=weights), dtype=float)
 
     def _numbers(self) -> Codes:
@@ -128,12 +128,12 @@ class _Estimated:
 
     @property
     def unseen(self) -> float:
-        """Return the variance of half an error of the judge more in each direction."""
+        """The variance if the judge erred half an answer more in each direction."""
         return 2 * (self.one / 2) ** 2
 
     @property
     def free(self) -> float:
-        """Return the most degrees of freedom that the labels give."""
+        """The largest number of degrees of freedom that the labels allow."""
         return max(1.0, self.effective - 1)
 
     def alone(self, level: float) -> tuple[float, float]:
@@ -144,7 +144,7 @@ class _Estimated:
         return low, high
 
     def of_all(self, rate: float) -> float:
-        """Return the rate of all answers, the blocked ones too, where those that people can read have this one."""
+        """Return the rate among all answers, blocked ones included, given the rate among readable ones."""
         return 1 - self.open_share + self.open_share * rate
 
 
@@ -213,7 +213,7 @@ def corrected_difference(
 
 
 def few_of_a_class(labels: LabelledAnswers) -> bool:
-    """Tell whether people labelled so few texts as one class that the labels alone limit what is known."""
+    """Tell whether too few texts of one class were labelled, so that the labels alone limit the precision."""
     return min(labels.count(labels.people == side) for side in (0, 1)) < FEW_OF_A_CLASS
 
 

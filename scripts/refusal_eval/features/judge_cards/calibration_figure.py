@@ -71,7 +71,6 @@ class CalibrationFigure(FigureEntry):
         return [cls(name="calibration", kind="calibration", judges=able)] if able and study.gold else []
 
     def shown(self, study: StudyView) -> Shown:
-        """Return what it shows."""
         return Shown(list(self.judges or _able(study)), gold=list(self.gold or study.gold))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -120,7 +119,7 @@ class CalibrationFigure(FigureEntry):
 
 
 def _able(study: StudyView) -> list[str]:
-    """The judges that give probabilities, or may."""
+    """Return the judges that may give probabilities."""
     return [name for name, judge in study.judges.items() if judge.gives_probabilities != "never"]
 
 

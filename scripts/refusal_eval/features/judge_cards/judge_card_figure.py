@@ -194,7 +194,7 @@ def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
 
 
 def _published_kappas(card: Card) -> list[float]:
-    """The kappa of each anchor: all are lines on the one scale of kappa."""
+    # All anchors are drawn on the one scale of kappa.
     return [kappa for own in _published(card, "kappa").values() for _, kappa in own]
 
 

@@ -88,12 +88,12 @@ def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
 
 
 def _doubts(card: Card) -> dict[str, bool]:
-    """Return whether an author wrote the gold answers to their labels, and whether the judge was chosen on them."""
+    """Return the reasons to distrust a card: answers written to their labels, or seen when the judge was chosen."""
     return {"written_to_label": not is_peoples(card), "seen_gold": bool(card.get("seen"))}
 
 
 def _ends(part: Mapping[str, Any], name: str) -> Sequence[float | None]:
-    """Ends of the interval of a share on one reading of a judge card, (None, None) where the card has none."""
+    """Return the interval of a share on one reading of a judge card, (None, None) if it has none."""
     return (part.get("intervals") or {}).get(name) or (None, None)
 
 

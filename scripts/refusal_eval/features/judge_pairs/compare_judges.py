@@ -54,7 +54,6 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
-    """Return the words of the methods section (`workflow.analysis.Analysis.methods_words`)."""
     return {"scored_judges": len({estimate.judge for estimate in results if estimate.estimand == "unjudged"})}
 
 

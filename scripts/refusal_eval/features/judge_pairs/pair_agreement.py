@@ -36,7 +36,6 @@ class JudgeVotes(NamedTuple):
     labels: NDArray[np.int8]  # places in `states.LABELS`, -1 where a judge has no label, units x judges
 
     def of_split(self, split: str) -> JudgeVotes:
-        """Return the part of one split."""
         return self._kept((self.units["split"] == split).to_numpy(bool))
 
     def counted_once(self, left_out: Collection[PromptPlace]) -> JudgeVotes:
@@ -164,7 +163,6 @@ def disagreements(found: JudgeVotes, most: int = MOST_ROWS) -> Disputes:
 
 
 def columns(found: JudgeVotes) -> list[str]:
-    """Return the columns of the rows of `disagreements`."""
     return ["disagreement", *UNIT, *(f"label_{judge}" for judge in found.judges)]
 
 
@@ -205,7 +203,7 @@ def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Co
 
 
 def _filled(tables: Counts) -> int:
-    """How many tables are not empty."""
+    """Return the number of nonempty tables."""
     return int((tables.sum(axis=(-1, -2)) > 0).sum())
 
 

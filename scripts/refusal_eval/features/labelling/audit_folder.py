@@ -35,7 +35,6 @@ class Audit:
 
     @property
     def name(self) -> str:
-        """The audit's id."""
         return str(self.design["audit"])
 
     @cached_property

@@ -52,12 +52,12 @@ class MergedLabel:
 
     @property
     def weight(self) -> float:
-        """How many of the study's answers the row stands for."""
+        """The number of the study's answers that the row stands for."""
         return len(self.row["members"]) / float(self.row["probability"])
 
     @property
     def people(self) -> int:
-        """How many people gave it a label."""
+        """The number of people who labelled it."""
         return len(self.given) + (self.how == "adjudicated")
 
 

@@ -51,11 +51,11 @@ class Errors:
     seen: bool = False  # whether the judge was chosen or fitted on the answers that measured them
 
     def missed(self, reading: str) -> float | None:
-        """Return the share of refusals that it misses."""
+        """Return the share of refusals it misses."""
         return self._share("judge_sensitivity", reading)
 
     def overcalled(self, reading: str) -> float | None:
-        """Return the share of compliances that it calls refusals."""
+        """Return the share of compliances it calls refusals."""
         return self._share("judge_specificity", reading)
 
     def shifts(self, rate: float, blocked: float, reading: str) -> tuple[float | None, float | None]:
@@ -88,12 +88,12 @@ def judge_errors(data: TableData) -> list[Errors]:
 
 
 def missing(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return by how much the rate is higher than read if the judge misses this share of the refusals."""
+    """Return how far the true rate lies above the measured one if the judge misses this share of refusals."""
     return min(1.0, blocked + (rate - blocked) / (1 - error)) - rate
 
 
 def overcalling(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return by how much it is higher (below 0) if the judge calls this share of the compliances refusals."""
+    """Return how far (0 or less) it lies below if the judge calls this share of compliances refusals."""
     return max(blocked, (rate - error) / (1 - error)) - rate
 
 
@@ -153,7 +153,7 @@ def _rates_table(
 
 
 def _column(way: str, error: Errors) -> str:
-    """Return the head of a column; whether it is measured decides where its line breaks."""
+    # A measured error is short enough for one line.
     return f"{way}\n{error.name}" if error.assumed is not None else f"{way} {error.name}"
 
 
@@ -238,12 +238,12 @@ def _is_tested(row: Estimate, data: TableData, cells: CellScores) -> bool:
 
 
 def _sides(row: Estimate, cells: CellScores) -> list[Score]:
-    """The cells that are compared."""
+    """Return the two cells compared."""
     return [cells[str(model), str(row.split)] for model in (row.model, _other(row))]
 
 
 def _other(row: Estimate) -> str:
-    """The model that is subtracted; no model's name where it is a judge."""
+    """Return the model subtracted (for a comparison of judges, not a model's name)."""
     return str(row.parameter).removeprefix(SUBTRACTED)
 
 

@@ -132,7 +132,7 @@ def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
-    """Number of prompts with a rate of the model, of dialogues of scored turns."""
+    """Return the number of prompts (for dialogues: scored turns) with a rate of the model."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 

@@ -62,7 +62,6 @@ class TradeoffFigure(OfModels):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of a study with splits of both expectations."""
         return [] if _not_expected(study) else [cls(name="tradeoff", kind="tradeoff")]
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -154,17 +153,16 @@ class LegendEntry(NamedTuple):
 
     @property
     def model(self) -> str:
-        """Its name."""
         return str(self.j.model)
 
     @property
     def flags(self) -> Sequence[str]:
-        """The marks of its J, which are those of its place."""
+        # Those of J are also those of its place.
         return self.j.flags
 
     @property
     def place(self) -> Point:
-        """Where its dot lies, in percent."""
+        """The position of its dot, in percent."""
         return 100 * self.over.value, 100 * self.safe.value
 
 
@@ -228,7 +226,7 @@ def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData
 
 
 def _has_region(entry: LegendEntry, entries: Sequence[LegendEntry]) -> bool:
-    """Whether the region of a model is drawn: of many models only those on the front have one that can be seen."""
+    # Among many models, only regions on the front can be told apart.
     return len(entries) <= _MOST_REGIONS or bool(entry.on_front)
 
 

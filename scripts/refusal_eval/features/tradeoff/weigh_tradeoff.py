@@ -23,5 +23,4 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
 
 
 def methods_words(results: Sequence[Estimate]) -> dict[str, Any]:
-    """Return what the methods section says of its numbers (`workflow.analysis.Analysis.methods_words`)."""
     return {"twins": any(e.estimand == "language_difference_p" for e in results)}

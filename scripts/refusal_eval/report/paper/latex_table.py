@@ -151,7 +151,7 @@ def column(table: Table, i: int) -> LatexColumn:
 
 
 def points(text: str) -> float:
-    """Return about how wide a text is in print, in points."""
+    """Return the approximate printed width of a text in points."""
     return _EM * sum(map(_share, text))
 
 
@@ -171,7 +171,7 @@ def is_numeric(texts: Sequence[str]) -> bool:
 
 
 def key_lines(table: Table, text: str) -> list[str]:
-    """Return the lines of a cell that names a row."""
+    """Wrap the text of a cell that names a row."""
     return wrapped(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
 
 

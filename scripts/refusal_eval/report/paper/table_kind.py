@@ -36,10 +36,10 @@ class StudyTable:
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        """Return whether a study has it."""
+        """Tell whether a study gets this table."""
         return True
 
     @staticmethod
     def make(data: TableData) -> TableParts:
-        """Return the frame of the CSV, and the tables of the Markdown and the LaTeX."""
+        """Return the CSV's frame, and the tables for Markdown and LaTeX."""
         raise NotImplementedError

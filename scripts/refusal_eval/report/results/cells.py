@@ -113,7 +113,7 @@ def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:
 
 
 def has_turns(scores: Iterable[Score]) -> bool:
-    """Tell whether some prompt has several scored turns, so that the numbers are no longer over prompts."""
+    """Tell whether a prompt has several scored turns, so that numbers are not per prompt."""
     return any(score["n_turns"] > score["n_prompts"] for score in scores)
 
 

@@ -67,12 +67,10 @@ FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].ite
 
 
 def subjects() -> tuple[Subject, ...]:
-    """Return all estimands by subject."""
     return _subjects(PATH, *feature_files(PATH.name))
 
 
 def definitions() -> dict[str, EstimandDefinition]:
-    """Return all estimands by name."""
     return {definition.name: definition for subject in subjects() for definition in subject.definitions}
 
 
@@ -88,17 +86,17 @@ def _subjects(kernel: Path, *others: Path) -> tuple[Subject, ...]:
 
 
 def _named(facts: dict[str, str]) -> dict[str, str]:
-    """The facts of an estimand with the name of the interval of a rate, as its module has it."""
+    """Insert the name of the interval for rates, which the module that computes it defines."""
     return {key: text.replace("RATE_INTERVAL", RATE_INTERVAL) for key, text in facts.items()}
 
 
 def pattern_of(estimand: str) -> str:
-    """Return an estimand's name with `@K` for the number of samples in it."""
+    """Return an estimand's name with its K replaced by `@K`."""
     return re.sub(r"@\d+", "@K", estimand)
 
 
 def definition_of(estimand: str) -> EstimandDefinition | None:
-    """Return what an estimand is, None without a definition."""
+    """Return the definition of an estimand, None if there is none."""
     return definitions().get(pattern_of(estimand))
 
 

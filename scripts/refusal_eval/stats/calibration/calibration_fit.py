@@ -38,7 +38,7 @@ class CrossFits:
 
 
 def kind_of_map(rows: float) -> str:
-    """Return which curve this many gold rows allow: `platt` or `isotonic`."""
+    """Return the curve that this many gold rows allow: `platt` or `isotonic`."""
     return "isotonic" if rows > ISOTONIC_ABOVE else "platt"
 
 

@@ -75,7 +75,7 @@ def recalibrated(verdicts: Sequence[CellRow], calibrations: Mapping[str, Calibra
 
 
 def message_hashes(gold_rows: Iterable[CellRow]) -> dict[str, str]:
-    """The hash of each row's messages, by its id."""
+    """Return the hash of each row's messages by row id."""
     return {row["id"]: sha256_of(row["messages"]) for row in gold_rows}
 
 

@@ -186,5 +186,5 @@ def drawn_ends(totals: Floats, sizes: Floats, seed: int, draws: int, alpha: floa
 
 
 def _first(shares: Floats, empty: float, enough: float) -> int:
-    """Number of the first place where the shares so far, with that of the empty half, exceed `enough`."""
+    """Return the first place at which the cumulated shares, plus that of the empty half, exceed `enough`."""
     return int(np.argmax(empty + np.cumsum(shares) > enough))

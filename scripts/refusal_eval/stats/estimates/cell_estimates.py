@@ -100,7 +100,7 @@ def flip_rate(refusals: Array, counting: Array) -> Floats:
 
 
 def taus(own: float) -> list[float]:
-    """Return the temperatures of the sweep in ascending order: the grid, and the study's own."""
+    """Return the temperatures of the sweep, ascending: the grid and the study's own."""
     return sorted({*GRID, own})
 
 
@@ -366,5 +366,5 @@ def _estimate(
 
 
 def _share(estimand: str, values: Array, clusters: Array, level: float, **names: Any) -> Estimate:
-    """The share of prompts of which something holds, each of which counts as one answer."""
+    """Return the share of prompts for which `values` is 1, each prompt counting as one answer."""
     return _estimate(estimand, values, clusters, level, draws=len(values), **names)

@@ -233,7 +233,7 @@ def _passages(
 
 
 def _runs(text: PromptText) -> Iterator[Passage]:
-    """Yield all runs of so many words."""
+    """Yield all runs of `PASSAGE_WORDS` words."""
     return (text.words[first : first + PASSAGE_WORDS] for first in range(len(text.words) - PASSAGE_WORDS + 1))
 
 
@@ -276,5 +276,5 @@ def _words(text: str) -> Iterator[str]:
 
 @functools.cache
 def _in_word(character: str) -> bool:
-    """Tell whether a character is part of a word: also a mark, which is a vowel or a tone in many scripts."""
+    """Tell whether a character belongs to a word; combining marks do, being vowels or tones in many scripts."""
     return character.isalnum() or character == "_" or unicodedata.category(character).startswith("M")

@@ -40,7 +40,7 @@ def blocks(rows: int, columns: int, most: int | None = None) -> Iterator[int]:
 
 
 def whole(values: Floats) -> Floats:
-    """Return values in units of a billionth, as whole numbers."""
+    """Return values in billionths, rounded to whole numbers."""
     return np.rint(values * WHOLE)
 
 

@@ -77,7 +77,7 @@ class Units:
         return self._arrays[column]
 
     def refusals(self, reading: str) -> NDArray[np.int64]:
-        """Return the number of samples that refuse in a reading, `strict` or `broad`."""
+        """Return the number of refusing samples in a reading (`strict` or `broad`)."""
         return np.asarray(self["n_refusal"] + self["n_blocked"] + (self["n_partial"] if reading == "broad" else 0))
 
     def known(self, reading: str) -> tuple[Floats, list[str], list[int]]:
@@ -117,7 +117,7 @@ class Units:
         )
 
     def kept(self, keep: Flags) -> Units:
-        """Return the part where `keep` is true, without its samples."""
+        """Return the rows where `keep` is true, without their samples."""
         return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None)
 
     def states(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -297,7 +297,7 @@ def bands_of(c: Floats, band: float) -> NDArray[Any]:
 
 
 def dialogue_splits(units: Mapping[JudgedCell, Units]) -> list[str]:
-    """Return the splits in which a prompt has several scored turns, so that their numbers are not over prompts."""
+    """Return the splits that have prompts with several scored turns; their numbers are not per prompt."""
     return sorted({split for (_, _, split), own in units.items() if len(np.unique(own["prompt_id"])) < len(own)})
 
 

@@ -79,7 +79,7 @@ def page(found: Benchmark) -> str:
 
 
 def _intended(found: Benchmark) -> set[str]:
-    """The gold sets whose answers were written to their labels."""
+    """Return the gold sets whose answers were written to their labels."""
     return {card["gold"] for card in found.cards if not is_peoples(card)}
 
 

@@ -21,7 +21,6 @@ not_applicable = partial(CheckOutcome, "not applicable")
 
 
 def any_failed(lines: Sequence[CheckLine]) -> bool:
-    """Tell whether one of the checks failed."""
     return any(outcome.state == "fail" for _, outcome in lines)
 
 

@@ -52,12 +52,11 @@ def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
 
 
 def first_line(message: str) -> str:
-    """Return the first line of an error, without the engine's last lines and without paths."""
+    """Return an error's first line, without paths or the engine's log."""
     return without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
 
 
 def without_paths(text: str) -> str:
-    """Return a text with each path in it replaced."""
     return PATH.sub("PATH", text)
 
 

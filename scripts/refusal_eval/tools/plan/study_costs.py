@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def engines(self) -> pd.DataFrame:
-        """What every engine takes."""
+        """Costs by engine."""
         return self.batches.groupby("engine").agg(COSTS).reindex(list(self.paces), fill_value=0)
 
     def _batch(self, stage: str, name: str, work: list[CellWork]) -> dict[str, Any]:

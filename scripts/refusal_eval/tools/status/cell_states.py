@@ -69,7 +69,6 @@ class CellStatus:
 
     @property
     def cell(self) -> Cell:
-        """The cell."""
         return Cell(self.model, self.split, self.judge)
 
 

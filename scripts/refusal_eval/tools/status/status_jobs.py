@@ -42,7 +42,6 @@ class Trouble:
 
     @property
     def job(self) -> Job:
-        """The job that it is about."""
         return self.rule, self.name
 
 
@@ -168,7 +167,7 @@ def _done(stage: str, name: str, receipt: str) -> Load:
 
 
 def damaged(job: Job, path: str, message: object) -> Trouble:
-    """Return the trouble with a file that cannot be used; the file itself stands for the log."""
+    """Return the trouble with an unusable file, which takes the place of the log."""
     return Trouble(*job, FAILED, clean(str(message)), None, shown_path(path))
 
 

@@ -233,7 +233,6 @@ def prune_store(usage: Sequence[Usage], asked: Mapping[str, set[str]], yes: bool
 
 
 def snakemake(study_file: str) -> str:
-    """Return the command that runs a study."""
     return f"snakemake --cores all --configfile {study_file}"
 
 

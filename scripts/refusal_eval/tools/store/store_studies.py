@@ -34,7 +34,7 @@ class StoreStudy:
 
     @property
     def store(self) -> str:
-        """Folder of the store; empty when the study is not valid."""
+        """Its store folder; empty if the study is not valid."""
         return str(self.config["store_dir"]) if self.config is not None else ""
 
 
@@ -51,7 +51,7 @@ class Asks:
 
 
 def study_files(folder: Path) -> list[str]:
-    """Return the YAML files of a folder that are study files, in alphabetical order."""
+    """Return the study files in a folder, sorted."""
     return [path for path in map(str, sorted(folder.glob("*.y*ml"))) if "study" in Source(path).data]
 
 
@@ -122,7 +122,7 @@ def _recorded_beside(studies: Sequence[StoreStudy], store: str) -> tuple[list[Re
 
 
 def request_files(study: Study) -> list[str]:
-    """Return the request file of every cell of a study, whether it is there or not."""
+    """Return the request file of every cell, existing or not."""
     return [requests_file(study.paths, cell) for cell in study.batch_of]
 
 
@@ -201,5 +201,4 @@ def planned_rendering(study_file: str, root: Path) -> int:
 
 
 def same_folder(one: str, other: str) -> bool:
-    """Tell whether two paths are the same folder."""
     return os.path.realpath(one) == os.path.realpath(other)
