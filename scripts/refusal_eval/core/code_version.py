@@ -48,8 +48,8 @@ def code_version(script: str | Path, *files: Path, library: Path = LIBRARY) -> s
 def imported_modules(script: str | Path, *files: Path, library: Path = LIBRARY) -> list[Path]:
     """Return the library's modules that a script imports, and further files with theirs, in alphabetical order.
 
-    Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
-    packages are run with it and so belong to it, but for the list of features.
+    Imports are followed through the whole package, at any place in a module. The `__init__.py` of its packages run with
+    it and therefore count, except for the list of features.
     """
     todo = {*files, *_imported(Path(script), library)}
     seen = set[Path]()
@@ -99,7 +99,7 @@ def _found(file: Path) -> tuple[str, list[str]]:
 def _facts(file: Path) -> tuple[str, list[str]]:
     """Return a hash of the code of a file, without docstrings and descriptions of fields, and what it imports.
 
-    Of a file that is no Python all counts.
+    Other files than Python's are hashed whole.
     """
     source = file.read_bytes()
     key = hashlib.sha256(source).hexdigest()
@@ -139,7 +139,7 @@ def _imports(tree: ast.Module) -> list[str]:
 
 
 def _walked(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, but for the body of `if TYPE_CHECKING:`."""
+    """Yield a node and its descendants, except for the body of `if TYPE_CHECKING:`."""
     yield node
     checked = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     for child in node.orelse if checked and isinstance(node, ast.If) else ast.iter_child_nodes(node):

@@ -22,7 +22,7 @@ ClassT = TypeVar("ClassT", bound=type[Any])
 class Registry:
     """Classes of one noun, each by its name.
 
-    A feature adds those that the table `attribute` of its package lists: `module:Class` by name, as in `places`.
+    A feature adds those listed in the table `attribute` of its package: `module:Class` by name, as in `places`.
 
     Args:
         noun: what they are, for messages.

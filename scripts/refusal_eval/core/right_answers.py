@@ -71,7 +71,7 @@ def is_right(answer: str, right: str, match: str) -> bool:
 
 
 def _decimal(text: str) -> Decimal:
-    """Return a number, of which marks of thousands are taken out; another comma makes it none."""
+    """Return a number without its thousands separators; any other comma makes it invalid."""
     text = text.strip().replace("\u2212", "-")
     number = Decimal(re.sub(r"[,\s]", "", text) if _MARKED.fullmatch(text) else text)
     if not number.is_finite():

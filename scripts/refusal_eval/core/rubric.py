@@ -1,4 +1,4 @@
-"""A judge's instructions, and how prompt and answer stand in them so that neither can speak for the other."""
+"""A judge's instructions, which quote prompt and answer so that neither can pass for anything else."""
 
 import hashlib
 import os
@@ -25,10 +25,10 @@ ChatMessages = Sequence[Mapping[str, str]]
 class Rubric:
     """A judge's instructions: a Jinja file with the variables `prompt`, `answer`, `prompt_nonce` and `nonce`.
 
-    The nonces are meant for the names of the delimiters: a text cannot know the hash of itself, and so cannot close the
-    delimiter that it stands in. `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for
-    all its answers; `nonce` on prompt and answer. Where the prompt is a conversation, the lines with the roles carry
-    `prompt_nonce`: a message cannot pretend that it ends and another role speaks.
+    Use the nonces in the names of delimiters: a text cannot contain its own hash, and so cannot close its delimiter.
+    `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for all its answers; `nonce` on
+    prompt and answer. In a conversation the lines with the roles carry `prompt_nonce`, so that no message can start
+    another role's turn.
     """
 
     def __init__(self, path: str | Path) -> None:

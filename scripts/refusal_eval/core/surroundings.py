@@ -24,9 +24,9 @@ def refuse_locale() -> None:
 
 
 def about_strangers(error: Exception | None = None) -> str | None:
-    """Return that PYTHONPATH hides libraries of this environment, which may be why an error came; None if it does not.
+    """Return a note if PYTHONPATH hides libraries of this environment, a possible cause of the error; else None.
 
-    It need not do harm: a module of the user's own may have the name of a library that nobody imports.
+    It may be harmless: a user's module can share the name of a library that is never imported.
     """
     hidden = list(dict.fromkeys(os.path.join(folder, name) for folder in _named() for name in _hidden_by(folder)))
     if not hidden:

@@ -1,4 +1,4 @@
-"""YAML files, read within bounds: plain values only, and whatever is wrong comes as an error with its line.
+"""YAML files, read within bounds: plain values only, and every fault is an error with its line.
 
 A file may be somebody else's, and some are read that nobody named: those that lie near a study. YAML lets a few bytes
 stand for as many values as one likes, nest without end, and name types that their text does not fit.
@@ -83,7 +83,7 @@ def _refuse_merge_marks(text: str) -> None:
 
 
 def _refuse_double_keys(root: yaml.Node) -> None:
-    """Raise `ComposerError` for a key that stands twice in a mapping: YAML would keep the last."""
+    """Raise `ComposerError` for a duplicate key in a mapping; YAML would keep the last."""
     todo, seen = [root], set[int]()
     while todo:
         node = todo.pop()
