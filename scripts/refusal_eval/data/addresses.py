@@ -44,7 +44,7 @@ def read_addresses(
         urls: the addresses.
         log: takes what is done.
         targets: where the files go.
-        locked_size: of all files together, where it is known.
+        locked_size: total of all files, None if unknown.
 
     Raises:
         UserError: if there is no such file, an address cannot be reached or leads from https to plain http, the files

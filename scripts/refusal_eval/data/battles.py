@@ -24,7 +24,7 @@ def columns_of_battles(battles: ColumnNames) -> list[str | None]:
 
 
 def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place: str) -> dict[str, Any] | str:
-    """Return a row's battle; where it is none of one question with two answers, what it is instead.
+    """Return a row's battle, or a description of the row if it is not one question with two answers.
 
     Returns:
         `prompt`, `answers` and `models` (first and second), `winner` (first, second or tie) and `llm_winner` (the same

@@ -1,8 +1,8 @@
 """Repositories of the Hugging Face hub at a locked commit: what they hold, and a checked local copy.
 
-The environment variables HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning. Where a lock file lists the
-files, it counts, not what the hub lists today: a copy that is whole by it needs no network, and what the hub gives must
-be what it says. `load_dataset(repo, revision=...)` would ignore the revision when offline (measured), a snapshot not.
+The environment variables HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning. A lock file's list of files
+overrides the hub's of today: a copy that matches it needs no network, and downloads must match it. `load_dataset(repo,
+revision=...)` would ignore the revision when offline (measured), a snapshot not.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RemoteFile:
 
 
 def locked_files(config: Mapping[str, Any], kind: Kind, source: Mapping[str, Any]) -> dict[str, RemoteFile] | None:
-    """Return what the files of a source hold by the study's lock file, by name or address; None if it does not tell.
+    """Return the locked state of a source's files, by name or address; None if the lock file does not list them.
 
     The lock file (`lock` of the config) was validated when the study was loaded; here its lists of files are read only.
 
@@ -320,8 +320,10 @@ def need_disk(wanted: int, free: int, folder: str, what: str) -> None:
 
 
 def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile]) -> None:
-    """Check a copy. A damaged file is removed, and the blob behind its link, so that the next attempt downloads it;
-    never what lies elsewhere."""
+    """Check a copy; remove a damaged file and the blob it links to, for the next attempt to download again.
+
+    Nothing outside the cache is removed.
+    """
     home = place.folder.resolve()
     for name, file in sorted(wanted.items()):
         path = folder / name

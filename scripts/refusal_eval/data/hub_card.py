@@ -1,7 +1,7 @@
 """Which files the card of a data set on the hub names: those of its own commit, and no others.
 
-The `datasets` library takes whatever stands there: addresses, absolute paths, `..`. A locked commit says nothing about
-such files, and a card could make prompts out of files of this machine.
+The `datasets` library accepts anything there: addresses, absolute paths, `..`. A locked commit does not pin such files,
+and a card could turn files of this machine into prompts.
 """
 
 import os

@@ -54,13 +54,13 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
 
 
 def take_addresses(source: UrlRows, target: Path, log: logging.Logger, size: int | None = None) -> None:
-    """Write the file at an address as it is; of several the rows, each with the part of the address it comes from.
+    """Write the file at an address unchanged; for several addresses write rows, each with its part of the address.
 
     Args:
         source: names the addresses.
         target: the file to write.
         log: takes what is done.
-        size: of all files together, in bytes, by the lock file; None where it does not tell.
+        size: total bytes by the lock file; None if unknown.
 
     Raises:
         UserError: with what is wrong and what to do.
@@ -94,7 +94,7 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger, size: int
 
 
 def _make_folder(copies: Path, rows: Path) -> None:
-    """Create the folder of a repository's copies with the mode of that of fetched rows: both hold the same prompts."""
+    """Create the folder of a repository's copies with the mode of the rows' folder: both hold the same prompts."""
     copies.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):  # its owner may have opened it on purpose
         copies.mkdir(stat.S_IMODE(rows.stat().st_mode) if rows.is_dir() else 0o777)
@@ -150,7 +150,7 @@ def _hub_rows(
 
 
 def _named(value: Any, feature: Any) -> Any:
-    """Return a value with the names of its numbered classes, wherever they stand in it."""
+    """Return a value with the numbers of its classes replaced by names, nested ones included."""
     import datasets
 
     if isinstance(feature, datasets.ClassLabel) and isinstance(value, int):

@@ -231,7 +231,7 @@ def plain_rows(batch: Any) -> list[TableRow]:
 
 
 def _decoded(value: Any, kind: Any) -> Any:
-    """Decode what Arrow keeps as the source text of JSON, such as a column of numbers and texts by `datasets`."""
+    """Decode values that Arrow keeps as JSON source, such as a column of numbers and texts by `datasets`."""
     import pyarrow
 
     if value is None:
