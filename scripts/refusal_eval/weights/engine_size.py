@@ -35,7 +35,7 @@ def engine_billions(
 
 
 def billions_in_name(name: str) -> tuple[float, float] | None:
-    """Return all and the active parameters (billions) that a model's name tells: `x-70B`, `x-135M`, `x-30B-A3B`."""
+    """Return total and active parameters (billions) by a model's name: `x-70B`, `x-135M`, `x-30B-A3B`."""
     number = r"(?<![A-Za-z0-9.])(A?)(\d+(?:\.\d+)?)([BM])(?![A-Za-z0-9])"
     sizes: dict[str, float] = {}
     for active, digits, unit in re.findall(number, name, re.IGNORECASE):

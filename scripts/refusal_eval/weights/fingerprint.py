@@ -143,7 +143,7 @@ def file_states(folder: str | Path) -> list[list[Any]]:
 
 
 def states_of(folder: str | Path, names: Iterable[str]) -> list[list[Any]]:
-    """Return [name, size, time of modification in ns] of some files of a folder; of those that are there."""
+    """Return [name, size, mtime in ns] of those of these files that exist."""
     states = [(name, (Path(folder) / name).stat()) for name in names if (Path(folder) / name).is_file()]
     return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
 
