@@ -18,7 +18,7 @@ STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
 class AnswerReader:
     """Turns the responses of one model into the fields of answers.
 
-    Without a tokenizer's folder the engine tells texts only; `reasoning` is None for a model that does not reason.
+    Without a tokenizer's folder the engine returns only text; `reasoning` is None for a model that does not reason.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ def answer_of(
 
 
 def answer_of_text(response: Mapping[str, Any], reasoning: ReasoningFormat | None) -> dict[str, Any]:
-    """Return an answer's fields from a response of an engine that tells neither tokens nor log-probabilities.
+    """Return an answer's fields from a response without tokens and log-probabilities.
 
-    The numbers of tokens and the log-probabilities are None: nothing here can count or weigh them.
+    Token counts and log-probabilities are None: nothing here can give them.
     """
     if response["finish_reason"] == CONTENT_FILTER:
         return blank(BLOCKED, CONTENT_FILTER)

@@ -1,4 +1,4 @@
-"""From messages to the exact token ids that an engine is asked: tokenizer, template, system prompt, stop tokens."""
+"""From messages to the exact token ids sent to an engine: tokenizer, template, system prompt, stop tokens."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Renderer:
         return list(dict.fromkeys(notes))
 
     def mark_note(self, messages: ChatMessages) -> str | None:
-        """Return which of the tokenizer's own marks stands twice, or where none belongs, in a prompt; None if none."""
+        """Return a note on tokenizer marks that are doubled or misplaced in a prompt; None if all is well."""
         ids, bos, eos = self.token_ids(messages), self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if bos is not None and ids[:2] == [bos, bos]:
             why = ": the tokenizer adds it, and the prompts hold it" if self.template == "none" else ""
@@ -173,7 +173,7 @@ class Renderer:
         return self._rendered_elsewhere(messages, ids[0] if ids else None)
 
     def _rendered_elsewhere(self, messages: ChatMessages, first: int | None) -> str | None:
-        """Return that a prompt seems to be rendered already; None if not. `first` is its first token as it is asked."""
+        """Return a note if a prompt seems to be rendered already, else None. `first` is its first token as sent."""
         added = self.tokenizer.added_tokens_decoder.items()
         special = {index: token.content for index, token in added if token.special}
         hint = "if they were rendered elsewhere, give the messages alone and let the chat template render them"
@@ -305,7 +305,7 @@ class Renderer:
 
 
 def _in_order(texts: Sequence[str], rendered: str) -> bool:
-    """Return whether these texts stand in a rendered one after each other, whatever white space is in them."""
+    """Tell whether these texts occur in a rendered one in this order, ignoring white space."""
     whole, place = " ".join(rendered.split()), 0
     for text in (" ".join(text.split()) for text in texts):
         if (found := whole.find(text, place)) < 0:
