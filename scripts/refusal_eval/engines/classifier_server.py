@@ -30,8 +30,8 @@ class ClassifierModel:
     """The model of a folder in the hub's format, safetensors only.
 
     Raises:
-        SystemExit: for a classifier whose folder lacks weights, such as the layer of the classes where it is that of
-            another model: transformers makes them up, otherwise at every start.
+        SystemExit: for a classifier whose folder lacks weights, such as the classification layer: transformers would
+            make them up, anew at every start.
     """
 
     def __init__(self, folder: str, device: str, dtype: str, pooling: str | None, trust_remote_code: bool) -> None:

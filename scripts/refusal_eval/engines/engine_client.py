@@ -125,7 +125,7 @@ class BrokenOff(ValueError):
 
 
 class EngineClient(abc.ABC):
-    """Client of one server, by its Unix socket: what all kinds share. `exit_code` tells whether it has died."""
+    """Client of one server on a Unix socket, shared by all kinds. `exit_code` shows whether the server has died."""
 
     smallest: ClassVar[Mapping[str, Any]]  # the body of the smallest request there is
 
@@ -218,7 +218,7 @@ class EngineClient(abc.ABC):
         """Return the server's own counters, summed over its engines.
 
         Raises:
-            ConnectionError: if the server does not tell.
+            ConnectionError: if the server does not report them.
         """
         for attempt in range(TRIES):
             try:
@@ -241,7 +241,7 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
     """Return the body of a reply.
 
     Raises:
-        ValueError: if it is compressed, which nobody asked for, or too large.
+        ValueError: if it is compressed, which we never request, or too large.
     """
     if (encoding := reply.headers.get("Content-Encoding", "identity")) != "identity":
         reply.close()
@@ -355,12 +355,12 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
 
 
 def counters_of(text: str) -> dict[str, float]:
-    """Return the counters we use out of a Prometheus text, summed over labels; nothing if it has none of them.
+    """Return the counters we use from a Prometheus text, summed over labels; empty if it has none of them.
 
-    Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
+    If the engine reports it, also `block_size`: the tokens in a block of the prefix cache.
 
     Raises:
-        ValueError: if one is no count.
+        ValueError: if one is not a count.
     """
     totals, counts = dict.fromkeys(COUNTERS.values(), 0.0), False
     for line in text.splitlines():

@@ -26,7 +26,7 @@ class Progress:
         self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0, disable=None)
 
     def done(self, cell: str, tokens: int = 0) -> None:
-        """Count a request that needs no more work, with the tokens that were generated for it."""
+        """Count a finished request, with the tokens generated for it."""
         self._tokens += tokens
         self._done[cell] += 1
         self._bar.update()

@@ -15,10 +15,10 @@ SECONDS_BETWEEN_LOOKS = 5.0
 
 
 async def watched(engine: RunningEngine, limit: TimeLimit | None, question: Coroutine[Any, Any, T]) -> T:
-    """Return what a question returns, looking at the engine and at the time limit while it is asked.
+    """Await a question to the engine while watching the engine and the time limit; return its result.
 
     Raises:
-        EngineDied: if the engine is gone, or nothing has come of its requests for too long.
+        EngineDied: if the engine is gone, or has made no progress for too long.
         UserError: when the time limit is reached.
     """
     task = asyncio.create_task(question)

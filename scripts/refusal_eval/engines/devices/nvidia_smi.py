@@ -1,4 +1,4 @@
-"""What nvidia-smi tells of the GPUs of this machine."""
+"""Facts about this machine's GPUs from nvidia-smi."""
 
 import re
 import shutil
@@ -94,7 +94,7 @@ def parse_apps(text: str) -> tuple[dict[str, str], set[str]]:
 
 
 def computing(pids: Collection[int]) -> set[str]:
-    """Return the UUIDs of the GPUs on which these processes compute, as far as nvidia-smi sees them."""
+    """Return the UUIDs of the GPUs on which nvidia-smi sees these processes compute."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return set()

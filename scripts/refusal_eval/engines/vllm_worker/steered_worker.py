@@ -260,7 +260,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Record what is refused inside: what the log says of it stands far above its last lines."""
+        """Record refusals raised inside the block; in the log they lie far above the last lines."""
         try:
             yield
         except Exception as error:
