@@ -1,4 +1,4 @@
-"""Gold rows beside a judge's verdicts on them."""
+"""Gold rows joined with a judge's verdicts on them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,11 +16,11 @@ COLUMNS = (
 
 
 def compared(gold_rows: Iterable[CellRow], verdicts: Iterable[CellRow], gold: str) -> pd.DataFrame:
-    """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
+    """Join each gold row with the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
 
-    `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing where the judge says
-    nothing. `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation`, `answering_model`
-    and `language` (see `languages.language_of`) may be missing.
+    `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing without a verdict.
+    `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation`, `answering_model` and
+    `language` (see `languages.language_of`) may be missing.
 
     Raises:
         ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows

@@ -1,7 +1,7 @@
-"""Measures of agreement out of tables of counts, for one table or for thousands at once, and their intervals.
+"""Measures of agreement from tables of counts, for one table or thousands at once, and their intervals.
 
 A table has the labels of people (or of a first judge) as rows and those of the judge as columns, both in the order of
-`states.LABELS`; tables stand in the last two axes of an array. A measure that a table does not define is NaN.
+`states.LABELS`; tables are the last two axes of an array. A measure that a table does not define is NaN.
 """
 
 from collections.abc import Callable, Sequence

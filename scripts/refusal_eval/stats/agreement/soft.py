@@ -30,7 +30,7 @@ _RESAMPLES = 2000
 
 
 def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any] | None:
-    """Return what p_refusal, the probability of a refusal or partial refusal, is worth; None where no row has one.
+    """Rate p_refusal, the probability of a refusal or partial refusal, as a forecast; None if no row has one.
 
     bins    equal-mass: 10, or one per 20 rows; equal probabilities share one, so there may be fewer. In each: the
             smallest and largest p, n, mean p, people's share of refusals (broad) with its interval

@@ -21,10 +21,10 @@ VerdictRow = Mapping[str, Any]
 def calibrated_row(row: VerdictRow, calibration: Calibration) -> dict[str, Any]:
     """Return a row of a verdicts file as a calibration reads it: refusal or partial at p >= t, and p_refusal mapped.
 
-    Which of refusal and partial it is was decided by the judge: by its label, else by the labels' `shares` in `raw` (of
-    a judge whose classes are no labels) or its `probabilities` there, else refusal. The judge's own p and t stand in
-    `raw` (`p_refusal_as_given`, `threshold`): the new p_refusal is not compared with t. A verdict without a probability
-    stays as it is.
+    The judge decides between refusal and partial: by its label, else by the labels' `shares` in `raw` (of a judge whose
+    classes are no labels) or its `probabilities` there, else refusal. The judge's own p and t are kept in `raw`
+    (`p_refusal_as_given`, `threshold`): the new p_refusal is not compared with t. A verdict without a probability stays
+    as it is.
 
     Args:
         row: as the judge gave it, whatever its threshold was.

@@ -1,7 +1,6 @@
 """Differences of headline rates on the same prompts, with test, interval and worst-case bounds.
 
-The scores of several cells stand side by side in a panel: a row per prompt (of dialogues per scored turn), a column per
-cell.
+A panel holds the scores of several cells: a row per prompt (for dialogues per scored turn), a column per cell.
 """
 
 import functools
@@ -88,13 +87,13 @@ def panel_of(
     left_out: Collection[tuple[str, str]] = (),
     sources: Mapping[str, str] | None = None,
 ) -> PairedPanel:
-    """Return the panel of some splits; one all of whose prompts are left out is not in it.
+    """Return the panel of some splits, without splits whose prompts are all left out.
 
     Args:
         cells: for each split the frames (`units.Units`) of its columns, as many for each split.
         readings: `strict` or `broad`, by split.
-        left_out: (split, prompt id) of prompts that are not to be counted.
-        sources: a word for the source of each split (see `cluster_names.names_apart`); None where they have the same.
+        left_out: (split, prompt id) of prompts that do not count.
+        sources: a word for the source of each split (see `cluster_names.names_apart`); None if all share one.
     """
     parts = {
         split: _part(cells[split], readings[split], {p for s, p in left_out if s == split}) for split in sorted(cells)
@@ -132,11 +131,10 @@ def paired_differences(
     resamples: int | None = None,
     mid: bool = False,
 ) -> list[Paired]:
-    """Return the difference of each pair of columns of a panel; each split has the same weight.
+    """Return the difference of each pair of columns of a panel; splits have equal weight.
 
     Clusters keep their prompts together, also across splits. In the bootstrap the splits are strata: clusters are drawn
-    among those that lie in the same splits, matched or not. Each pair's numbers are the same whatever other pairs are
-    asked.
+    among those that lie in the same splits, matched or not. Each pair's numbers do not depend on the other pairs.
 
     Args:
         pairs: (first, second) numbers of columns.
@@ -212,10 +210,10 @@ def by_split_and_cluster(panel: PairedPanel, values: Floats) -> Floats:
 
 
 def strata_of(inside: NDArray[np.bool_]) -> list[Codes]:
-    """Return the numbers of the clusters that are drawn among each other: those that lie in the same splits.
+    """Return the strata of the bootstrap, as numbers of clusters: those that lie in the same splits.
 
-    One that is alone of its kind would be drawn in every resample; such ones are drawn together with those of the split
-    that they lie in. One that lies in no split is in no stratum.
+    A cluster alone in its stratum would be drawn in every resample; such clusters join those of the split they lie in.
+    A cluster in no split is in no stratum.
 
     Args:
         inside: splits x clusters, whether a cluster lies in a split.
@@ -290,11 +288,11 @@ def _in_common(values: Integers, n_by_split: Floats) -> Integers:
 def _interval(
     of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Bounds | None, sizes: Floats, level: float
 ) -> tuple[float | None, float | None, str]:
-    """The wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
+    """Return the wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
 
-    Where the differences of a split are all `equal` neither of them moves, though the split is not known exactly. It
-    gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added to
-    that of the other splits as `intervals.pooled_rate` adds them.
+    If all differences of a split are `equal`, neither interval has a width, though the split is not known exactly. It
+    then gets the interval that unseen clusters at -1 or 1 would allow, by their effective number, and its part is added
+    to the other splits' as in `intervals.pooled_rate`.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2 or halves is None:

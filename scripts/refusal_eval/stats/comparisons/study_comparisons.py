@@ -115,7 +115,7 @@ def row_names(
 def counted_splits(
     families: Sequence[Family], cells: Mapping[JudgedCell, Units], duplicates: Pairs
 ) -> dict[str, list[str]]:
-    """Return by scope, of those that pool, the splits with prompts that no other one of them has already."""
+    """Return, for each pooled scope, the splits with prompts that none of its other splits has."""
     found = {}
     for family in families:
         for scope in (scope for scope in family.scopes if scope.pool):

@@ -62,9 +62,9 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
 
 
 def _marked(estimates: Iterable[Estimate], units: Units) -> list[Estimate]:
-    """Return the estimates that are no rates with the cell's flags, `few_clusters` by their own clusters.
+    """Attach the cell's flags to estimates that are not rates.
 
-    What names no clusters is about all of the cell.
+    `few_clusters` follows from an estimate's own clusters, or from the cell's if it names none.
     """
     every = few_flags(effective_of(units["cluster"]))
     found = []
@@ -205,7 +205,7 @@ def _answers(units: Units, level: float) -> list[Estimate]:
 
 
 def _noticed(units: Units) -> list[Estimate]:
-    """What the judge noticed beside its labels, and how many of its votes were asked again."""
+    """Return the judge's flags besides its labels, and the share of its votes that were repeated."""
     facts, labelled = units.facts, int(units["n_judged"].sum())
     votes, about = facts.get("votes"), dict[str, Any](n_prompts=len(units))
     found = [
@@ -220,11 +220,11 @@ def _noticed(units: Units) -> list[Estimate]:
 
 
 def _kinds(units: Units, level: float) -> list[Estimate]:
-    """Shares of the kinds of a judge's own label set, quality, and the two rates that a partial kind gives.
+    """Return shares of the kinds of a judge's own label set, quality, and the two rates that a partial kind gives.
 
-    All are means over prompts of means over the answers that enter rates: a blocked answer is of no kind, and it does
-    not comply. The quality of a blocked answer and of a refusal is 0; without one of every other answer there is no
-    number, as it would be that of the rated ones.
+    All are means over prompts of means over the answers that enter rates: a blocked answer has no kind, and does not
+    comply. The quality of a blocked answer and of a refusal is 0; if any other answer has no rating, there is no
+    number, as it would only describe the rated ones.
     """
     kinds, samples = units.facts.get("kinds") or [], units.samples
     if not kinds:
@@ -313,7 +313,7 @@ def _turns(units: Units, level: float) -> list[Estimate]:
 
 
 def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | str) -> list[Estimate]:
-    """Mean c(x), the share of prompts where it is above 0, and the shares of its bands.
+    """Return mean c(x), the share of prompts with c(x) > 0, and the shares of its bands.
 
     `bands` holds the band of each that is not NaN.
     """

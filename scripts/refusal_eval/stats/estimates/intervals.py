@@ -143,10 +143,10 @@ def cluster_wilson_between(
 
 
 def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> Interval:
-    """Interval for the mean of values without limits, such as lengths: mean +- t sqrt(V), V of `_variance`.
+    """Return an interval for the mean of unbounded values, such as lengths: mean +- t sqrt(V), V of `_variance`.
 
-    t has G* - 1 degrees of freedom, with G* of `effective_number`, one at least. With one cluster, and where all
-    values are equal, there are no ends: nothing says how far they vary.
+    t has G* - 1 degrees of freedom, G* from `effective_number`, at least one. With one cluster or equal values there
+    are no ends: nothing shows the variation.
 
     Raises:
         ValueError: for no values, lists of different lengths or a level outside (0, 1).
@@ -285,11 +285,11 @@ def _variance(clusters: _Clusters) -> tuple[float, Floats]:
 
 
 def error_variance(rows: Floats, clusters: Codes, splits: Codes, weights: Floats | None = None) -> tuple[float, Floats]:
-    """Return the variance of an estimate from what each row adds to its error, and what each cluster does.
+    """Return the variance of an estimate from each row's and each cluster's contribution to its error.
 
-    Of one split it is V of `_variance`, for which rows are what they add to the mean. Of several splits a cluster adds
-    up what it adds in each, u / (1 - h) times sqrt((G - 1) / G) of the split, and the tenths of V_2 are those of the
-    splits. Where a split has one cluster, h is taken for 0.
+    For one split it is V of `_variance`, with the rows' contributions to the mean. For several splits a cluster's
+    contributions are summed, u / (1 - h) times sqrt((G - 1) / G) of each split, and the tenths of V_2 are those of the
+    splits. In a split with one cluster h counts as 0.
 
     Args:
         rows: of each row, so that those of a split add up to 0, or nearly.

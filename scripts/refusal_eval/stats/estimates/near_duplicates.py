@@ -1,4 +1,4 @@
-"""Prompts that stand in several splits, word for word or nearly, so that pooled numbers count them once.
+"""Prompts that occur in several splits, exactly or nearly, so that pooled numbers count them once.
 
 Splits borrow from each other: JailbreakBench from AdvBench and HarmBench, many sets from XSTest. The rule, as published
 beside the list (`RULE`), is made to leave out copies and never two prompts that ask for different things: contrast
@@ -216,7 +216,7 @@ def _pairs(
 def _passages(
     texts: Mapping[PromptPlace, PromptText], clusters: Mapping[PromptPlace, str], pairs: Collection[NearPair]
 ) -> dict[str, set[Passage]]:
-    """Return for each split the passages, of those that pairs share, that stand in enough of its clusters."""
+    """Return, for each split, the passages shared by pairs that occur in enough of its clusters."""
     runs = {place: frozenset(_runs(texts[place])) for place in {place for pair in pairs for place in pair}}
     wanted = {passage for one, two in pairs for passage in runs[one] & runs[two]}
     found: dict[str, dict[Passage, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -238,7 +238,7 @@ def _runs(text: PromptText) -> Iterator[Passage]:
 
 
 def _framed(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
-    """Return the features that stand within these passages only."""
+    """Return the features that occur only within these passages."""
     if not passages:
         return frozenset()
     starts = [first for first, run in enumerate(_runs(text)) if run in passages]
@@ -248,7 +248,7 @@ def _framed(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
 
 
 def _frame(texts: Sequence[PromptText]) -> frozenset[str]:
-    """Return the features that stand in so many prompts of a split that they say nothing of one."""
+    """Return the features that occur in so many prompts of a split that they do not characterize any."""
     counts = Counter(feature for text in texts for feature in text.features)
     return frozenset(feature for feature, count in counts.items() if count > max(4, len(texts) / 3))
 

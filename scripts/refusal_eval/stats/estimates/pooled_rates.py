@@ -137,7 +137,7 @@ def components(clusters: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
     """Return the splits in groups that share clusters, each sorted, the groups by their first split.
 
     Clusters are drawn within such a component, as the safe and the unsafe half of contrast pairs are: so each component
-    keeps its number of clusters, and twins move together.
+    keeps its number of clusters, and twins stay together.
     """
     group = {split: {split} for split in clusters}
     owner: dict[str, str] = {}
@@ -177,12 +177,12 @@ def resampled_rates(splits: Sequence[SplitRates]) -> Floats:
 
 
 def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> Floats:
-    """Return how the errors of each model's two pooled rates move together, from -1 to 1.
+    """Return the correlation of the errors of each model's two pooled rates, from -1 to 1.
 
-    With u_c and v_c what cluster c adds to the errors of the two (over the splits of each, the sum of the deviations of
-    its prompts' rates from the mean of the split, divided by the number of the split's prompts and by that of splits),
-    it is sum of u_c v_c / sqrt(sum of u_c^2 * sum of v_c^2): what resamples of clusters tend to, without their noise.
-    So it is 0 where no cluster is in both, and where one of the two rates has no errors to go by.
+    With u_c and v_c the contributions of cluster c to the two errors (over the splits of each, the sum of the
+    deviations of its prompts' rates from the mean of the split, divided by the number of the split's prompts and by
+    that of splits), it is sum of u_c v_c / sqrt(sum of u_c^2 * sum of v_c^2): what resamples of clusters tend to,
+    without their noise. It is 0 if no cluster is in both, or if one of the two rates shows no error.
     """
     codes, groups = numbered([rates.clusters for rates in (*first, *second)])
     errors = []

@@ -123,7 +123,7 @@ class Units:
     def states(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the number of samples in each state of answers, and in each state of verdicts.
 
-        Of the latter `missing` are answers that the judge should have read and that have no verdict.
+        Among the latter `missing` counts answers that the judge should have read and that have no verdict.
         """
         assert self.samples is not None
         answers, verdicts = self.samples["state"], self.samples["verdict"]
@@ -198,8 +198,8 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
 def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] = (0.0, 1.0)) -> tuple[str, ...]:
     """Return `few_clusters` if a mean of values between limits rests on few clusters (`flags.few_flags`), or nothing.
 
-    Where clusters hold several values, those with one above the lower limit show one outcome, and those with one below
-    the upper limit the other.
+    A cluster shows one outcome if it has a value above the lower limit, and the other if it has one below the upper
+    limit.
     """
     codes = cluster_codes(clusters)
     sizes = np.bincount(codes)
