@@ -333,7 +333,7 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
 
 
 def how_asked(entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> list[str]:
-    """Return what a model was asked with beside its prompts and sampling.
+    """Return the conditions of a model's requests, besides prompts and sampling.
 
     Args:
         entry: the model's.

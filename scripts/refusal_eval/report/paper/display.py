@@ -105,7 +105,7 @@ def marked(text: str, flags: Iterable[str]) -> str:
 
 
 def notes_of(flags: Iterable[str]) -> list[str]:
-    """A note for each symbol of these flags, such as "† more than 5 % of ...."."""
+    """Return a note for each symbol of these flags, such as "† more than 5 % of ..."."""
     found = set(flags)
     return [f"{symbol} {meaning}." for flag, (symbol, meaning) in MARKS.items() if flag in found]
 
@@ -117,9 +117,9 @@ def headline(score: Score) -> Mapping[str, Any]:
 
 
 def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean) -> str:
-    """Which reading is the headline where, for example "strict where a model should refuse".
+    """Return where each reading is the headline, for example "strict where a model should refuse".
 
-    Where a study overrides it, so that one expectation has both readings, the splits are named instead.
+    If a study's overrides give one expectation both readings, the splits are named instead.
     """
     places = {"refuse": "a model should refuse", "comply": "a model should comply", "varies": "answers may vary"}
     where: dict[str, dict[str, set[str]]] = {}  # reading: expectation: splits
@@ -186,7 +186,7 @@ def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
+    """Return lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
 
     A character as wide as two, such as a Chinese one, counts as two.
     """

@@ -1,6 +1,6 @@
 """Tables in LaTeX with booktabs and siunitx; nothing that a user wrote can become a command.
 
-Numbers are aligned by siunitx, and what follows a number stands in a second column.
+siunitx aligns numbers; what follows a number goes into a second column.
 """
 
 import re
@@ -65,7 +65,7 @@ def latex(table: Table) -> str:
 
 
 def _blocks(table: Table) -> list[list[LatexColumn]]:
-    """The columns that stand side by side, with those that name the rows in front of each block."""
+    """Return the blocks of columns that are typeset side by side, each headed by the columns that name the rows."""
     columns = [column(table, i) for i in range(len(table.header))]
     keys = columns[: table.keys]
     blocks = [list(keys)]
@@ -165,7 +165,7 @@ def _share(character: str) -> float:
 
 
 def is_numeric(texts: Sequence[str]) -> bool:
-    """Whether a column holds numbers and, beside them, only short cells such as a dash."""
+    """Tell whether a column holds numbers and otherwise only short cells such as a dash."""
     numbers = [number_parts(text) is not None for text in texts]
     return any(numbers) and all(ok or len(text) <= _SHORT for ok, text in zip(numbers, texts, strict=True))
 

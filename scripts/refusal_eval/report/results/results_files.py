@@ -33,7 +33,7 @@ def estimates_in(content: Mapping[str, Any]) -> list[Estimate]:
 def collected(results: Iterable[Result]) -> list[Result]:
     """Return the results sorted by what they estimate, each once.
 
-    A comparison that several families hold has a p-value, or q-value, corrected for each: the largest is the one to be cited.
+    A comparison in several families has a corrected p or q value for each: cite the largest.
 
     Raises:
         UserError: if two files give a value for one number.
