@@ -1,6 +1,6 @@
 """The base of all figures: panels, rows, columns, legends and marks, placed by matplotlib's constrained layout.
 
-A panel has the height asked for, in points; a figure is as high as its panels and all that stands around them.
+A panel has the height asked for, in points; a figure is as high as its panels and everything around them.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ def new_figure(width: float, heights: Sequence[float], between: float = EDGE) ->
 def panels(
     titles: Sequence[str], width: float, height: float, narrowest: float, left: float = _SCALE
 ) -> tuple[Figure, list[Axes], int]:
-    """Return a figure with a panel for each title, from left to right and then down, and how many stand in a row.
+    """Return a figure with a panel for each title, row by row, and the number of panels in a row.
 
     Args:
         titles: of the panels, each above its own.
         width: of the figure, in points.
         narrowest: the least width of a panel.
-        left: what stands left of the panels.
+        left: the width left of the panels, in points.
     """
     room = width - left - 2 * EDGE
     rows = -(-len(titles) // max(1, int((room + _GAP) // (narrowest + _GAP))))
@@ -133,7 +133,7 @@ def panels(
 
 
 def name_axes(fig: Figure, axes: Sequence[Axes], columns: int, below: str, beside: str, height: float) -> None:
-    """Name the scales of panels: one name below all, the other beside each row, broken to the height of a panel."""
+    """Name the scales of panels: one name below all, the other next to each row, wrapped to the height of a panel."""
     fig.supxlabel(below)
     for ax in axes[::columns]:
         ax.set_ylabel("\n".join(wrap_to(beside, height)))
@@ -166,7 +166,7 @@ def points_high(fig: Figure) -> float:
 
 
 def width_of(ax: Axes) -> float:
-    """Return the width of a panel in points, as far as its labels are known."""
+    """Return the width of a panel in points, given the labels it has so far."""
     fig: Any = ax.get_figure()
     fig.get_layout_engine().execute(fig)
     return round(float(ax.get_position().width * fig.get_figwidth() * 72), 3)
@@ -210,7 +210,7 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
 
 
 def name_rows(ax: Axes, heights: Sequence[float], labels: Sequence[str], bold: Sequence[int] = ()) -> list[float]:
-    """Name rows that lie below each other, y in points from above; return the middle of each."""
+    """Name rows from top to bottom, y in points from the top; return the middle of each."""
     ends = [sum(heights[: i + 1]) for i in range(len(heights))]
     middles = [end - height / 2 for end, height in zip(ends, heights, strict=True)]
     ax.set_ylim(ends[-1], 0)
@@ -229,7 +229,7 @@ def name_columns(
 
     Args:
         ax: the panel, its rows named.
-        expected: what stands below each label in brackets.
+        expected: the text in brackets below each label.
         most_lines: of a level label.
         name: of all, above them.
     """
@@ -325,7 +325,7 @@ def ink_on(colour: str | tuple[float, float, float]) -> str:
 
 
 class Look(NamedTuple):
-    """How a series is drawn; `inside` is the colour within its marker. Grey paper is enough to tell them apart."""
+    """How a series is drawn; `inside` is the colour within its marker. Series are distinguishable in grey."""
 
     colour: str
     inside: str

@@ -65,7 +65,6 @@ class CategoriesFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of the splits with categories; of many models one for each, as a page has room for no more."""
         found = _sorted_in(study)
         if not found or len(found) > _MOST_BY_DEFAULT:
             return []
@@ -86,14 +85,14 @@ class CategoriesFigure(Ordered):
                 )
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return refusal rate and interval of each category of each split, and of the whole split, for every model.
+        """Draw refusal rate and interval of each category of each split, and of the whole split, for every model.
 
         Up to three models share a panel and up to eight have a panel each; more are the rows of a panel for each
-        category. Of a split with many categories those with the most prompts are shown: as many as asked for and as
-        fit a page; the highest mean rate stands first.
+        category. A split with many categories shows those with the most prompts: as many as requested and as fit a
+        page; the highest mean rate comes first.
 
         Raises:
-            UserError: without categories, or where no page is high enough.
+            UserError: without categories, or if no page is high enough.
         """
         readings = {score["split"]: score["headline"] for score in data.scores}
         every = [

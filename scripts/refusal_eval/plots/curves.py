@@ -64,12 +64,12 @@ def highest(rows: Sequence[ResultRow], intervals: bool = True) -> float:
 def draw_curves(
     rows: Sequence[ResultRow], chart: Chart, data: FigureData, curves: Sequence[str] | None = None
 ) -> Figure:
-    """Draw a panel for each split, or for each model where models are too many to be told apart in a panel.
+    """Draw a panel for each split, or for each model if a panel could not show all models distinctly.
 
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        rows: of estimates, whose marks stand behind the title of their panel; one without a value is a gap in a curve.
+        rows: of estimates, whose marks follow the title of their panel; one without a value is a gap in a curve.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
             model is one.
 

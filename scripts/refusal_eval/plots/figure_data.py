@@ -173,7 +173,7 @@ class FigureData:
         return sorted(models, key=lambda name: (-means[name], name))
 
     def points(self, wide: bool) -> float:
-        """Return the width in points; `wide` says what the figure needs where nothing is asked."""
+        """Return the width in points; `wide` is the default for a figure without a width in the study."""
         asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
         return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
 

@@ -84,12 +84,11 @@ class RefusalKindsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one where the primary judge always tells kinds of refusal."""
         always = study.judges[study.primary_judge].tells_kinds(study) == "always"
         return [cls(name="refusal_kinds", kind="refusal_kinds")] if always else []
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield that the judge cannot tell kinds."""
+        """Yield a mistake if the judge cannot give kinds."""
         name = self.judge or study.primary_judge
         judge = study.judges.get(name)
         if judge is not None and judge.tells_kinds(study) == "never":
@@ -143,8 +142,8 @@ class RefusalKindsFigure(Ordered):
 
 
 class Bar(NamedTuple):
-    """One bar: its group (a split, or None for all), model, number of answers of each kind, number of those that the
-    judge labelled at all, and flags of its cells."""
+    """One bar: its group (a split, or None for all), model, number of answers of each kind, number of all that the
+    judge labelled, and flags of its cells."""
 
     split: str | None
     model: str

@@ -56,7 +56,7 @@ class SeparationFigure(Figure):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one for each separation of a study, unless its models could not be told apart."""
+        """Return one for each separation of a study, unless its models are too many to distinguish."""
         drawable = [name for name, models in study.separations.items() if len(models) <= MOST_CURVES]
         return [cls(name=f"separation_{name}", kind="separation", separation=name) for name in drawable]
 
@@ -79,7 +79,7 @@ class SeparationFigure(Figure):
             yield ("kind",), f"a panel shows at most {MOST_CURVES} models: name fewer under `models`"
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a panel for each index, with the curve of each model, its interval and its null.
+        """Draw a panel for each index, with the curve of each model, its interval and its null.
 
         Raises:
             UserError: if the models have none of the indices, or no page is high enough.

@@ -1,6 +1,6 @@
 """The look of every figure, and how figures become files that do not change unless the data do.
 
-Rules ask the kinds of figures while they plan: matplotlib is imported in all modules here only by what draws.
+Rules import figure classes while they plan, so modules here import matplotlib only in functions that draw.
 """
 
 from __future__ import annotations
