@@ -1,4 +1,4 @@
-"""Texts out of templates, which lie beside the code that fills them."""
+"""Texts from templates, which lie next to the code that fills them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
