@@ -85,7 +85,7 @@ def benchmark(study: Study, cards: list[Path]) -> Benchmark:
 
 
 def _labelled(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:
-    """Gold rows beside the labels that the judge's card counts."""
+    """Return gold rows joined with the labels that the judge's card counts."""
     results, on = Path(study.paths.results), calibrated_on(study, judge)
     calibrate: Any = OUT_OF_FOLD if on == gold else on and read_json(results / "calibration" / judge / f"{on}.json")
     verdicts = list(read_jsonl(results / "verdicts" / judge / GOLD / f"{gold}.jsonl"))

@@ -75,7 +75,7 @@ def command(
 
 
 def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -> bool:
-    """Print the checks of this machine, for a study if there is one; tell whether one failed."""
+    """Print the checks of this machine, for a study if there is one; return whether one failed."""
     needs = study_needs(config, study_file) if config and study_file else None
     engines, variables, slurm = needs.engines if needs else (), os.environ, read_slurm(os.environ)
     kind = built_for(ROOT) or ""
@@ -91,7 +91,8 @@ def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -
 
 
 def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] | None, keep: bool) -> bool:
-    """Print the block of one model; tell whether something failed. Its temporary folder is kept if so, or if `keep`.
+    """Print the report on one model; return whether something failed. Its temporary folder is kept after a failure, or
+    with `keep`.
 
     Raises:
         ConfigError: if there is no such model, or its entries are not valid.

@@ -55,9 +55,9 @@ class CheckedModel:
 
 
 def asking_study(model: str, catalogues: Sequence[str], plugins: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a study that only names the model: validated, it tells the model's entry, or that there is none.
+    """Return a study that only names the model: validating it gives the model's entry, or the mistake.
 
-    Whoever names a model for a check has allowed it.
+    Naming a model for a check counts as allowing it.
     """
     return {
         "study": "gpu-check",
@@ -173,9 +173,9 @@ def checked_entry(
     steered: bool = False,
     plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
+    """Return the validated entry of a model with everything pinned; the lock file lies next to the check's study.
 
-    Of a steered model it is that of the plain one: no control and no direction is asked for.
+    For a steered model it is the plain model's: no control and no direction is requested.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
@@ -210,7 +210,7 @@ def checked_entry(
 
 
 def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> UserError:
-    """Return what to tell of a model that is not pinned; its study was refused with nothing but its open pins."""
+    """Return the message for a model that is not pinned; open pins are its study's only mistakes."""
     study, place = "my_study.yaml", "Write it there, or name the model in a study"
     if study_file is not None:
         study, lock = shlex.quote(str(study_file)), lock_path(str(study_file))

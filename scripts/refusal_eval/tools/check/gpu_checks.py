@@ -28,12 +28,12 @@ ROOM_SHARE, MOST_ROOM = 0.2, 4096
 def gpu_lines(
     seen: Seen, engines: Sequence[EngineHere], kind: str, variables: Mapping[str, str], login_node: bool = False
 ) -> Iterator[CheckLine]:
-    """Yield what there is to tell of the GPUs.
+    """Yield the report's lines on the GPUs.
 
     Args:
         seen: what nvidia-smi says.
         kind: build of the repository's own engine environment, empty if there is none.
-        variables: environment variables, of which those of this check are taken for those of a job.
+        variables: environment variables, taken to be those of a job.
         login_node: whether this machine submits jobs and runs none.
     """
     # How many the largest engine takes here; without a study a CUDA build takes one.

@@ -1,4 +1,4 @@
-"""What must hold of a model on this machine: each check asks the running engine what it has to know, and judges it."""
+"""Checks of a model on this machine: each sends its requests to the running engine and judges the replies."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Trial:
         return lines + await self.lines([*AFTER_IT_STOPPED, *own_loads])
 
     async def lines(self, checks: Sequence[Check]) -> list[CheckLine]:
-        """Return what comes of checks, by their names. One that cannot be made fails, unless the engine has died."""
+        """Run checks and return their outcomes by name. A check that cannot run fails, unless the engine has died."""
         lines = list[CheckLine]()
         # Nobody watches the engine here: one that hangs would hold up everything.
         seconds = float(self.local_engine.stall_timeout)
@@ -422,7 +422,7 @@ async def unseeded_sampling(trial: Trial) -> CheckOutcome:
 
 
 async def named_log_probabilities(trial: Trial) -> CheckOutcome:
-    """Log-probabilities of tokens that are asked for by their ids, as judges do, are those of these tokens."""
+    """Check that log-probabilities of tokens requested by id, as judges do, belong to those tokens."""
     greedy: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0}
     (row,) = (await trial.first_reply(**greedy, logprobs=NAMED_TOKENS))["logprobs"]["top_logprobs"]
     likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
@@ -437,7 +437,7 @@ async def named_log_probabilities(trial: Trial) -> CheckOutcome:
 
 
 async def forms(trial: Trial) -> CheckOutcome:
-    """Replies obey the two kinds of form that judges ask for (`structured_outputs`)."""
+    """Check that replies obey the two kinds of form that judges request (`structured_outputs`)."""
     asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
     # JSON comes without white space, as the server is asked for it.
     right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}
@@ -507,7 +507,7 @@ async def leased_gpus(trial: Trial) -> CheckOutcome:
 
 
 async def offline_start(trial: Trial) -> CheckOutcome:
-    """The engine started from a folder, was told to ask no hub, and reached none."""
+    """Check that the engine started from a folder, offline, and reached no hub."""
     # Of all processes, because vLLM's workers write their name over their environment.
     if not any(map(_is_offline, trial.engine.processes())):
         return fail("the server was not told to ask no hub", f"nodes without internet may hang; {ISSUE}")

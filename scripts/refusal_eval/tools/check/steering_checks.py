@@ -44,7 +44,7 @@ async def steering_by_0(trial: Trial) -> CheckOutcome:
 
 
 async def steering_of_every_token(trial: Trial) -> CheckOutcome:
-    """With all streams moved to one vector, all tokens of all prompts have one probability, however many are asked."""
+    """Check that moving all streams to one vector gives all tokens of all prompts one probability, at any load."""
     if not trial.model.steered:
         return not_applicable("the model's entry has no `intervention`")
     sampling = trial.settings({**NEUTRAL_SAMPLING, "max_tokens": TOKENS, "temperature": 0.0})

@@ -164,7 +164,7 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
 
 
 def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:
-    """Return size and gate of weights that are fetched, by the lock file as far as it has them."""
+    """Return the size of weights to fetch, and whether they are gated, from the lock file if it has them."""
     if not isinstance(weights, OnHub):
         return {"size": engine.weights}
     locked = [one for one in lock.content.models if one.repo == weights.repo] if lock is not None else []

@@ -99,7 +99,7 @@ def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of a results folder; without one what its config.yaml tells."""
+    """Return the manifest of a results folder, or what its config.yaml says instead."""
     config, manifest = folder / "config.yaml", folder / "manifest.json"
     if manifest.is_file() or not config.is_file():
         return dict(read_json(manifest)) if manifest.is_file() else {}

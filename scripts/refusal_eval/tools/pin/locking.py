@@ -33,7 +33,7 @@ def _spelt(licence: str) -> str:
 
 
 def lock_file(models: Iterable[LockedRepo], datasets: Iterable[LockedRepo], urls: Iterable[LockedUrl]) -> LockFile:
-    """Return a lock file, sorted. What stands twice, for an entry with a pin and for one without, becomes one."""
+    """Return a lock file, sorted. Duplicates, from an entry with a pin and one without, are merged."""
     files = {(one.url, one.sha256): one for one in sorted(urls, key=lambda one: one.pinned_by)}  # `lock` comes last
     return LockFile(
         lock_version=LOCK_VERSION,

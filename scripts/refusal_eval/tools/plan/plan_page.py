@@ -63,10 +63,7 @@ def assumptions(plan: Plan) -> str:
 
 
 def shared(plan: Plan) -> dict[str, int]:
-    """Return by how many a stage, all of which was looked up, has fewer requests there and to execute than in all.
-
-    Those that the engine rejected were sent.
-    """
+    """Return the duplicates of each fully checked stage: its total minus stored, rejected and pending requests."""
     looked = plan.stages[plan.stages["cells"] == plan.stages["looked_into"]]
     fewer = looked["asked"] - looked[["stored", "rejected", "requests"]].sum(axis=1)
     return {STAGES[str(stage)]: int(count) for stage, count in fewer.items() if count > 0}

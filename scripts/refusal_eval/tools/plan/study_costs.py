@@ -1,4 +1,4 @@
-"""What a study costs: its requests, tokens and device-hours by batch, by engine and in all."""
+"""The costs of a study: requests, tokens and device-hours by batch, by engine and in total."""
 
 import dataclasses
 from dataclasses import dataclass

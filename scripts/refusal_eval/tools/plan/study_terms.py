@@ -1,4 +1,4 @@
-"""What a user should know of a study's entries before a run: licences, gates, open pins, what nobody verified."""
+"""What to know about a study's entries before a run: licences, gates, open pins, unverified facts."""
 
 import os
 import re
@@ -17,11 +17,11 @@ MANY = 6  # names that are still listed one by one
 
 
 def terms_of(study: Study) -> Iterator[dict[str, Any]]:
-    """Yield on which terms the models, judges with an engine, splits and gold of a study may be used, as plain values.
+    """Yield the terms of use of a study's models, judges with an engine, splits and gold, as plain values.
 
     `source` is a repository on the hub, an address, a package or a file; `licence` what its publisher states, and
-    `origin` the licence of what it was made from, where that is another one. `gated` is None where nobody knows whether
-    one must ask for access, `page` where to ask or to read the terms, and `here` whether it was fetched already.
+    `origin` the licence of its source, if different. `gated` says whether access must be requested (None: unknown),
+    `page` where to request it or read the terms, and `here` whether it was already fetched.
     """
     engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.engine_judges}
     for section, entries in engines.items():
@@ -51,7 +51,7 @@ def _terms(section: str, name: str, source: str, here: bool, licence: str | None
 
 
 def open_pins(study: Study) -> list[dict[str, str]]:
-    """Return the hashes that nobody has filled in yet: of which entry, under which key, of what."""
+    """Return the hashes still to be filled in: the entry, the key, and what is hashed."""
     return [
         {"section": section, "name": name, "key": source.open_pin, "source": source.shown}
         for section, name, _, source in study.sources()
@@ -65,7 +65,7 @@ def never_verified(study: Study) -> list[str]:
 
 
 def unverified(study: Study) -> dict[str, list[str]]:
-    """Return what nobody verified when entries were written, each with the entries (`engine x`) that say so."""
+    """Return the facts that were not verified when entries were written, each with its entries (`engine x`)."""
     said = [
         (f"{word} {name}", what)
         for word in ("engine", "model", "split", "gold")

@@ -1,7 +1,7 @@
-"""How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
+"""The amount of work: the requests of every cell and the sizes of engines, as far as config and files show.
 
-Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
-are those that an earlier run made and that the next run makes again: `snakemake --summary` tells which.
+Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and marked so. So are
+files of an earlier run that the next run makes again, by `snakemake --summary`.
 """
 
 import contextlib
@@ -164,17 +164,17 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: floa
 
 
 def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: CellWork, samples: int | None) -> CellWork:
-    """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
+    """Return the work that the store lacks of a request file. A dialogue counts as missing if its first turn is.
 
     Args:
         path: the request file, as the last run left it.
         store_dir: folder of the store.
-        receipts: of its batch, which tell what the engine rejected.
+        receipts: of its batch, which list rejected requests.
         estimate: the cell's work with nothing in the store.
-        samples: the study's K, where the file may have been made for another.
+        samples: the study's K; the file may have another.
 
     Raises:
-        UserError: if it is not a request file, or a receipt is none.
+        UserError: if it is not a request file, or a receipt is not a receipt.
     """
     from refusal_eval.ask.store import StoreReader, rejections
 
@@ -204,7 +204,7 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
 
 
 def _own_tokens(request: Request) -> float:
-    """Return the tokens of a prompt beside those that all of its file share; of messages they are estimated."""
+    """Return the tokens of a prompt without those that its whole file shares; estimated for messages."""
     if request.messages is None:
         return len(request.own_ids)
     return sum(len(message["content"]) for message in request.messages) / CHARACTERS_PER_TOKEN

@@ -78,7 +78,7 @@ class Cells:
     Args:
         failures: jobs that failed, and captures that run or stopped; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
-        current: tells which files Snakemake would leave as they are.
+        current: returns the files that Snakemake would not make again.
     """
 
     def __init__(

@@ -129,7 +129,7 @@ def captures(study: Study, now: float) -> dict[Job, Trouble]:
 
 
 def _unfinished(study: Study, stage: str, name: str, server: str, now: float) -> Trouble | None:
-    """Return what there is to tell of a job with an engine that has not made its file; None if it never started.
+    """Return the trouble of an engine job that has not made its file; None if it never started.
 
     Args:
         server: how the engine's own log ends, in place of `.log`.

@@ -65,7 +65,7 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
 
 
 def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int], every: bool) -> Iterator[str]:
-    """Yield a line for each model, and below it lines for its cells: all, or those with something to tell."""
+    """Yield a line for each model, followed by lines for its cells: all, or those with something to report."""
     rows_ = [
         (cell.model, cell.split, _note(cell, numbers), cell.requests, cell.stored, cell.missing)
         for cell in cells

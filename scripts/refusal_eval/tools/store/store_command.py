@@ -106,7 +106,7 @@ def asks_of(studies: Sequence[StoreStudy], store: str) -> dict[str, Asks]:
 def changed_meanwhile(
     studies: Sequence[StoreStudy], waiting: Sequence[StoreStudy], store: str, asks: Mapping[str, Asks]
 ) -> bool:
-    """Tell whether studies have changed since they were read, or others have come: all that was known is asked for."""
+    """Tell whether studies were changed or added since they were read, by asking again for everything known."""
     seen = [*studies, *waiting]
     again = [store_studies.read_study(study.path, ROOT) for study in seen]
     return again != seen or asks_of(studies, store) != asks or any(unseen_studies(seen, store))

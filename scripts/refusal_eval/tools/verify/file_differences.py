@@ -1,4 +1,4 @@
-"""Where two files differ, in words that help to find out why."""
+"""The first differences between two files, in words that help to find the cause."""
 
 import json
 from collections.abc import Iterator
