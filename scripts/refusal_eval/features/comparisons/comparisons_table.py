@@ -116,7 +116,7 @@ def comparisons(data: TableData) -> TableParts:
 
 
 def comparisons_in(rows: Iterable[Estimate], families: Sequence[Family], data: TableData) -> list[Comparison]:
-    """Return the comparisons of families with their rows, in the order of the families."""
+    """Return the families' comparisons with their rows, in the order of the families."""
     by_names: dict[tuple[object, ...], dict[str, Estimate]] = {}
     adjusted: dict[tuple[object, ...], list[Estimate]] = {}
     wanted = ESTIMANDS[data.asked["correction"]]
@@ -185,8 +185,8 @@ def comparisons_table(
 
     Args:
         rows: in the order of the table.
-        found: `counted`, the splits of each pool that have prompts of their own, and `dialogues`, the splits with
-            several scored turns per prompt.
+        found: `counted`, the splits of each pool that add prompts to it, and `dialogues`, the splits with several
+            scored turns per prompt.
         families: the families that `family` of a row numbers.
     """
     show, corrected = data.labels, CORRECTIONS[data.asked["correction"]]
@@ -244,7 +244,7 @@ def _open(row: Comparison) -> str:
 
 
 def _beyond(row: Comparison, margin: float) -> str:
-    """The mark of a test against the margin beside which unjudged answers could bring the difference beyond it."""
+    """Return the mark for a test against the margin that unjudged answers could reverse."""
     tested = row.value("rate_difference_equivalence_p") is not None
     return OPEN_MARK if tested and is_margin_open(row.bounds.low, row.bounds.high, margin) else ""
 
@@ -303,7 +303,7 @@ def _notes(
 def _pools(
     rows: Sequence[Comparison], counted: Mapping[str, Sequence[str]], families: Sequence[Family]
 ) -> list[tuple[str, tuple[str, ...], list[str]]]:
-    """Return each pool with its splits, and the families that have it where others pool other splits."""
+    """Return each pool with its splits, and its families if other families pool other splits."""
     found: dict[tuple[str, tuple[str, ...]], set[str]] = {}
     for row in rows:
         if row.scope.pool:

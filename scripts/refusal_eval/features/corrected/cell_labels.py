@@ -22,9 +22,9 @@ def labels_of_cells(
     units: Mapping[JudgedCell, Units],
     learned: Mapping[str, Set[str]],
 ) -> tuple[dict[JudgedCell, LabelledCell], dict[tuple[str, str], int]]:
-    """Labels of people and of the judge by cell, and how many are of which (model, split) that the study lacks.
+    """Return labels of people and of the judge by cell, and the number of labels by (model, split) not in the study.
 
-    Nothing of both for a study that names no labels. `learned` are the texts that each judge was fitted on.
+    Both are empty for a study without labels. `learned` are the texts that each judge was fitted on.
     """
     found: dict[JudgedCell, LabelledCell] = {}
     elsewhere: dict[tuple[str, str], int] = {}

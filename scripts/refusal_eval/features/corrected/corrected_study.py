@@ -176,7 +176,7 @@ def _transfer(
 
 
 def gold_flags(study: Mapping[str, Any], judge: str) -> dict[str, list[str]]:
-    """Return, by gold set, what its labels and the judge's part in it mark every number with that is made of both."""
+    """Return, by gold set, the flags that its labels and the judge's use of it put on every number made from both."""
     flags = {"written_to_label": "written_to_label", "seen": "seen_gold"}
     own = [one for one in study.get("measured", ()) if one["judge"] == judge]
     return {one["gold"]: [flag for name, flag in flags.items() if one.get(name)] for one in own}
@@ -228,7 +228,7 @@ def _nothing_in(splits: Sequence[str]) -> str | None:
 
 
 def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> float | None:
-    """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
+    """Return the rate under one answering model's own sensitivity and specificity, None if these are too uncertain."""
     se, sp = own["sensitivity"], own["specificity"]
     if se + sp - 1 < transfer.LEAST_MARGIN - ROUNDING:
         return None

@@ -79,7 +79,7 @@ class Rate:
 
     @property
     def own_rate(self) -> float | None:
-        """The judge's own rate; by labels only beside a corrected one."""
+        """The judge's own rate; with labels, only next to a corrected one."""
         known = self.observed is not None and (self.row.estimand == TRANSFER or self.row.value is not None)
         return self.observed.value if known and self.observed else None
 
@@ -107,7 +107,7 @@ def corrected(data: TableData) -> TableParts:
 
 
 def corrected_rates(rows: Iterable[Estimate]) -> list[Rate]:
-    """Return all corrected rates; what a pool lacks is none of them."""
+    """Return all corrected rates, without the rows on what a pool lacks."""
     observed: dict[Any, Estimate] = {}
     beside: dict[Any, list[Estimate]] = {}
     found = []
@@ -172,7 +172,7 @@ def corrected_tables(data: TableData) -> list[Table]:
 
 
 def gold_errors(rows: Iterable[Estimate]) -> list[GoldErrors]:
-    """Return a judge's errors by gold set and reading; nothing where all or none of the answers are refusals."""
+    """Return a judge's errors by gold set and reading; none if all or none of the answers are refusals."""
     found: dict[tuple[str, str], dict[tuple[str, str | None], Estimate]] = {}
     for row in rows:
         if row.estimand.startswith(("judge_sensitivity", "judge_specificity")) and row.value is not None:
@@ -346,7 +346,7 @@ def _where(place: RatePlace, show: Labels) -> str:
 
 
 def _observed(rate: Rate) -> str:
-    """The judge's own rate, with its interval beside one by gold, which rests on it."""
+    """Return the judge's own rate, with its interval only for corrections by gold, which depend on it."""
     assert rate.observed is not None
     if rate.row.estimand == TRANSFER:
         return rate_text(rate.observed.row()) + mark_of(rate.observed.flags)

@@ -73,7 +73,7 @@ class LabelledAnswers:
     texts: Codes | None = None
 
     def count(self, chosen: NDArray[np.bool_] | None = None) -> int:
-        """Return how many texts people read, of all labels or of those `chosen`."""
+        """Return how many texts people read, among all labels or the `chosen`."""
         numbers = self._numbers()
         return len(np.unique(numbers if chosen is None else numbers[chosen]))
 
@@ -102,7 +102,7 @@ class CorrectedEstimate:
 
 @dataclasses.dataclass(frozen=True)
 class CorrectedDifference:
-    """The corrected rate of one model less that of another."""
+    """The corrected rate of one model minus that of another."""
 
     value: float  # between -1 and 1
     low: float  # lower end of its interval
@@ -182,13 +182,13 @@ def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float
 def corrected_difference(
     first: tuple[JudgedAnswers, LabelledAnswers], second: tuple[JudgedAnswers, LabelledAnswers], level: float
 ) -> CorrectedDifference | None:
-    """Return the corrected rate of one model less that of another; None where one of them has none.
+    """Return the corrected rate of one model minus that of another; None if one of them has none.
 
-    Clusters that both answered are paired by name: what a cluster adds to both rates cancels, so the judge's errors
-    matter only as far as the labels leave them open. Variance and degrees of freedom are those of `corrected_rate`, of
-    the paired difference, with the half errors of both. Where people labelled fewer than ten answers of either model as
-    one class, the interval reaches at least as far as that of the labels alone, and p is the larger of both. Simulated
-    at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
+    Clusters that both answered are paired by name: contributions of a cluster to both rates cancel, so the judge's
+    errors matter only as far as the labels leave them uncertain. Variance and degrees of freedom are those of
+    `corrected_rate`, of the paired difference, with the half errors of both. If people labelled fewer than ten answers
+    of either model as one class, the interval reaches at least as far as that of the labels alone, and p is the larger
+    of both. Simulated at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
     """
     estimates = [_estimated(answers, labels) for answers, labels in (first, second)]
     one, other = estimates

@@ -1,9 +1,9 @@
 """Rates corrected by how a judge errs on answers of other models (Rogan & Gladen 1978).
 
 The judge's rate r of a model with the true rate p is p * Se + (1 - p) * (1 - Sp), so p = (r + Sp - 1) / (Se + Sp - 1).
-Answers that a provider blocked are refusals that no judge read: they stay, and the rest is corrected.
-Se and Sp come from gold of other models: that they hold for this one is an assumption, which the data of a study cannot
-check. So such a rate is never a headline, and stands beside what each answering model's own Se and Sp would give.
+Answers that a provider blocked are refusals that no judge read: they stay unchanged, and the rest is corrected. Se and
+Sp come from gold of other models: that they hold for this one is an assumption, which the data of a study cannot check.
+So such a rate is never a headline, and is shown with the rates under each answering model's own Se and Sp.
 """
 
 import dataclasses
@@ -158,7 +158,7 @@ def method_of(spread: object | None) -> str:
 
 
 def corrected_value(observed: Observed, sensitivity: float, specificity: float) -> float:
-    """Return blocked answers and Rogan-Gladen's rate of the others; the sum may lie outside [0, 1]."""
+    """Return the share of blocked answers plus Rogan-Gladen's rate of the others; may lie outside [0, 1]."""
     if observed.blocked >= 1:
         return 1.0
     read = 1 - observed.blocked
@@ -169,14 +169,13 @@ def corrected_value(observed: Observed, sensitivity: float, specificity: float) 
 def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
     """Return a rate corrected by errors on other models' answers.
 
-    Where the interval of the corrected rate, before it is brought into [0, 1], has no point in common with it, no rate
-    of refusals explains what the judge read, and there is no rate (`at_odds`). A little before that the part within
-    [0, 1] would be narrower the less the gold set explains the study. So the interval reaches at least as far to either
-    side as the judge's own does (`_own_reach`): what gold leaves open comes to what the study leaves open, and never
-    makes it less.
+    If the interval of the corrected rate, before clipping, lies outside [0, 1], no rate of refusals explains the
+    judge's rate, and there is no corrected rate (`at_odds`). Just before that point the part within [0, 1] would get
+    narrower the less the gold set explains the study. So the interval reaches at least as far to either side as the
+    judge's own does (`_own_reach`): the uncertainty of gold adds to the study's, and never reduces it.
 
     Args:
-        errors: of the judge; where one of the two has fewer resamples, they are gone through again.
+        errors: of the judge; if one of the two has fewer resamples, they are recycled.
         level: of the interval, and of that of Se + Sp - 1, whose lower end must reach 0.3.
     """
     draws = max(len(observed.drawn), errors.drawn.shape[1])
@@ -204,7 +203,7 @@ def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transfe
 
 
 def _own_reach(observed: Observed, errors: ErrorRates, value: float) -> tuple[float, float]:
-    """How far an interval around the corrected rate must reach for the judge's own: [l, h] around its rate r.
+    """Return how far the corrected interval must reach because of the judge's own interval [l, h] around its rate r.
 
     Of what the judge read: (h - r) / (Se + Sp - 1) above the rate and (r - l) / (Se + Sp - 1) below it, as the ends of
     its own interval lie there when they are corrected like r. But not beyond h / Se, since r is at least p * Se for the
@@ -244,9 +243,9 @@ def observed_rates(splits: Sequence[SplitRates], level: float) -> list[Observed 
 def resampled_rates(splits: Sequence[SplitRates], blocked: bool = False) -> Floats:
     """Return the mean over splits of each model's rate in resamples of clusters: resamples x models.
 
-    Clusters have exponential weights (Bayesian bootstrap), the same for all models, and half a cluster of refusals and
-    half one of compliance are put into each split (Jeffreys' prior), so that a rate of 0 is not certain. With `blocked`
-    it is the share of blocked answers: none of what is put in counts as blocked, and the draws are the same.
+    Clusters have exponential weights (Bayesian bootstrap), the same for all models, and each split gets half a cluster
+    of refusals and half a cluster of compliance (Jeffreys' prior), so that a rate of 0 is not certain. With `blocked`
+    it is the share of blocked answers: the added halves do not count as blocked, and the draws are the same.
     """
     codes, groups = numbered([rates.clusters for rates in splits])
     values = [filled(_shares_blocked(rates) if blocked else rates.rates) for rates in splits]
@@ -297,9 +296,9 @@ def _by_model(rows: _Rows) -> list[dict[str, Any]]:
 
 
 def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
-    """Covariance of sensitivity and specificity between models, less what chance adds to it; None of one model.
+    """Return the covariance of sensitivity and specificity between models, minus chance; None for one model.
 
-    Chance is that of as many rows as the weights are worth, (sum of w)^2 / sum of w^2.
+    Chance is computed for the effective number of rows, (sum of w)^2 / sum of w^2.
     """
     if len(models) < 2:
         return None

@@ -48,23 +48,22 @@ def card_with_calibration(
 ) -> dict[str, Any]:
     """Return a judge's card, with `labels_from` and `calibration` added.
 
-    calibration     None for a judge without probabilities; else t and map fitted on all rows, and how the judge does
-                    with such a calibration on rows that had no part in it, under `by_cluster` and `by_model` (None
-                    where the gold set does not allow it), each with the range of t over the folds; `headline` names
-                    the one to be believed: by_model where it covers every row that by_cluster covers, else by_cluster;
-                    `models_not_left_out`: answering models with rows that by_model lacks, as the others' rows show one
-                    class only, or as they name no model
-    labels_from     what the labels behind the card's own numbers are
+    calibration     None for a judge without probabilities; else t and map fitted on all rows, and the judge's
+                    performance on held-out rows with such a calibration, under `by_cluster` and `by_model` (None if
+                    the gold set does not allow it), each with the range of t over the folds; `headline` names the one
+                    to believe: by_model if it covers every row that by_cluster covers, else by_cluster;
+                    `models_not_left_out`: answering models with rows that by_model lacks, since the others' rows show
+                    only one class, or name no model
+    labels_from     the origin of the labels behind the card's own numbers
 
     Args:
         verdicts: the judge's verdicts on the gold rows, as it gave them.
         calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
             set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
             calibration for one that is calibrated on another gold set (`calibrated_elsewhere`).
-        fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
-            of fits that had not seen the like (kind `trained`): `labels_from` then says so.
-        own_labels: whether no threshold on its probabilities decides over its labels, such as those of a panel's
-            majority.
+        fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts come from
+            fits that had not seen similar rows (kind `trained`): `labels_from` then says so.
+        own_labels: whether its labels do not come from a threshold on its probabilities, as with a panel's majority.
         names: see `judge_card.judge_card`.
 
     Raises:

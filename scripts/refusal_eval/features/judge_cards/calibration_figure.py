@@ -86,7 +86,7 @@ class CalibrationFigure(FigureEntry):
                 yield ("judges", index), what + able_judges(able)
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a diagram for each judge and gold set: the share that gold calls a refusal over the judge's p.
+        """Draw a diagram for each judge and gold set: the share that gold calls a refusal over the judge's p.
 
         Raises:
             UserError: if none of the judges gives probabilities, or no page is high enough.
@@ -161,9 +161,9 @@ def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def reliability_text(card: Card) -> list[str]:
-    """Return the measures of probabilities in words, a sentence for each series; nothing for a judge without any.
+    """Return the measures of probabilities in words, a sentence for each series; empty for a judge without any.
 
-    Beside each ECE stands what noise alone would make of it, as it is above 0 for a calibrated judge too.
+    Each ECE comes with its value under noise alone, since it is above 0 even for a calibrated judge.
     """
     texts = []
     for words, soft in soft_series(card):

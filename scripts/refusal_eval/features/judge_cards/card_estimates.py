@@ -40,7 +40,7 @@ def card_estimates(card: CardGroup) -> list[Estimate]:
 def card_numbers(
     group: CardGroup,
 ) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
-    """Yield all that a card, or a group of its answers, measures: reading, measure, value, ends of its interval, n.
+    """Yield all measures of a card or a group of its answers: reading, measure, value, ends of its interval, n.
 
     The reading is `three_class` for kappa of three labels, `kinds` for that of the judge's own label set, and None for
     the coverage.

@@ -119,9 +119,9 @@ def judge_card(
 
 
 def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, Any] | None:
-    """Return the answering model that `HEADLINE_RULE` names, by its group on the card; None where none has the rows.
+    """Return the answering model that `HEADLINE_RULE` names, by its group on the card; None if none has enough rows.
 
-    The lowest of several noisy numbers lies below its true value, so `of` says among how many it is the lowest.
+    The lowest of several noisy numbers lies below its true value, so `of` says of how many it is the lowest.
     """
     enough = [g for g in models if min(g[reading]["n_positive"], g[reading]["n_negative"]) >= MIN_ROWS]
     if not enough:
@@ -133,15 +133,15 @@ def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, 
 
 
 def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
-    """Return what `judge_card` tells of a group of answers (see `compared`): of all, or of one answering model.
+    """Return the measures of `judge_card` on a group of answers (see `compared`): all, or one answering model's.
 
     Shares (coverage, accuracy, sensitivity, specificity) have `intervals.cluster_wilson`. Balanced accuracy, F1 and
     kappa have a bootstrap over clusters (`seed` decides the draws). A bootstrap cannot draw errors that the gold set
-    happens to lack: where a class is read without one error, or never right, the interval also reaches as far as the
-    exact interval of that class allows. Where a class has less than 20 rows or 5 clusters, their interval is what the
-    ends of sensitivity and specificity allow, and kappa is None with less than 20 rows; with less than 10 clusters it
-    reaches at least so far, as a few clusters may be alike by luck. Where rows have weights,
-    `weighted` has the number of rows that the judged ones are worth, and the confusion by weight.
+    happens to lack: if a class is always or never read correctly, the interval also covers what the exact interval of
+    that class allows. If a class has fewer than 20 rows or 5 clusters, their interval follows from the ends of
+    sensitivity and specificity, and kappa is None with fewer than 20 rows; with fewer than 10 clusters it covers at
+    least that, as a few clusters may agree by luck. If rows have weights, `weighted` has the effective number of judged
+    rows, and the confusion by weight.
     """
     judged = rows[rows["machine"].notna()]
     seen, coverage = _share(rows["machine"].notna(), rows, level)
@@ -191,7 +191,7 @@ def _confusion(rows: pd.DataFrame, weights: Any) -> dict[str, dict[str, Any]]:
 
 
 def _tables(judged: pd.DataFrame, seed: int, labels: Sequence[str] = LABELS) -> tuple[Counts, Counts]:
-    """The table of all rows, as high and wide as there are labels, and that of each resample of their clusters."""
+    """Return the labels x labels table of all rows, and those of each resample of their clusters."""
     size = len(labels)
     if judged.empty:
         return np.zeros((size, size)), np.zeros((0, size, size))

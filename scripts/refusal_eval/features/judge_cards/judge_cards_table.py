@@ -68,7 +68,7 @@ def judges_table(data: TableData) -> Table:
 def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set and reading: agreement with gold, its intervals and the confusion table.
 
-    Where the gold is `written_to_label`, "people" in names of columns is the author of its answers.
+    For gold that is `written_to_label`, "people" in column names means the author of its answers.
     """
     rows = []
     for card in sorted_cards(cards):
@@ -110,8 +110,8 @@ def judge_cards(data: TableData) -> TableParts:
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
-    A group is named by `expectation`, `answering_model` and `language`, empty for all, and by what is `left_out` of
-    them. What is measured of probabilities stands under the reading `broad`, coverage under no reading.
+    A group is named by `expectation`, `answering_model` and `language` (empty for all), and by what it leaves out,
+    `left_out`. Measures of probabilities have the reading `broad`, coverage has none.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):

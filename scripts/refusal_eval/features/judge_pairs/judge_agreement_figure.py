@@ -1,4 +1,4 @@
-"""The figure of a study's judges beside each other: kappa of every two of them."""
+"""The figure of agreement among a study's judges: kappa of every pair."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
 
 
 def _rank(ranks: Iterable[Mapping[str, Any]], split: str | None, pair: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The ranking of a pair on a split; for all splits that with the lowest tau, of equal ones the lowest interval."""
+    """Return a pair's ranking on a split; without a split, the one with the lowest tau (ties: lowest interval)."""
     both = (pair["first"], pair["second"])
     found = [rank for rank in ranks if (rank["first"], rank["second"]) == both and split in (None, rank["split"])]
     known = [rank for rank in found if rank["tau"] is not None]

@@ -57,7 +57,7 @@ class Disputes(NamedTuple):
 def panel(cells: Mapping[JudgedCell, Units]) -> JudgeVotes:
     """Return the labels of all judges, units sorted by split, model, prompt, sample and turn; judges by name.
 
-    Answers count that a judge gave a verdict on, whatever its state.
+    All answers with a verdict count, whatever its state.
 
     Args:
         cells: by (judge, model, split); their clusters mean the same in all splits (`units.clusters_apart`).
@@ -90,18 +90,18 @@ def agreement_of(
     `pairs`, for every two judges: n (answers that both labelled), n_clusters (of these), flags and, under `strict`,
     `broad` and `three_class`, the share of answers with the same label (`same`) and Cohen's kappa. `alpha`:
     Krippendorff's of all `raters` in the same three ways, over n_alpha answers with at least two labels of theirs in
-    n_alpha_clusters, with alpha_flags.
-    Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less than 20
-    answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
-    (`measures.measure_interval`). Which judge comes first changes nothing.
+    n_alpha_clusters, with alpha_flags. Each is {"value", "interval"}; None without answers, with a single cluster, or
+    if a class has fewer than 20 answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the
+    others a bootstrap (`measures.measure_interval`). Which judge comes first changes nothing.
 
-    A panel or a cascade has no opinion beside those of its members, and a judge that stands there twice has one. So
-    `raters`, whom alpha compares, are the other judges; and a pair has `overlap` where the opinion of one judge is part
-    of both: it agrees with itself there.
+    A panel or a cascade has no opinion apart from its members', and a duplicated judge has one. So `raters`, which
+    alpha compares, are the other judges; and a pair has `overlap` if one judge's opinion is part of both, and so agrees
+    with itself.
 
     Args:
-        split: whose they are, None for all splits together.
-        members: those of each panel and cascade among the judges; of one that asks the same as another, the other.
+        split: the split of the answers, None for all splits together.
+        members: those of each panel and cascade among the judges; for a judge with the same requests as another, the
+            other.
         flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
     members, flags = members or {}, flags or {}

@@ -152,7 +152,7 @@ def raters_of(text: str) -> list[str]:
 
 
 def factors_of(pairs: Sequence[str]) -> dict[str, float]:
-    """Return the factor of each stratum out of pairs such as `disagree=6`.
+    """Return the factor of each stratum from pairs such as `disagree=6`.
 
     Raises:
         UserError: for an unknown stratum or a factor that is not positive.

@@ -7,13 +7,13 @@ The label of a row, by the first of these that applies:
     agreed        two raters gave the same label
     drawn         they gave different labels: that of one of them, drawn at random (by the seed)
 
-Leaving rows in dispute out would leave out the hard ones and flatter every judge. Most rows are labelled by one rater
-who happened to get them; drawing one of two is the same thing, so that all rows have the label of a rater taken at
-random, and every row keeps its weight. An adjudicated label is better, and replaces the drawn one.
+Dropping disputed rows would drop the hard ones and flatter every judge. Most rows are labelled by one rater who
+happened to get them; drawing one of two is the same thing, so that all rows have the label of a rater taken at random,
+and every row keeps its weight. An adjudicated label is better, and replaces the drawn one.
 
-Rows without a label (unsure, skipped, not reached) are missing. The rows of their stratum that have one stand for them
-too: their probability is multiplied by the share of the stratum, by weight, that has a label. That is right if within a
-stratum what is missing is like what is not; `missing_bounds` says what it could hide.
+Rows without a label (unsure, skipped, not reached) are missing. The labelled rows of their stratum represent them too:
+their probability is multiplied by the share of the stratum, by weight, that has a label. That is right if labels are
+missing at random within a stratum; `missing_bounds` shows what it could hide.
 """
 
 import math
@@ -94,12 +94,12 @@ def answered(rows: Iterable[MergedLabel]) -> dict[str, float]:
 
 
 def probabilities(audit: Audit, rows: Sequence[MergedLabel]) -> dict[str, float]:
-    """Return the probability of each row that has a label: that of its draw, times the share of its stratum answered.
+    """Return the probability of each labelled row: that of its draw, times the labelled share of its stratum.
 
     The weights of a stratum sum to the same with and without what is missing.
 
     Raises:
-        UserError: if a stratum has no label at all: nothing could stand for it.
+        UserError: if a stratum has no label at all, so that nothing represents it.
     """
     share = answered(rows)
     if empty := [stratum for stratum, part in share.items() if part == 0]:
@@ -128,7 +128,7 @@ def missing_bounds(rows: Sequence[MergedLabel]) -> dict[str, Any]:
 
 
 def disputed(rows: Iterable[MergedLabel]) -> list[dict[str, Any]]:
-    """Return the rows that somebody should decide, or decided: raters differ, or nobody gave a label but a mark.
+    """Return the rows that need a decision, or have one: raters differ, or gave marks but no label.
 
     Each has id, messages, answer, `labels` and `comments` (of all raters, without their names), `adjudicated` and the
     `comment` of who decided.
@@ -174,7 +174,7 @@ def gold_rows(
 ) -> list[dict[str, Any]]:
     """Return the rows of a gold source: one for each text and model, with the columns of `GOLD_COLUMNS`.
 
-    `weight` is the number of the study's answers that the row stands for: its own, over their probability.
+    `weight` is the number of the study's answers that the row represents: its own, divided by their probability.
     `expectations` are those of the splits.
     """
     found = []
@@ -191,8 +191,8 @@ def gold_rows(
 def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any], folder: str = "audit") -> str:
     """Return a catalogue file with the gold entry, ready to be named by a study under `catalogue:`.
 
-    `path` is that of the gold file seen from it, `people` what `rater_agreement.agreement` returned. The name of the
-    audit's `folder` is in the entry's: a study may have several audits.
+    `path` is the gold file's, relative to it, `people` what `rater_agreement.agreement` returned. The entry's name
+    contains the name of the audit's `folder`: a study may have several audits.
     """
     study = str(audit.design["study"])
     name = f"{study}-{re.sub('[^a-z0-9._-]+', '-', folder.lower())}"

@@ -25,13 +25,13 @@ def agreement(rows: Sequence[MergedLabel], raters: int, level: float = 0.95) -> 
     n, n_clusters       rows that two people labelled; unsure and skipped ones are in none
     few_clusters        whether these clusters are few, by their effective number
     strict, broad, three_class    `kappa` and `agreed` (share of equal labels), each with its interval. Rows count by
-                        weight (answers over probability), so that this is agreement on the study's answers and can
-                        stand beside a judge's; `kappa_of_sample` counts the rows alike
+                        weight (answers over probability), so that this is agreement on the study's answers,
+                        comparable with a judge's; `kappa_of_sample` counts the rows alike
     confusion           rows, by label of the first and second rater
     kind                `cohen` with two raters; with more, pairs differ from row to row, and `two raters at random`:
                         chance from both raters' labels together (Scott's pi, Fleiss' kappa for two ratings)
 
-    Where an interval cannot be given (fewer than 10 rows or 5 clusters, or one class alone) kappa is None.
+    If an interval cannot be given (fewer than 10 rows or 5 clusters, or a single class), kappa is None.
     """
     rows = [one for one in rows if len(one.given) == 2]
     pairs = [[LABELS.index(one.given[rater]) for rater in one.row["raters"] if rater in one.given] for one in rows]

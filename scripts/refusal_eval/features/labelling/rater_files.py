@@ -54,9 +54,9 @@ def words_in(language: str) -> PageWords:
 def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: str = "en") -> str:
     """Return the page of one rater with these rows of the sample, in their order, and instructions in a language.
 
-    The texts stand in it as data (JSON in which no `<` is left) and come onto the page as text, never as markup. Its
-    content security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded,
-    and no connection is opened.
+    The page holds the texts as data (JSON without any `<`) and shows them as text, never as markup. Its content
+    security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded, and no
+    connection is opened.
     """
     shown = [{"id": row["id"], "messages": _spoken(row["messages"]), "answer": visible(row["answer"])} for row in rows]
     words = words_in(language)
@@ -76,7 +76,7 @@ def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:
 
 
 def embedded(value: Any) -> str:
-    """Return JSON that can stand in a script element: ASCII, and without <, > and &."""
+    """Return JSON that is safe inside a script element: ASCII, without <, > and &."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -17,7 +17,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 def categories(data: TableData) -> TableParts:
     """Return a row per split and category, a column per model: headline rates in percent with intervals.
 
-    A rate has the marks of its own category; the marks of a split's cells stand at the split's name.
+    A rate has the marks of its own category; the marks of a split's cells follow the split's name.
     """
     show, judge = data.labels, data.asked["primary_judge"]
     rows = category_rows(data.estimates, judge, {score["split"]: score["headline"] for score in data.scores})

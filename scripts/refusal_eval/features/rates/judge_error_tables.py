@@ -59,7 +59,7 @@ class Errors:
         return self._share("judge_specificity", reading)
 
     def shifts(self, rate: float, blocked: float, reading: str) -> tuple[float | None, float | None]:
-        """Return by how much either error alone would move a rate; None where no rate is left to say so."""
+        """Return by how much each error alone would move a rate; None if no rate is left to show it."""
         missed, overcalled = self.missed(reading), self.overcalled(reading)
         return (
             None if missed is None or missed >= 1 else missing(rate, missed, blocked),

@@ -27,7 +27,7 @@ _COLUMNS = ("judge", "model", "split", "estimand", "reading", "samples", "n_prom
 def kinds(data: TableData) -> TableParts:
     """Return a row per judge, split and kind of answer, a column per model: shares in percent with intervals.
 
-    Below the kinds stand the numbers that a judge's own label set gives: quality, compliance and useful safety rate.
+    Below the kinds follow the numbers from a judge's own label set: quality, compliance and useful safety rate.
     """
     show = data.labels
     rows = [e for e in data.estimates if e.estimand in ("kind_share", *_NAMES)]

@@ -70,9 +70,9 @@ NEVER_BOLD = DOUBTFUL | {FEW_CLUSTERS}
 def refusal(data: TableData) -> TableParts:
     """Return the headline rates of the primary judge: a row per model, a column per split, the best ones bold.
 
-    Further tables say how far errors of the judge would move these rates, and differences that the study tests.
+    Further tables show how far errors of the judge would move these rates, and the differences that the study tests.
 
-    Comparisons of two models, where the study has them, decide which others stand in bold beside the best rate.
+    Comparisons of two models, if the study has them, decide which other rates are bold besides the best.
     """
     show, judge, used = data.labels, data.asked["primary_judge"], data.scores
     p_values, margin = corrected_p(data.results, judge), data.asked.get("margin")
@@ -147,7 +147,7 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
     With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns of dialogues count; rates are over
-    turns, of which a prompt without a dialogue has one.
+    turns (one per single-turn prompt).
     """
     peoples = [card for card in cards if is_peoples(card)]
 
@@ -202,8 +202,8 @@ def states(data: TableData) -> TableParts:
 def votes(data: TableData) -> TableParts:
     """Return a row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K.
 
-    The CSV has a row for each measure, whose name carries K: none may be compared between different K. They are over
-    turns, of which a prompt without a dialogue has one.
+    The CSV has a row for each measure, with K in its name: none may be compared between different K. They are over
+    turns (one per single-turn prompt).
     """
     cells, keys = _cells_and_keys(data)
     sizes = sorted({score["samples"] for score in cells})
@@ -243,7 +243,7 @@ def _votes(score: Score) -> Iterable[dict[str, Any]]:
 def answers(data: TableData) -> TableParts:
     """Return a row per split and model: refusal rate, log-probability, length, what went wrong, right answers.
 
-    Models of one split stand below each other, so that a steered one stands by the model that it is and its control.
+    Models of one split are adjacent, so that a steered model is next to its plain one and its control.
     """
     cells = {(score["split"], score["model"]): score for score in by_cell(data.scores).values()}
     splits, models = (ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("splits", "models")))
@@ -296,7 +296,7 @@ def _frame(scores: Iterable[Score], rows: Callable[[Score], Iterable[Mapping[str
 
 
 def _cells_and_keys(data: TableData) -> tuple[list[Score], list[str]]:
-    """The scores by judge, model and split, and the headers that name a row; a single judge stands in the notes."""
+    """Return the scores by judge, model and split, and the row headers; a single judge is named in the notes."""
     cells = by_cell(data.scores)
     orders = [ordered((cell[i] for cell in cells), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))]
     places = [{name: place for place, name in enumerate(order)} for order in orders]
@@ -316,7 +316,7 @@ def _best(
     no_worse: NoninferiorityTests | None,
     never: Collection[str] = NEVER_BOLD,
 ) -> set[str]:
-    """Models whose rate of a split stands in bold (see `best`); none whose rate or interval is in doubt (`never`)."""
+    """Return the models whose rate on a split is bold (see `best`), except rates or intervals in doubt (`never`)."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
         model: RateInterval(*(headline(score)[end] for end in _ENDS))

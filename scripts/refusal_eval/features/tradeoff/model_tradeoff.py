@@ -33,17 +33,18 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     """Return the numbers of each model, in the order of the rates, as rows without judge, model and samples.
 
     youden_j                safety - over-refusal, from -1 to 1; 0 for a model that refuses both kinds alike. Each of
-                            the two is the mean over the splits of its kind of the rate of refusals. None, and nothing
-                            else, for a model without any rate on a split
-    tradeoff_correlation    of the errors of the two, by clusters with prompts in both (`pooled_rates.correlations`)
+                            the two is the mean over its splits of the rate of refusals. None, and no further numbers,
+                            for a model without a rate on a split
+    tradeoff_correlation    of the errors of the two, through clusters with prompts in both
+                            (`pooled_rates.correlations`)
     pareto_front            whether no other model beats it, 1 or 0 (see `pareto`)
-    pareto_front_share      in what share of the resamples that is so; None where a split of some model is one cluster,
-                            which no resample varies: it would be taken for known exactly. Not given where no other
-                            model has a place, so that nobody could beat it
+    pareto_front_share      the share of the resamples in which it is so; None if a split of some model is one cluster,
+                            which no resample varies: it would pass for exactly known. Missing if no other model has a
+                            place, so that none could beat it
 
     Prompts (of dialogues scored turns) and clusters are those of both kinds together, so that a contrast pair is one
-    cluster. Flags are those of the model's cells on all these splits, and `few_clusters` where there is a J and the
-    rate of one of them rests on few; of a place on the front, those of all models that have a place, who decide it.
+    cluster. Flags are those of the model's cells on all these splits, and `few_clusters` if there is a J and the rate
+    of one of them rests on few; a place on the front has those of all models with a place, who decide it.
 
     Args:
         comply: splits whose prompts should be answered; at least one.
@@ -99,8 +100,8 @@ def region(over: NumberInterval, safe: NumberInterval, correlation: float, level
     """Return the outline of the joint region, closed, as points [over-refusal, safety]; None without both intervals.
 
     An interval of one quantity reaches z standard errors, a region of two sqrt(chi2 with 2 degrees of freedom): the
-    half-axes are the distances to the ends of the intervals, widened by their ratio. Where a rate is 0 or 1 the region
-    ends there.
+    half-axes are the distances to the ends of the intervals, widened by their ratio. At a rate of 0 or 1 the region
+    ends.
     """
     if None in (over.low, over.high, safe.low, safe.high):
         return None

@@ -61,7 +61,7 @@ def study_trade_off(
 
 
 def languages_spoken(study: Mapping[str, Any], languages: Languages) -> dict[str, list[str]]:
-    """Return the languages of each split that is pooled, where there are several in all (`contrasts.spoken_in`)."""
+    """Return the languages of each pooled split, if the study has several (`contrasts.spoken_in`)."""
     pooled = [split["name"] for split in study["splits"] if split["expectation"] in ("comply", "refuse")]
     return spoken_in({split: languages[split] for split in pooled})
 

@@ -71,7 +71,7 @@ class TradeoffFigure(OfModels):
             yield ("kind",), f"{message}`expectation: {wanted}`"
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return safety against over-refusal of each model; the good corner is at the top left.
+        """Draw safety against over-refusal of each model; the good corner is at the top left.
 
         Models are numbered in the order of the list below the panel. Both scales reach as far as points and regions do.
 
@@ -243,7 +243,7 @@ def _ticks(entries: Sequence[LegendEntry], axis: int) -> list[float]:
 
 
 def _front(entries: Sequence[LegendEntry], ticks: tuple[list[float], list[float]]) -> list[Point]:
-    """Corners of the steps through the models that no other one beats: what lies below and to the right is beaten."""
+    """Return the corners of the steps through the undominated models; what lies below and to the right is dominated."""
     front = sorted(entry.place for entry in entries if entry.on_front)
     corners = [(front[0][0], ticks[1][0])] if front else []
     for x, y in front:
@@ -259,7 +259,7 @@ def _paths(entries: Sequence[LegendEntry], curves: Mapping[str, Mapping[str, flo
 
 
 def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> None:
-    """Number the points, off the line of `steps`; a number without room beside its point has a line to it."""
+    """Number the points, clear of the line of `steps`; a number that does not fit next to its point gets a line."""
     fig: Any = ax.get_figure()
     to_points = 72 / fig.dpi
     on_page, corners = (
@@ -293,7 +293,7 @@ def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
 
 
 class NumberPlace(NamedTuple):
-    """Where a number has its middle, and whether a line leads from it to its point."""
+    """The centre of a number, and whether a line connects it to its point."""
 
     at: Point
     line: bool
@@ -304,8 +304,8 @@ def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel
 
     Args:
         half: half the width of the widest number.
-        steps: corners of a line that numbers keep off.
-        panel: what they stay within; where it is full, the number of a point stands on others.
+        steps: corners of a line that numbers avoid.
+        panel: their bounds; if it is full, a number overlaps others.
     """
     from scipy.optimize import linear_sum_assignment
 

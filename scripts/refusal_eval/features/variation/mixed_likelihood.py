@@ -203,8 +203,8 @@ def _grid(points: float, sd: float) -> tuple[Floats, Floats]:
 
 
 def _table(log_odds: Sequence[float], mean: Floats, half: Floats, sd: float, counts: Codes) -> _Table:
-    """Of a model, for each row of counts at each place: the logarithm of the probability of the verdicts, and its
-    derivatives by the log-odds of the first judge, of the second, and by the standard deviation of prompt x model.
+    """Return for a model, for each row of counts at each node: the logarithm of the probability of the verdicts, and
+    its derivatives by the log-odds of the first judge, of the second, and by the standard deviation of prompt x model.
     """
     places, weights = _grid(25 * max(1.0, np.sqrt(counts.sum(axis=1).max() / 20)), sd)
     logits = (log_odds[0] + mean + half)[:, None] + sd * places, (log_odds[-1] + mean - half)[:, None] + sd * places

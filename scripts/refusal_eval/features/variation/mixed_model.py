@@ -6,8 +6,8 @@ are those of the study. The log-odds of the verdict of judge j on an answer of m
     b_mj + u_p + v_pm + w_pj        u, v, w normal, independent, with means 0 and standard deviations
                                     sd_prompt, sd_prompt_model, sd_prompt_judge
 
-Given these, answers are independent: what differs between them is sampling, and what a judge reads into a single answer
-is in it. On the scale of log-odds its variance is pi^2 / 3, that of the logistic distribution (Nakagawa, Johnson &
+Given these, answers are independent: the remaining difference is sampling, which includes a judge's reading of a single
+answer. On the scale of log-odds its variance is pi^2 / 3, that of the logistic distribution (Nakagawa, Johnson &
 Schielzeth 2017, J. R. Soc. Interface 14:20170213). With J judges, M models, b_m and b_j the means of b_mj over judges
 and models, and b their mean,
 
@@ -55,8 +55,8 @@ def mixed_estimates(
 ) -> Mixed:
     """Return standard deviations, their shares, and the log-odds of models and judges of one split.
 
-    Nothing but a sentence where the model cannot be fitted. A judge that says the same of everything, and then a model
-    of which a judge says the same of all answers, are left out: their log-odds would be infinite.
+    Only a sentence if the model cannot be fitted. Judges with one verdict on everything are left out, and then models
+    whose answers all get one verdict from some judge: their log-odds would be infinite.
 
     Args:
         labels: of `units.Units`, units x K, of each (judge, model).
@@ -122,7 +122,7 @@ def _varying(
 
 
 def _effects(models: int, judges: int, answers: int) -> list[str]:
-    """The random effects that can be told from sampling, with so many answers to a prompt of one model."""
+    """Return the random effects that can be told from sampling with this many answers per model and prompt."""
     found = ["prompt"]
     if models > 1:
         found.append("prompt_model")
