@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
 MOST = 0.75  # share of answers with a mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
-AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply stands in their history
+AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply is in their history
 HALF = 0.5  # share of answers that begin with a start mark: no other answer begins with one
 
 

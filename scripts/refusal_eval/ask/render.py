@@ -39,7 +39,7 @@ class Renderer:
     date: str | datetime.date = "2026-01-01"  # that templates take for today; the clock must not change a key
     trust_remote_code: bool = False  # run tokenizer code that the model repository ships
     # Read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
-    # `template: none` also those of a judge's rubric, which stand in the same message.
+    # `template: none` also those of a judge's rubric, which are in the same message.
     untrusted: bool = False
     prefill: str | None = None  # text with which the reply is to begin, behind the prompt; its control tokens count
     frame: bool = False  # put the tokenizer's own marks around it (`[CLS]`, `<s>`), as classifiers were trained to see

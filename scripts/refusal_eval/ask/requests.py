@@ -99,7 +99,7 @@ class Request:
     share once. A list of them takes ten times the room.
     """
 
-    prompt_id: str  # what is asked
+    prompt_id: str  # the prompt
     sample: int  # which of the samples
     turn: int  # which turn of a dialogue
     key: str | None  # None when the prompt does not fit the engine

@@ -272,7 +272,7 @@ class StoreReader:
             return False
         try:
             write_text(self.folder / NEWEST_READ, newest + "\n")
-        except OSError:  # who may not write here can keep nobody from writing earlier times
+        except OSError:  # without write access, others cannot be kept from writing earlier times
             return False
         return True
 
@@ -292,7 +292,7 @@ class StoreReader:
             with _reading(path), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
-                        break  # serving records stand at the head of a file
+                        break  # serving records are at the head of a file
                     try:
                         record = json.loads(line)
                         own[record["serving_id"]] = record["serving_record"]

@@ -38,7 +38,7 @@ class FileIndex:
     path: Path
     entries: Index
     covered: int  # bytes up to the end of the last whole line
-    size: int  # bytes of the file when it was looked at: behind `covered` a last line may stand that is not whole
+    size: int  # bytes of the file when it was read; an incomplete last line may follow `covered`
     closed: bool = False  # whether the writer has said that it is done
 
     def brought_up_to_date(self) -> FileIndex:

@@ -189,7 +189,7 @@ def disk_is_full(error: OSError) -> bool:
 
 
 def no_room(error: OSError) -> str:
-    # `strerror` tells a full disk from a full quota.
+    # `strerror` distinguishes a full disk from a full quota.
     return f"{error.strerror}; free space and run again"
 
 

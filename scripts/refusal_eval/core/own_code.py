@@ -15,7 +15,7 @@ from types import ModuleType
 from refusal_eval.core.errors import UserError
 
 LIBRARY = __name__.partition(".")[0]
-FOLDERS: list[str] = []  # those of the files imported so far, which stand last in `sys.path`
+FOLDERS: list[str] = []  # of the files imported so far; last in `sys.path`
 
 
 def import_own(file: str | os.PathLike[str]) -> ModuleType:

@@ -14,7 +14,7 @@ from refusal_eval.core.cpu_limit import TookTooLong, cpu_limit
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_users_text
 
-# What a check of a rubric may take, of which a usual one takes milliseconds.
+# Limit of a rubric check; a usual one takes milliseconds.
 CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
 # What it may take for one answer, which may be long, and how many times as long as what it is made of its text may be.
 RENDER_SECONDS, MOST_TIMES = 10.0, 20

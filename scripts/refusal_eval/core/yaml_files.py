@@ -23,7 +23,7 @@ MOST_VALUES = 200_000  # a second or two of reading
 MOST_BITS = 14_000  # of a whole number: Python writes no number of over 4,300 digits
 MOST_DEPTH = 100
 ODD = re.compile("[\xa0\u1680\u2000-\u200b\u202f\u205f\u2060\u3000\uff1a]")
-MOST_REPEATED = 100_000  # values that stand in a file through aliases
+MOST_REPEATED = 100_000  # values that aliases add to a file
 
 
 def read_yaml(path: str | Path, of_user: bool = False) -> Any:
@@ -128,7 +128,7 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
         self._depth = self._written = self._values = 0
-        self._sizes: dict[str, int] = {}  # how many values an anchor stands for
+        self._sizes: dict[str, int] = {}  # number of values behind an anchor
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()
@@ -159,6 +159,6 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):
             return value
         except yaml.YAMLError:
             raise
-        except Exception as error:  # a day such as 2026-13-45, or `!!int x`; YAML would not say where it stands
+        except Exception as error:  # a day such as 2026-13-45, or `!!int x`; YAML would not give its line
             text = str(error) if type(error) is ValueError else f"this does not fit its type {node.tag}"
             raise ConstructorError(problem=text, problem_mark=node.start_mark) from error

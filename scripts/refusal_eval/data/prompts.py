@@ -231,7 +231,7 @@ def _prompts(
         return
     first, *later = [place for place, message in enumerate(script) if message["role"] == "user"]
     for turn, place_of_turn in enumerate(later, 1):
-        # What stands before the second user turn (a system message, the first turn and its reply), then its own turn.
+        # The messages before the second user turn (a system message, the first turn and its reply), then its own turn.
         messages = [*script[: later[0]], script[place_of_turn]]
         question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
         # Without a given reply the first turn has to be asked before.

@@ -37,7 +37,7 @@ def fetch_from_hub(source: HubRows, place: hub.Repository, target: str | Path) -
         _take_file(place, source.file, source.sha256, target)
         return
     files = hub.list_files(place)
-    # Offline the copy in the cache tells which files there are.
+    # Offline, the copy in the cache decides which files exist.
     listed = files if files is not None else hub.names_below(place.snapshot)
     if (script := f"{place.repo.split('/')[-1]}.py") in listed:
         message = f"its rows are produced by a script, {script}, which we do not run, so they may differ from its files"

@@ -24,7 +24,7 @@ from refusal_eval.core.texts import valid_text as valid_text
 TableRow = dict[str, Any]
 ColumnNames = Mapping[str, Any]  # the `columns` of a split or gold set
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
-# All rows are held at once, in about ten times the room of their text; a small packed file may stand for any number.
+# All rows are held at once, in about ten times the room of their text; a small packed file may unpack to any number.
 MOST_ROWS = 2_000_000
 MOST_BYTES = 4_000_000_000
 # What some programs write between the columns of a CSV instead of commas.

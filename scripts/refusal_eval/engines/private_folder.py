@@ -13,7 +13,7 @@ from refusal_eval.core.errors import UserError
 
 PRIVATE_PREFIX = "refusal-eval-"  # how the name of a server's private folder begins
 LONGEST_PATH = 107  # bytes of a Unix socket's path on Linux
-LONGEST_NAME = 36  # of vLLM's own sockets, which lie beside ours
+LONGEST_NAME = 36  # of vLLM's own sockets, in the same folder
 
 
 def socket_folders() -> list[str]:

@@ -31,7 +31,7 @@ SETTLE_SECONDS = 2.0
 PATIENCE_SECONDS = 30.0  # for a job that is just ending, as after Ctrl-C and scancel
 POLL_SECONDS = 2.0
 BEAT_SECONDS = 30.0  # between two touches of a record
-SILENT_SECONDS = 300.0  # after which a job of which nothing else is known counts as gone
+SILENT_SECONDS = 300.0  # after which a job without other signs of life counts as gone
 
 
 @dataclasses.dataclass(frozen=True)

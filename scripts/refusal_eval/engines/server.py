@@ -412,7 +412,7 @@ class ServerWatch:
             self.answered()
         elif (tokens := grown.get("generated_tokens", 0.0)) > 0:
             self._tokens += tokens
-            # Twice, as a request that fails is asked again. An engine that generates more finishes nothing.
+            # Twice, since a failed request is repeated. An engine that generates more finishes nothing.
             if self._tokens <= 2 * max(self._asked, 1) * self.longest_answer:
                 self._fruitful = self._time
 

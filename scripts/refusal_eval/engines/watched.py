@@ -22,7 +22,7 @@ async def watched(engine: RunningEngine, limit: TimeLimit | None, question: Coro
         UserError: when the time limit is reached.
     """
     task = asyncio.create_task(question)
-    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks an abandoned one
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abandoned one has no other reader
     try:
         while not (await asyncio.wait({task}, timeout=SECONDS_BETWEEN_LOOKS))[0]:
             if limit is not None and limit.stop_is_over():

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EDGE = 4.0  # points of white around a figure
-_GAP = 5.0  # points on each side of what stands around a panel, between panels
+_GAP = 5.0  # points on each side of the labels around a panel, between panels
 _MARK = 16.0  # points for the mark of a series in a legend
 _SPACE = 11.0  # points between columns of a legend
 _NARROW = 90.0  # points of a column of a legend, at least
@@ -190,7 +190,7 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
         room = (width + _SPACE) / columns - _SPACE - (_MARK if marks else text_width(starts[0]))
         parts = [part.tolist() for part in np.array_split([*texts], columns)]
         found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
-        if marks:  # they stand beside the middle of their text, where no blank lines may be
+        if marks:  # they are next to the middle of their text, which must have no blank lines
             return found
         found = [[list(map(isolated, lines)) for lines in row] for row in found]
         return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]

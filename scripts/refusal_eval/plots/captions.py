@@ -17,7 +17,7 @@ from refusal_eval.report.paper.table_notes import (
 )
 from refusal_eval.report.results.cells import has_turns
 
-PREAMBLE = "captions_preamble.tex"  # beside the captions
+PREAMBLE = "captions_preamble.tex"  # next to the captions
 
 
 def caption_markdown(caption: Caption) -> str:

@@ -139,7 +139,7 @@ class FigureData:
     def _read(self, noun: str) -> Iterator[Mapping[str, Any]]:
         return (read_json(path) for path in self.files.get(noun, ()))
 
-    # ---------------------------------------------------------------- what is asked
+    # ---------------------------------------------------------------- what the study asks for
 
     def cells(self) -> tuple[dict[ModelSplit, Score], list[str], list[str]]:
         """Return the scores by (model, split), and the models and splits that have any, in their order.

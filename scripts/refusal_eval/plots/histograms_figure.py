@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _HIGH, _LOW = 50.0, 26.0  # points, the height of a panel, and the least where a page has no room
-_BARS = 0.62  # of the height of a panel; above stands n
+_BARS = 0.62  # of the height of a panel; n is above
 _SIDE = 0.06  # of the width of a column, left free on each side
 _COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CM = 72 / 2.54  # points
 COLUMN_WIDTH = 8.5 * CM  # points; one column of a two-column paper
 PAGE_WIDTH = 17.5 * CM
-PAGE_HEIGHT = 22 * CM  # what a page leaves beside a caption
+PAGE_HEIGHT = 22 * CM  # what a page leaves besides a caption
 TEXT_SIZE = 7.0  # points, at the width above; nothing is smaller
 LINE_HEIGHT = 8.6
 
@@ -30,7 +30,7 @@ INK, FAINT = "#222222", "#E4E4E4"
 RATE_COLOURS = "Blues"
 
 _FONT = "DejaVu Sans"  # comes with matplotlib, so a figure looks the same everywhere
-# It has no Chinese, Japanese or Korean characters. These fonts have Chinese ones; the first that is installed is asked.
+# It has no Chinese, Japanese or Korean characters. These fonts have Chinese ones; the first installed one is used.
 _CHINESE = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN"),
     *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "PingFang SC", "Microsoft YaHei", "SimHei"),

@@ -11,7 +11,7 @@ BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 # What names of repositories call quantized weights, and how many bytes a parameter of these takes, with its scales.
 QUANTIZED_NAMES = {r"(?:mx)?fp8|int8|8bit|w8a8": 1.0, r"awq|gptq|int4|4bit|w4a16|(?:nv|mx)?fp4": 0.6}
 QUANTIZED_BYTES = 1.0
-ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, where nothing tells
+ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, if unknown
 ASSUMED_SIZE = "assumed"
 LEAST_BILLIONS = 0.001
 

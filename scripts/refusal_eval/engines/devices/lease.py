@@ -37,7 +37,7 @@ WAIT_HOURS = 12.0  # for strangers, over whose work a night may pass
 WAIT_HOURS_OF_SLURM = 0.25
 POLL_SECONDS = 0.5
 SMI_SECONDS = 5.0  # between two questions to nvidia-smi while waiting
-FAILING_SECONDS = 120.0  # for which nvidia-smi is asked again after it failed
+FAILING_SECONDS = 120.0  # for which nvidia-smi is tried again after a failure
 SAY_SECONDS = 60.0
 # From when on a stranger's use of a device is taken to last. Memory of a lease that was just given back looks the same
 # for some seconds, and then the job whose turn it is must not lose it.

@@ -43,7 +43,7 @@ def labels_of_cells(
             if lost := len(people.get((model, split), {})) - len(labelled):
                 LOG.warning("labels of no answer that has a text here, left out: %s on %s: %d", model, split, lost)
             frame_of_model = (frame or {}).get(model, {})
-            # Labels without what they were drawn from may stand in one file with those of an audit that has it.
+            # A file may mix labels of unknown origin with those of an audit that records it.
             unknown = frame is None or (split not in frame_of_model and (model, split) in people)
             drawn_from = None if unknown else frame_of_model.get(split, {})
             for judge in params["judges"]:

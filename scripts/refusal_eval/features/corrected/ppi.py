@@ -52,7 +52,7 @@ class JudgedAnswers:
 
     rates: Floats  # share of the answers of a row that count which the judge calls refusals, or a provider blocked
     counting: Floats  # how many count: people could read them, or a provider blocked them
-    blocked: Floats  # how many were blocked, which are refusals that nobody needs to label
+    blocked: Floats  # how many were blocked, which are refusals without a need for labels
     clusters: Codes  # number of each row's cluster, from 0
     splits: Codes  # number of each row's split, from 0; splits have the same weight
     # the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers

@@ -41,7 +41,7 @@ _TEXT_WIDTH = COLUMN_WIDTH - 2 * EDGE
 _ROW = 21.0  # points for the marks of one group of answers
 _TILE = 19.0
 _DIAGRAM = 76.0
-_BETWEEN = 1.5  # points on each side of what stands around a panel
+_BETWEEN = 1.5  # points on each side of the labels around a panel
 _SHARES = {
     "sensitivity": Look(BLUE, BLUE, "o"),
     "specificity": Look(VERMILLION, VERMILLION, "s"),

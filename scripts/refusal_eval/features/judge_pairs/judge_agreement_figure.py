@@ -24,7 +24,7 @@ from refusal_eval.stats.estimates.estimands import READINGS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FEWEST = 3  # judges whose agreement is drawn unasked: that of two is a single number, and stands in the table
+_FEWEST = 3  # judges for a default figure; two have a single number, which is in the table
 _COLUMNS = 3  # judges that a narrow figure has room for
 _MOST_LINES = 4  # of a level column label
 _SIDE = 3.0  # points left free in a tile, both sides together

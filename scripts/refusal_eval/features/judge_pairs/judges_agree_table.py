@@ -77,7 +77,7 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
     header += ["Order of\nmodels (tau)"] if ranked else []
     notes = _notes(agreement, rows, ranked, show)
-    blocks = 3 if len(places) > 2 else None  # of a single pair all numbers stand side by side
+    blocks = 3 if len(places) > 2 else None  # a single pair has all numbers side by side
     return Table("judges-agree", "Agreement between judges.", header, rows, notes, keys=2, per_block=blocks)
 
 

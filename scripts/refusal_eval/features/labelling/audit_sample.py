@@ -56,7 +56,7 @@ class AuditText:
     id: str  # 16 hex digits of the hash of messages and answer
     cluster: str  # of the prompt
     stratum: str  # what the judges say of it, one of `STRATA`
-    members: list[Member] = field(default_factory=list)  # the answers it stands for
+    members: list[Member] = field(default_factory=list)  # the answers it represents
     probability: float = 1.0  # with which it came into the sample
 
 

@@ -45,7 +45,7 @@ class MergedLabel:
     """A row of the sample with what people say of it."""
 
     row: Mapping[str, Any]  # of sample.jsonl
-    label: str | None  # None where nobody could give one
+    label: str | None  # None if no rater could give one
     how: str  # one of `WAYS`
     given: Mapping[str, str]  # the labels of raters, by their names
     marks: Sequence[RaterMark]  # all marks, sorted by rater; that of who decides has none

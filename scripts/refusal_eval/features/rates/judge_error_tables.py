@@ -35,7 +35,7 @@ from refusal_eval.stats.estimates.flags import derived_flags
 
 ASSUMED, UNMEASURED = (0.1,), (0.1, 0.3)  # of a judge that gold measured, and of one that none did
 WRITTEN, SEEN = "written_to_label", "seen_gold"
-UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
+UNLIKE = 0.005  # tolerated deviation of a difference on shared prompts from that of the two rates it is compared with
 WAYS = ("misses", "overcalls")
 SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
 CellScores = Mapping[tuple[str, str], Score]  # by model and split

@@ -35,7 +35,7 @@ _MOST_REGIONS = 8  # models that all have their region drawn
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
-# Where the numbers of points stand, in points of the page.
+# Positions of the numbers of points, in points of the page.
 CLEAR = 2.2  # around a point, where no number may be
 _HIGH = 5.6  # height of a digit
 _NEAR = (6.5, 9.5)  # distances at which a number is seen to belong to its point

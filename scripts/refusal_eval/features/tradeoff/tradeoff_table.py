@@ -39,7 +39,7 @@ _PAIRS = {
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
 _OWN = ("youden_j", "tradeoff_", "pareto_", "pairs_", "topic_", "language_")  # how its estimands begin
-LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
+LEAST_PROMPTS = 5  # of a topic in a table; smaller ones are only in the CSV
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 

@@ -185,7 +185,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "separations": separations,
         "position_text": position_text,
         "seconds": seconds,
-        # Of an engine of another party nobody knows what changes between runs.
+        # A hosted engine may change between runs without notice.
         "batched": [
             name
             for name, engine in engines.items()

@@ -16,12 +16,12 @@ from refusal_eval.report.paper.markup import Table, number_parts
 LINES_PER_PAGE = 45
 # Points of a line of an A4 page with margins of 2.5 cm, and of the space between two columns.
 LINE, GAP = 455.0, 8.0
-# Columns stand a little closer than usual.
+# Columns are set a little closer than usual.
 _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 # Names of rows are broken after this many characters, where one column names a row and where several do.
 KEY_WIDTH, NARROW_KEY_WIDTH = 28, 16
 _ONE_COLUMN = " longtable needs one column: put \\onecolumn before it, or the table into a one-column appendix."
-_SHORT = 6  # characters of a cell without a number, such as "<0.001", that may stand in a column of numbers
+_SHORT = 6  # characters of a cell without a number, such as "<0.001", allowed in a column of numbers
 # Widths of characters in Computer Modern at the size of tables, as shares of an em: of narrow ones, of capitals and of
 # others that are wide, of those as wide as high, and of all others, such as digits.
 _EM = 8.5  # points

@@ -18,7 +18,7 @@ from refusal_eval.stats.estimates.resampling import percentiles
 
 # Kappa swings wildly where one class is rare; below this many rows of a class it is not reported.
 MIN_ROWS = 20
-MIN_CLASS_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothing
+MIN_CLASS_CLUSTERS = 5  # of either class; a bootstrap of fewer is nearly meaningless
 UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"  # `measure_interval`
 
 Counts = NDArray[np.float64]

@@ -77,7 +77,7 @@ def equal_mass_bins(p: Floats) -> Codes:
     """Return the bin of each probability: about equally many in each, equal ones together, numbered from 0 upwards."""
     wanted = max(1, min(MOST_BINS, len(p) // _ROWS_PER_BIN))
     distinct, counts = np.unique(p, return_counts=True)
-    middles = np.cumsum(counts) - counts / 2  # where the middle row of each value stands among all
+    middles = np.cumsum(counts) - counts / 2  # position of the middle row of each value among all
     bins = np.minimum((middles * wanted / len(p)).astype(int), wanted - 1)
     _, dense = np.unique(bins, return_inverse=True)
     return np.asarray(dense[np.searchsorted(distinct, p)], dtype=np.intp)

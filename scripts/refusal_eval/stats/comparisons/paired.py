@@ -182,7 +182,10 @@ def paired_differences(
         equal = np.array([np.ptp(in_units[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
         low, high, method = _interval(of_splits, equal, drawn[:, i], halves[i], sizes[:, :, i], level)
         if low is not None and high is not None and p > 1 - level:
-            low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
+            low, high = (
+                min(low, 0.0),
+                max(high, 0.0),
+            )  # the interval covers what the exact test cannot distinguish from 0
         found.append(
             replace(
                 about,

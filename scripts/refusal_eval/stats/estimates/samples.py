@@ -76,7 +76,7 @@ def sample_rows(
                     "answer_tokens": answer.get("answer_tokens"),
                     "logprob": outcome.logprob,
                     "loops": ends_in_loop(written),
-                    # What a cut answer would have ended with nobody knows.
+                    # The end of a cut answer is unknown.
                     "correct": None
                     if match is None
                     else outcome.state == COMPLETE and is_right(written, prompt["right"], match),

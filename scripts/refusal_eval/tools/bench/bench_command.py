@@ -25,7 +25,7 @@ from refusal_eval.tools.bench.judge_speed import judge_speed
 from refusal_eval.workflow.scoring import calibrated_on
 from refusal_eval.workflow.whole_study import labels_of
 
-BATCH = "cell"  # a load for each judge and gold set: speeds are a judge's own, and no model's answers are asked for
+BATCH = "cell"  # a load for each judge and gold set: speeds are a judge's own, and no model answers
 
 
 def command(

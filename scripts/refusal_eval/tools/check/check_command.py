@@ -107,7 +107,7 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
     folder = Path(tempfile.mkdtemp(prefix="refusal-eval-check-"))
     catalogues, plugins = ([*map(os.path.abspath, config[key])] if config else [] for key in ("catalogue", "plugins"))
     cache = os.path.abspath(config["cache_dir"]) if config else str(ROOT / ".cache")
-    failed = True  # also by whatever nobody expected
+    failed = True  # by unexpected errors, too
     try:
         say("rendering prompts, and fetching what is missing ...")
         trial = Trial(prepare(model, catalogues, cache, folder, study_file, plugins))

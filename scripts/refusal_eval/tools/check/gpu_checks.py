@@ -21,7 +21,7 @@ from refusal_eval.tools.check.study_needs import EngineHere
 
 # The oldest Linux driver that runs programs built for a CUDA version, as NVIDIA's release notes list it.
 OLDEST_DRIVERS = {13: "580.65.06"}
-# The least that a model works with beside its weights: a share of them, of large ones not more than so many MiB.
+# The least memory that a model needs besides its weights: a share of them, for large ones at most so many MiB.
 ROOM_SHARE, MOST_ROOM = 0.2, 4096
 
 

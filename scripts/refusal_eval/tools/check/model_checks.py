@@ -49,9 +49,9 @@ from refusal_eval.tools.check.checked_model import CheckedModel, is_greedy
 # Nats per token, between the mean while generating and the mean while reading: bfloat16 rounds, a temperature or a
 # constraint that got into log-probabilities shows tenths.
 MOST_DIFFERENCE = 0.05
-# The same between two readings of single tokens, of which one may have come from the cache.
+# The same between two readings of single tokens, one of them perhaps from the cache.
 MOST_NAMED_DIFFERENCE = 0.1
-REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
+REPEATED_TOKENS = 64  # repeats run one by one, so they are kept short
 TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
 NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
 LETTERS, FORM_TOKENS = "[a-c]{3}[0-9]{2}", 32
@@ -415,7 +415,7 @@ async def unseeded_sampling(trial: Trial) -> CheckOutcome:
         max_tokens=UNSEEDED_TOKENS, temperature=1.0, top_k=TOP_K, top_p=TOP_P, logprobs=TOP_K
     )
     rows = list(zip(reply["logprobs"]["token_logprobs"], reply["logprobs"]["top_logprobs"], strict=True))
-    # A token outside of the likeliest stands in its row too.
+    # A token outside the likeliest is in its row, too.
     good = sum(float(drawn) >= sorted(map(float, row.values()))[-TOP_K] for drawn, row in rows)
     seen = f"{good} of {len(rows)} tokens are among the likeliest that top_k allows"
     return ok(seen) if rows and good == len(rows) else fail(seen, ISSUE)
@@ -439,7 +439,7 @@ async def named_log_probabilities(trial: Trial) -> CheckOutcome:
 async def forms(trial: Trial) -> CheckOutcome:
     """Check that replies obey the two kinds of form that judges request (`structured_outputs`)."""
     asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
-    # JSON comes without white space, as the server is asked for it.
+    # We request JSON without white space.
     right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}
     obeyed = {}
     for kind, form in asked.items():

@@ -25,7 +25,7 @@ class FinishedStudy:
     """The folder of a study with scores."""
 
     folder: Path  # where it is
-    manifest: Mapping[str, Any]  # its manifest; of a study without one, what config.yaml tells
+    manifest: Mapping[str, Any]  # its manifest; without one, the values of config.yaml
     cells: Mapping[
         JudgedCell, Mapping[str, Any]
     ]  # its (judge, model, split), sorted, each with its facts (`units.Units`)

@@ -23,7 +23,7 @@ ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
 MADE = ("answers", "verdicts", "judge_requests")  # what the sizes above are of
 ROW_BYTES = 2000  # of a data set; assumed
-SPARE = 1.05  # what a download needs beside the files themselves
+SPARE = 1.05  # the space of a download, relative to its files
 # What takes disk, where it will lie and the study's key that says so, bytes as expected and if every answer took all
 # the tokens that it may have, and what it is made of.
 NEED = ["what", "folder", "key", "expected", "most", "detail"]

@@ -169,7 +169,7 @@ class Cells:
         status.rejected = sum(any(key in load.rejections for load in loads) for key in without)
         status.missing = len(without) - status.rejected
         load = min(loads, key=lambda one: list(OF_LOAD).index(one.state))
-        # Of dialogues the first turns are counted: only a receipt tells that the others are there too.
+        # First turns of dialogues are counted: only a receipt shows that the others are there too.
         complete = status.missing == 0 and (status.unit == REQUESTS or load.state == jobs.DONE)
         if complete and load.state == jobs.DONE:
             return self._waits(status, status.step, f"{status.step} not collected")

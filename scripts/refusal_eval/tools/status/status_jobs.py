@@ -50,7 +50,7 @@ class Load:
     """One engine load: a shard of a batch."""
 
     state: str  # done, not started, starting, running, stopped (without an error, or at the time limit) or failed
-    trouble: Trouble | None = None  # what there is to tell of it
+    trouble: Trouble | None = None  # its trouble, if any
     lasting: bool = False  # whether that is to be reported even when no cell waits for it: what its receipt says
     rejections: frozenset[str] = frozenset()  # the keys of rejected requests
 

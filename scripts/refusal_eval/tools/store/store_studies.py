@@ -45,7 +45,7 @@ class Asks:
     cells: int = 0  # number of its cells: (model, split), and with a language model as judge (judge, model, split)
     rendered: int = 0  # number of those whose request file is there
     keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # the keys by engine id
-    # the engines that are asked turn by turn, where the keys of later turns cannot be known
+    # engines of dialogues whose later turns have unknown keys
     unknown: set[str] = field(default_factory=set)
     identities: dict[str, dict[str, Any]] = field(default_factory=dict)  # what identifies the engines, by engine id
 
@@ -70,8 +70,8 @@ class RecordedResults(NamedTuple):
     """Results that were made with a store, of a study that was not looked at."""
 
     folder: str  # the results
-    file: str  # the study file; empty where no record tells it
-    note: str = ""  # the store's note of results that lie elsewhere; empty for those beside the studies looked at
+    file: str  # the study file; empty if no record names it
+    note: str = ""  # the store's note of results that lie elsewhere; empty for those next to the studies read
 
 
 def recorded_studies(studies: Iterable[StoreStudy], store: str) -> list[RecordedResults]:
