@@ -74,7 +74,7 @@ class Progress:
 
     def _rates(self) -> list[str]:
         seconds = max(time.monotonic() - self._started, 1e-9)
-        # Long answers are generated for minutes before the first of them is whole; some engines report no tokens at all.
+        # Long answers take minutes before the first one is whole; some engines report no tokens at all.
         tokens = max(self._tokens, self._generated)
         rates = [f"{tokens / seconds:.0f} tokens/s"] if tokens else []
         if self._cache is not None:
