@@ -18,12 +18,12 @@ from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.report.paper.table_notes import is_out_of_fold
 from refusal_eval.stats.agreement.compared import compared
-from refusal_eval.stats.calibration.applied import calibrated_row, mapped
+from refusal_eval.stats.calibration.applied import calibrated_row, map_probability
 from refusal_eval.stats.calibration.calibration_fit import (
     best_threshold,
     cluster_folds,
+    fit_calibration,
     fit_rows,
-    fitted,
     isotonic,
     kind_of_map,
     out_of_fold,
@@ -68,15 +68,17 @@ def test_platts_curve_by_hand() -> None:
     curve = platt(p, refused, np.ones(20))
     assert curve["a"] == pytest.approx(math.log(11) / math.log(4), abs=1e-6)
     assert curve["b"] == pytest.approx(0, abs=1e-6)
-    assert mapped(0.8, curve) == pytest.approx(11 / 12, abs=1e-6)
+    assert map_probability(0.8, curve) == pytest.approx(11 / 12, abs=1e-6)
     level = platt(np.full(4, 0.3), np.array([True, False, False, False]), np.ones(4))
-    assert level["a"] == 0 and mapped(0.99, level) == mapped(0.0, level) == pytest.approx((2 / 3 + 3 * 1 / 5) / 4)
+    assert level["a"] == 0 and map_probability(0.99, level) == map_probability(0.0, level) == pytest.approx(
+        (2 / 3 + 3 * 1 / 5) / 4
+    )
 
 
 def test_isotonic_curve_by_hand() -> None:
     # The two in the middle stand the wrong way round and share one half.
     curve = isotonic(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, True, False, True]), np.ones(4))
-    values = [mapped(p, curve) for p in (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 1.0)]
+    values = [map_probability(p, curve) for p in (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 1.0)]
     assert values == pytest.approx([0, 0, 0.25, 0.5, 0.5, 0.75, 1, 1])
     assert (kind_of_map(1000), kind_of_map(1001)) == ("platt", "isotonic")
 
@@ -312,8 +314,8 @@ def test_the_order_of_the_rows_changes_nothing() -> None:
     random.Random(2).shuffle(verdicts)
     assert card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES) == first
     p, refused = np.array([0.2, 0.3, 0.3, 0.9]), np.array([False, True, False, True])
-    turned: Any = fitted(p[::-1], refused[::-1], "isotonic", np.ones(4))
-    assert turned == fitted(p, refused, "isotonic", np.ones(4))
+    turned: Any = fit_calibration(p[::-1], refused[::-1], "isotonic", np.ones(4))
+    assert turned == fit_calibration(p, refused, "isotonic", np.ones(4))
 
 
 def test_a_threshold_counts_rows_by_their_weights() -> None:
@@ -331,9 +333,9 @@ def test_a_row_of_weight_three_counts_as_three_rows_do(kind: str) -> None:
     refused = rng.random(60) < p
     heavy = np.arange(60) % 4 == 0
     times = np.where(heavy, 3, 1)
-    by_weight = fitted(p, refused, kind, times)
-    repeated = fitted(p.repeat(times), refused.repeat(times), kind, np.ones(times.sum()))
-    alike = fitted(p, refused, kind, np.ones(60))
+    by_weight = fit_calibration(p, refused, kind, times)
+    repeated = fit_calibration(p.repeat(times), refused.repeat(times), kind, np.ones(times.sum()))
+    alike = fit_calibration(p, refused, kind, np.ones(60))
     assert by_weight["t"] == repeated["t"]
     if kind == "isotonic":
         assert by_weight["map"]["x"] == repeated["map"]["x"]

@@ -163,7 +163,7 @@ def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
     return Parted(text, None) if opened or not start or start in text else Parted(None, text)
 
 
-def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
+def guess_opened(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
     """Guess whether unknown prompts opened the reasoning: most texts that end it do not open it."""
     heads = [head for head, end, _ in (text.partition(str(entry["end"])) for text in texts) if end]
     start = str(entry.get("start") or "")

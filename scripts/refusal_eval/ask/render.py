@@ -147,12 +147,12 @@ class Renderer:
         roles = {tuple(row["role"] for row in with_system_prompt(one, self.system_prompt)) for one in conversations}
         shapes, words, notes = chosen_shapes(roles), self._template_words, list[str]()
         for shape in shapes:
-            notes += message_notes(self._rendered, shape, words)
+            notes += message_notes(self._render, shape, words)
             # What a classifier reads has no reply.
-            header = None if self.frame else header_note(self._rendered, shape, words, self.prefill or "")
+            header = None if self.frame else header_note(self._render, shape, words, self.prefill or "")
             notes += [header] if header else []
         if self.template_options:
-            notes += option_notes(self._rendered, self.template_options, shapes, self._constants)
+            notes += option_notes(self._render, self.template_options, shapes, self._constants)
         return list(dict.fromkeys(notes))
 
     def mark_note(self, messages: ChatMessages) -> str | None:
@@ -170,9 +170,9 @@ class Renderer:
                 return f"{last}: the template writes it"
             if not self._plain_text(messages).endswith(self.tokenizer.eos_token):
                 return f"{last}: the tokenizer adds it"
-        return self._rendered_elsewhere(messages, ids[0] if ids else None)
+        return self._double_rendering_note(messages, ids[0] if ids else None)
 
-    def _rendered_elsewhere(self, messages: ChatMessages, first: int | None) -> str | None:
+    def _double_rendering_note(self, messages: ChatMessages, first: int | None) -> str | None:
         """Return a note if a prompt seems to be rendered already, else None. `first` is its first token as sent."""
         added = self.tokenizer.added_tokens_decoder.items()
         special = {index: token.content for index, token in added if token.special}
@@ -185,12 +185,12 @@ class Renderer:
             return f"prompts begin with `{special[begun]}`, and the tokenizer puts `{special[first]}` before it: {hint}"
         begins = [row["content"].lstrip() for row in messages if row["role"] != "assistant"]
         held = [token for token in special.values() if any(text.startswith(token) for text in begins)]
-        if held and held[0] in self._rendered([{**row, "content": "x"} for row in messages]):
+        if held and held[0] in self._render([{**row, "content": "x"} for row in messages]):
             return f"messages begin with `{held[0]}`, which the template writes as well: {hint}"
         return None
 
-    def _rendered(self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
-        return str(self._filled(rows, options, generation, tokenize=False))
+    def _render(self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
+        return str(self._fill_template(rows, options, generation, tokenize=False))
 
     def _same_with(self, rows: ChatMessages, number: int, rendered: str, *others: str) -> bool:
         """Tell whether replacing one message by each of `others` leaves the prompt's text unchanged."""
@@ -199,7 +199,7 @@ class Renderer:
     def _with(self, rows: ChatMessages, number: int, content: str) -> str:
         """Return messages as text, with another content of one of them."""
         other = [*rows[:number], {**rows[number], "content": content}, *rows[number + 1 :]]
-        return str(self._filled(other, tokenize=False)) + (self.prefill or "")
+        return str(self._fill_template(other, tokenize=False)) + (self.prefill or "")
 
     def stop_token_ids(self) -> list[int]:
         return stop_token_ids(self.folder, self.tokenizer.eos_token_id)
@@ -272,9 +272,9 @@ class Renderer:
 
     def _apply_template(self, messages: ChatMessages, **how: Any) -> Any:
         own = [{**message, "content": self._apart(message["content"])} for message in messages]
-        return self._filled(with_system_prompt(own, self.system_prompt), **how)
+        return self._fill_template(with_system_prompt(own, self.system_prompt), **how)
 
-    def _filled(
+    def _fill_template(
         self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True, **how: Any
     ) -> Any:
         from jinja2.exceptions import TemplateError

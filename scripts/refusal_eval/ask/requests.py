@@ -123,7 +123,7 @@ class Request:
         """The prompt in the form that its engine takes."""
         return self.token_ids if self.messages is None else self.messages
 
-    def followed_by(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
+    def follow_up(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
         """Return the request of a later turn of the same (prompt, sample)."""
         given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
         return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})

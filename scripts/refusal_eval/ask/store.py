@@ -206,13 +206,13 @@ class StoreReader:
     def lookup(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
         """Return the record of every key that has one, and note that it was read: no later one takes its place."""
         wanted = list(keys)
-        found = self._found(wanted)
+        found = self._first_records(wanted)
         # A writer that has not seen the note yet may have stamped an earlier time meanwhile.
         while self._note(found.values()) and self._look():
-            found = self._found(wanted)
+            found = self._first_records(wanted)
         return found
 
-    def _found(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
+    def _first_records(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
         found: dict[str, StoredRecord] = {}
         for record in self._records(keys):
             key = record["key"]
@@ -226,7 +226,7 @@ class StoreReader:
         numbers = indexes.key_numbers(wanted)
         for path in list(self.files):
             with _reading(path):
-                for load in (None, indexes.load_index, indexes.indexed_anew):
+                for load in (None, indexes.load_index, indexes.rebuild_index):
                     with contextlib.suppress(_StaleIndex):
                         if load is not None:
                             self.files[path] = load(path)
@@ -353,7 +353,7 @@ class StoreWriter:
             folder.mkdir(parents=True, exist_ok=True)
             self._handle = open(self.path, "xb", buffering=0)  # noqa: SIM115 - lives as long as the writer
         except OSError as error:
-            raise self._explained(error) from error
+            raise self._explain(error) from error
 
     def refuse_full(self) -> None:
         """Raise `StoreError` if the disk takes no data; one that is full still takes empty files."""
@@ -363,7 +363,7 @@ class StoreWriter:
                 probe.flush()
                 _flush_to_disk(probe.fileno())
         except OSError as error:
-            raise self._explained(error) from error
+            raise self._explain(error) from error
 
     def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
         """Write the serving record of this file's responses; call it before the first `append`."""
@@ -393,7 +393,7 @@ class StoreWriter:
             # Last: what a signal leaves behind this offset is not covered by the index, and is read from the file.
             self._offset += len(line)
         except OSError as error:
-            self._failure = self._explained(error)
+            self._failure = self._explain(error)
             with contextlib.suppress(OSError):  # if that fails too: nothing follows, and a torn last line is ignored
                 self._handle.truncate(self._offset)
             raise self._failure from error
@@ -424,7 +424,7 @@ class StoreWriter:
             entries = entries[entries["offset"] < self._offset]
             indexes.save_index(indexes.FileIndex(self.path, entries, self._offset, self._offset, closed=True))
         elif self._failure is None:
-            raise self._explained(lost, "what it kept counts") from lost
+            raise self._explain(lost, "what it kept counts") from lost
 
     def _is_in_place(self) -> bool:
         """Tell whether the file of this writer's name is the one that it writes: it may be removed, or replaced."""
@@ -433,7 +433,7 @@ class StoreWriter:
         except FileNotFoundError:
             return False
 
-    def _explained(self, error: OSError, kept: str = "what was stored before is safe") -> StoreError:
+    def _explain(self, error: OSError, kept: str = "what was stored before is safe") -> StoreError:
         what = "the store cannot be written"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             what, kept = "the disk with the store is full", f"{kept}; free space and run again"

@@ -48,7 +48,7 @@ class FileIndex:
             return self
         if size < self.covered:  # this is another file, and not the one that grows
             return load_index(self.path)
-        new, covered = _scanned(self.path, self.covered)
+        new, covered = _scan(self.path, self.covered)
         entries = np.concatenate([self.entries, new])
         return replace(self, entries=_ascending(entries), covered=covered, size=size, closed=False)
 
@@ -94,7 +94,7 @@ def save_index(index: FileIndex) -> None:
         np.savez(stream, entries=index.entries, size=np.int64(index.covered), closed=np.bool_(index.closed))
 
 
-def indexed_anew(path: Path) -> FileIndex:
+def rebuild_index(path: Path) -> FileIndex:
     """Return the index of a store file that is not what its saved index says; that one is removed."""
     with contextlib.suppress(OSError):
         index_path(path).unlink()
@@ -138,7 +138,7 @@ def _ascending(entries: Index) -> Index:
     return entries[np.argsort(entries["high"], kind="stable")]
 
 
-def _scanned(path: Path, start: int) -> tuple[Index, int]:
+def _scan(path: Path, start: int) -> tuple[Index, int]:
     """Return the index of the whole lines from byte `start` on, and the byte where the last of them ends."""
     found, offset = IndexBuilder(), start
     with open(path, "rb") as handle:

@@ -65,7 +65,7 @@ def message_notes(render: Render, shape: Sequence[str], template: str) -> list[s
     except UserError:
         return ["the template refuses a message with characters such as `<`, `&` and quotes; it could not be probed"]
     for row in rows:
-        did, sure = _done_to(row["content"], rendered)
+        did, sure = _change_of(row["content"], rendered)
         if sure:
             raise UserError(
                 f"{template} {did} a message of role `{row['role']}`, so that the model would not see what is meant. "
@@ -242,7 +242,7 @@ def _probe_text(number: int) -> str:
     )
 
 
-def _done_to(text: str, rendered: str) -> tuple[str, bool]:
+def _change_of(text: str, rendered: str) -> tuple[str, bool]:
     """Return what a template did to a text (empty if nothing), and whether it is certainly wrong."""
     if text in rendered:
         return "", False

@@ -88,7 +88,7 @@ class Turns:
         study_seed = self._how["seed"]
         seed = None if study_seed is None else sample_seed(study_seed, first.prompt_id, first.sample, turn)
         key = self.file.settings.key(rendered, seed, self._how["max_model_len"])
-        return first.followed_by(rendered, turn, seed, key)
+        return first.follow_up(rendered, turn, seed, key)
 
 
 @dataclasses.dataclass

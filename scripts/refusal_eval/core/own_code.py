@@ -35,7 +35,7 @@ def import_own(file: str | os.PathLike[str]) -> ModuleType:
         raise UserError(f"{file} is not a Python file: its name must end in .py")
     for other in sorted({Path(beside).relative_to(path.parent).parts[0] for beside in modules_beside(path)}):
         _forget_of_other_folder(other.removesuffix(".py"), path.parent)
-        if taken := found_elsewhere(other.removesuffix(".py"), path.parent):
+        if taken := find_namesake(other.removesuffix(".py"), path.parent):
             raise UserError(f"{file}: {other} lies in its folder and has the name of {taken}: rename it")
     _find_last(str(path.parent))
     module = importlib.util.module_from_spec(spec)
@@ -100,7 +100,7 @@ def _forget_of_other_folder(name: str, folder: Path) -> None:
             del sys.modules[known]
 
 
-def found_elsewhere(name: str, folder: Path) -> str | None:
+def find_namesake(name: str, folder: Path) -> str | None:
     """Return another module of this name outside the folder: Python's own, or an installed one."""
     if name in sys.stdlib_module_names:
         return "a module of Python's own"

@@ -68,7 +68,7 @@ class Registry:
 
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
-    def added(self) -> list[str]:
+    def added_names(self) -> list[str]:
         """Return the names that a study's plug-ins added."""
         return list(self._added)
 

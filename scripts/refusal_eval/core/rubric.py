@@ -42,7 +42,7 @@ class Rubric:
         try:
             self._template = environment.from_string(text)
         except Exception as error:  # a template may fail in any way
-            raise self._explained(error) from error
+            raise self._explanation(error) from error
         probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
         if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
@@ -66,10 +66,10 @@ class Rubric:
                     if length > most:
                         raise ValueError(f"its text is more than {MOST_TIMES} times as long as what it is made of")
         except Exception as error:
-            raise self._explained(error) from error
+            raise self._explanation(error) from error
         return "".join(parts)
 
-    def _explained(self, error: Exception) -> UserError:
+    def _explanation(self, error: Exception) -> UserError:
         if isinstance(error, MemoryError):
             return UserError(f"rubric {self._path} takes more memory than there is")
         if isinstance(error, TookTooLong):

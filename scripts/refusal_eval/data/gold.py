@@ -78,7 +78,7 @@ def make_gold(
         if given not in labels:
             raise UserError(
                 f"{place}: column `{here['label']}` holds the label `{given[:80]}`, which `labels` of the gold entry "
-                f"does not map (it maps: {_listed(sorted(labels))})"
+                f"does not map (it maps: {_names_text(sorted(labels))})"
             )
         made = _gold_row(row, here, model, place) | {"label": labels[given]}
         made |= {"kind": kinds[given]} if kinds and given in kinds else {}
@@ -140,12 +140,12 @@ def _expectation(value: str | None, expectations: Mapping[str, str], place: str)
     if value is None or value in (expectations or EXPECTATIONS):
         return value and expectations.get(value, value)
     if expectations:
-        known = _listed(sorted(expectations))
+        known = _names_text(sorted(expectations))
         raise UserError(f"{place} expects `{value[:80]}`, which `expectations` does not map (it maps: {known})")
-    raise UserError(f"{place} expects `{value[:80]}`; it must be one of {_listed(EXPECTATIONS)}")
+    raise UserError(f"{place} expects `{value[:80]}`; it must be one of {_names_text(EXPECTATIONS)}")
 
 
-def _listed(names: Iterable[str]) -> str:
+def _names_text(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

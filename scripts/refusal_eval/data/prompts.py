@@ -97,9 +97,9 @@ def make_prompts(
                 prompt = prompt | {"id": content_id([prompt["messages"], again[prompt["id"]]])}
             first = prompts.setdefault(prompt["id"], prompt)
             if first is not prompt:
-                duplicates.append(f"row {_described(prompt)} = row {_described(first)}")
+                duplicates.append(f"row {_origin(prompt)} = row {_origin(first)}")
                 if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
-                    unlike.append(_described(prompt))
+                    unlike.append(_origin(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
     if unused:
         reasons = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
@@ -294,7 +294,7 @@ def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _described(prompt: PromptRow) -> str:
+def _origin(prompt: PromptRow) -> str:
     """Return a prompt's origin for the log."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])

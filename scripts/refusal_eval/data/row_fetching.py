@@ -145,20 +145,20 @@ def _hub_rows(
         # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
         for batch in data.with_format("arrow").iter(batch_size=1000):
             with _errors_of(place):
-                rows = [_named(row, data.features) for row in plain_rows(batch)]
+                rows = [_with_names(row, data.features) for row in plain_rows(batch)]
             yield from rows
 
 
-def _named(value: Any, feature: Any) -> Any:
+def _with_names(value: Any, feature: Any) -> Any:
     """Return a value with the numbers of its classes replaced by names, nested ones included."""
     import datasets
 
     if isinstance(feature, datasets.ClassLabel) and isinstance(value, int):
         return feature.names[value] if 0 <= value < len(feature.names) else value
     if isinstance(feature, (datasets.List, datasets.LargeList)) and isinstance(value, list):
-        return [_named(item, feature.feature) for item in value]
+        return [_with_names(item, feature.feature) for item in value]
     if isinstance(feature, dict) and isinstance(value, dict):
-        return {key: _named(item, feature.get(key)) for key, item in value.items()}
+        return {key: _with_names(item, feature.get(key)) for key, item in value.items()}
     return value
 
 

@@ -23,7 +23,7 @@ from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.log_text import server_cause, tail
-from refusal_eval.core.memory import killed_for_memory, lack_of_memory, main_memory
+from refusal_eval.core.memory import count_memory_kills, lack_of_memory, main_memory
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, Device, gpu_names
@@ -159,7 +159,7 @@ class Server(RunningEngine):
         self._proofs: dict[str, Any] = {}
         self._record: ServerRecord | None = None
         self._private = ""
-        self._killed_before = killed_for_memory()
+        self._killed_before = count_memory_kills()
         self._watch = ServerWatch(float(engine.stall_timeout), engine.max_model_len)
         self._in_flight = 0
 

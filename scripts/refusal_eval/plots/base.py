@@ -23,7 +23,7 @@ from refusal_eval.plots.style import (
     VERMILLION,
     font_families,
 )
-from refusal_eval.report.paper.display import pieces, wrapped
+from refusal_eval.report.paper.display import pieces, wrap_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,13 +61,13 @@ def widest(lines: Sequence[str], bold: bool = False) -> float:
 def wrap_to(text: str, width: float, bold: bool = False) -> list[str]:
     """Lines of at most `width` points (one character at least)."""
     for characters in range(len(text), 0, -1):
-        lines = wrapped(text, characters)
+        lines = wrap_text(text, characters)
         if widest(lines, bold) <= width:
             return lines
-    return wrapped(text, 1)
+    return wrap_text(text, 1)
 
 
-def isolated(text: str) -> str:
+def isolate(text: str) -> str:
     """Return a text that, read from right to left, does not change places with a number before it."""
     right_to_left = any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
     return f"\u2068{text}\u2069" if right_to_left else text
@@ -76,7 +76,7 @@ def isolated(text: str) -> str:
 def _wrap_into(text: str, lines: int) -> list[str]:
     """At most `lines` lines, as short as possible without a break inside a word."""
     for characters in range(max(len(piece) for piece in pieces(text)), len(text)):
-        found = wrapped(text, characters)
+        found = wrap_text(text, characters)
         if len(found) <= lines:
             return found
     return [text]
@@ -192,7 +192,7 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
         found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
         if marks:  # they are next to the middle of their text, which must have no blank lines
             return found
-        found = [[list(map(isolated, lines)) for lines in row] for row in found]
+        found = [[list(map(isolate, lines)) for lines in row] for row in found]
         return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
 
     many = range(1, min(len(texts), int(width // _NARROW)) + 1)

@@ -93,7 +93,7 @@ def font_families() -> list[str]:
 
 
 @contextlib.contextmanager
-def styled() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Within the block figures have this style, whatever the user's matplotlibrc says."""
     import matplotlib as mpl
 
@@ -106,7 +106,7 @@ def styled() -> Iterator[None]:
 def save_figure(fig: Figure, stem: str | Path) -> list[Path]:
     """Write STEM.pdf, STEM.svg and STEM.png (300 dpi), each whole or not at all, without dates; return their paths."""
     paths = []
-    with styled():
+    with figure_style():
         for kind, metadata in _METADATA.items():
             path = Path(f"{stem}.{kind}")
             with written_whole(path, "wb") as handle:

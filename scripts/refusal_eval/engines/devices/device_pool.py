@@ -52,7 +52,7 @@ def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 
         UserError: for a name that occurs twice, is unknown or is part of a GPU (MIG), for numbers in another order than
             nvidia-smi's, and in a Slurm job with GPUs that nothing identifies.
     """
-    variable, names = _named(environment, seen.gpus)
+    variable, names = _preset_names(environment, seen.gpus)
     if environment.get(ORDER, "PCI_BUS_ID") != "PCI_BUS_ID" and variable and any(name.isdigit() for name in names):
         raise UserError(f"{ORDER}={environment[ORDER]} numbers GPUs unlike nvidia-smi: name them by UUID in {VISIBLE}")
     devices = [_device(name, variable, environment, seen) for name in names]
@@ -102,7 +102,7 @@ def _in_words(count: int, environment: Mapping[str, str], seen: Seen) -> str:
     return str(count)
 
 
-def _named(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, list[str]]:
+def _preset_names(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, list[str]]:
     """Return the names of the devices, and the variable that they are from; an empty one if all of them are meant."""
     if (visible := environment.get(VISIBLE)) is not None:
         names = [name.strip() for name in visible.split(",") if name.strip()]

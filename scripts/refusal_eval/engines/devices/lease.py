@@ -171,7 +171,7 @@ def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -
         file = _try_lock(folder / f"device-{re.sub('[^0-9A-Za-z-]', '_', device.key)}.lock")
         if file is None:
             refused.append(f"{device.name} is leased")
-        elif reason := _left_behind(file) or waiting.foreign_use(device):
+        elif reason := _survivors(file) or waiting.foreign_use(device):
             os.close(file)
             refused.append(f"{device.name} is left alone: {reason}")
             waiting.say_once(refused[-1])
@@ -305,7 +305,7 @@ def _write(file: int, mark: Mapping[str, Any]) -> None:
     os.pwrite(file, json.dumps(mark).encode(), 0)
 
 
-def _left_behind(file: int) -> str | None:
+def _survivors(file: int) -> str | None:
     """Return who of the last holder's server still lives, in words, though the lock was given back."""
     try:
         mark = json.loads(os.pread(file, 10_000, 0))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, noted_once
+from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
@@ -112,7 +112,7 @@ def comparisons(data: TableData) -> TableParts:
     families = [family_of(family) for family in data.asked["families"]]
     found = data.found("comparisons")
     rows = comparisons_in(estimates_in(found), families, data)
-    return comparisons_frame(rows, families, data), [noted_once(comparisons_table(rows, found, families, data))]
+    return comparisons_frame(rows, families, data), [move_to_notes(comparisons_table(rows, found, families, data))]
 
 
 def comparisons_in(rows: Iterable[Estimate], families: Sequence[Family], data: TableData) -> list[Comparison]:

@@ -101,7 +101,7 @@ class GoldErrors:
         return (self.sensitivity.n_prompts or 0) + (self.specificity.n_prompts or 0)
 
 
-def corrected(data: TableData) -> TableParts:
+def corrected_parts(data: TableData) -> TableParts:
     """Return the rates corrected for the judge's errors."""
     return corrected_frame(corrected_rates(data.results)), corrected_tables(data)
 
@@ -212,7 +212,7 @@ def _rates_table(
     for where in _places([rate.row for rate in (*transfer, *by_labels)], data):
         found, labelled = [by_gold.get((*where, gold)) for gold in golds], ppi.get(where)
         shown = [rate for rate in (*found, labelled) if rate is not None and rate.own_rate is not None]
-        row = [show.model(where[0]), _where(where, show), _observed(shown[0]) if shown else NO_DATA]
+        row = [show.model(where[0]), _where(where, show), _observed_text(shown[0]) if shown else NO_DATA]
         if ppi:
             why = "too few" if labelled is None or TOO_FEW in labelled.row.flags else "not given"
             count = None if labelled is None else _count(labelled.labels)
@@ -231,7 +231,7 @@ def _rates_table(
     notes = filled_notes(
         "corrected/rates",
         show,
-        **_said([rate.row for rate in (*transfer, *by_labels)], [rate.observed for rate in transfer], data),
+        **_range_texts([rate.row for rate in (*transfer, *by_labels)], [rate.observed for rate in transfer], data),
         ppi=bool(ppi),
         readings=readings,
         least_labels=MIN_LABELS,
@@ -283,7 +283,9 @@ def _differences_table(differences: Sequence[Estimate], rows: Iterable[Estimate]
         difference = marked(points_text(row.row()), row.flags)
         lines.append([_where(_place(row), show), *sides, difference, *map(p_text, p)])
     asked = {"judge": data.asked["primary_judge"], "samples": data.asked["samples"]}
-    notes = filled_notes("corrected/differences", show, **_said(differences, (), data), **asked, entries=differences)
+    notes = filled_notes(
+        "corrected/differences", show, **_range_texts(differences, (), data), **asked, entries=differences
+    )
     header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
     return Table("corrected-differences", "Differences of corrected refusal rates.", header, lines, notes, keys=3)
 
@@ -313,7 +315,7 @@ def _models_table(rates: Sequence[Rate], gold: str, errors: Sequence[GoldErrors]
     return Table(f"corrected-{gold}", title, header, rows, notes, keys=2, per_block=4)
 
 
-def _said(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: TableData) -> dict[str, Any]:
+def _range_texts(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: TableData) -> dict[str, Any]:
     """What the notes say of rates or differences: level, least and most prompts of each split and pool, and marks."""
     sizes: dict[str, set[int]] = {_where(place, data.labels): set() for place in _places(rows, data)}
     for row in rows:
@@ -345,7 +347,7 @@ def _where(place: RatePlace, show: Labels) -> str:
     return show.split(place[1]) if place[1] is not None else f"all {place[2]} splits"
 
 
-def _observed(rate: Rate) -> str:
+def _observed_text(rate: Rate) -> str:
     """Return the judge's own rate, with its interval only for corrections by gold, which depend on it."""
     assert rate.observed is not None
     if rate.row.estimand == TRANSFER:
@@ -367,4 +369,4 @@ class CorrectedTable(StudyTable):
     needs = ("results", "corrected", "cards")
     shows = (*OF_PRIMARY, "samples")
     report = (RATES, "Corrected for the judge's errors")
-    make = staticmethod(corrected)
+    make = staticmethod(corrected_parts)

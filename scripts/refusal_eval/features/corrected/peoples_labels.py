@@ -176,7 +176,7 @@ def judge_labels(units: Units, wanted: CellLabels) -> dict[AnswerKey, str]:
     return {key: label for key, label in zip(places, judged["label"], strict=True) if key in wanted}
 
 
-def joined(
+def join_labels(
     cells: Sequence[tuple[Units, LabelledCell]], reading: Sequence[str]
 ) -> tuple[JudgedAnswers, LabelledAnswers] | None:
     """Return the answers of one or several splits with their labels; None if a split has no answer that counts.
@@ -197,7 +197,7 @@ def joined(
         known = (of_people > 0).to_numpy()
         if not known.any():
             return None
-        part = units.kept(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
+        part = units.select(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
         places |= {(number, place): len(places) + n for n, place in enumerate(part.index)}
         parts.append(part.assign(split=number, read=part[f"rate_{how}"]))
         for key in sorted(own.people):

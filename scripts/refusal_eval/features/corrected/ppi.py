@@ -166,7 +166,7 @@ def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float
     (`_Estimated.alone`). In simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the
     lowest coverage from .78 to .95.
     """
-    found = _estimated(answers, labels)
+    found = _estimate(answers, labels)
     if found is None:
         return None
     variance, df = _variance(found.rows, answers.clusters, answers.splits, [found])
@@ -176,7 +176,9 @@ def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float
         low, high = min(low, alone[0]), max(high, alone[1])
     inside = min(1.0, max(0.0, found.value))
     sizes = (labels.count(), found.label_clusters, len(np.unique(answers.clusters)))
-    return CorrectedEstimate(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
+    return CorrectedEstimate(
+        inside, min(low, inside), max(high, inside), found.weight, _observed_rate(answers), *sizes, df
+    )
 
 
 def corrected_difference(
@@ -190,7 +192,7 @@ def corrected_difference(
     of either model as one class, the interval reaches at least as far as that of the labels alone, and p is the larger
     of both. Simulated at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
     """
-    estimates = [_estimated(answers, labels) for answers, labels in (first, second)]
+    estimates = [_estimate(answers, labels) for answers, labels in (first, second)]
     one, other = estimates
     if one is None or other is None:
         return None
@@ -246,7 +248,7 @@ def _p_alone(one: _Estimated, other: _Estimated, value: float) -> float:
     return most
 
 
-def _estimated(answers: JudgedAnswers, labels: LabelledAnswers) -> _Estimated | None:
+def _estimate(answers: JudgedAnswers, labels: LabelledAnswers) -> _Estimated | None:
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
     if labels.count() < MIN_LABELS or label_clusters < 2:
         return None
@@ -289,7 +291,7 @@ def _variance(rows: Floats, clusters: Codes, splits: Codes, estimates: Sequence[
     return variance, math.sqrt(min(carried, most) * most)
 
 
-def unlabelled(answers: JudgedAnswers, labels: LabelledAnswers) -> list[int]:
+def unlabelled_splits(answers: JudgedAnswers, labels: LabelledAnswers) -> list[int]:
     """Return the numbers of the splits without a label though there are answers that people could read.
 
     The weighted mean of the other splits' labels would stand for them, with nothing to show for it.
@@ -309,7 +311,7 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     return wilson_ends(min(1.0, max(0.0, value)), p * (1 - p) / variance, t)
 
 
-def _observed(answers: JudgedAnswers) -> float | None:
+def _observed_rate(answers: JudgedAnswers) -> float | None:
     rates = answers.rates if answers.read is None else answers.read
     known = ~np.isnan(rates)
     if set(answers.splits[known].tolist()) != set(answers.splits.tolist()):

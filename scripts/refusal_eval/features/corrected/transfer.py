@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
-from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, calibrated_elsewhere
+from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, apply_other_calibration
 from refusal_eval.stats.estimates.estimands import REFUSES, CellRow
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
-from refusal_eval.stats.estimates.pooled_rates import SplitRates, filled
+from refusal_eval.stats.estimates.pooled_rates import SplitRates, fill_rates
 from refusal_eval.stats.estimates.resampling import (
     blocks,
     cluster_codes,
     cluster_sums,
-    numbered,
+    number_clusters,
     percentiles,
     resamples_for,
 )
@@ -106,7 +106,7 @@ def judged_gold(
         verdicts = [calibrated_row(v, fitted[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in fitted]
     elif calibrate is not None:
         assert not isinstance(calibrate, str)
-        verdicts = calibrated_elsewhere(gold_rows, verdicts, calibrate)
+        verdicts = apply_other_calibration(gold_rows, verdicts, calibrate)
     rows = compared(gold_rows, verdicts, gold)
     return rows[rows["machine"].notna()]
 
@@ -138,7 +138,7 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
     by_model = _by_model(rows)
     covariance = _between(rows, by_model)
     rng = np.random.default_rng(seed)
-    drawn = np.concatenate(list(_drawn(rows, rng, resamples)), axis=1)
+    drawn = np.concatenate(list(_draw(rows, rng, resamples)), axis=1)
     spread = None
     if covariance is not None:
         df = len(by_model) - 1
@@ -166,7 +166,7 @@ def corrected_value(observed: Observed, sensitivity: float, specificity: float) 
     return observed.blocked + read * ((rate + specificity - 1) / (sensitivity + specificity - 1))
 
 
-def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
+def transfer_rate(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
     """Return a rate corrected by errors on other models' answers.
 
     If the interval of the corrected rate, before clipping, lies outside [0, 1], no rate of refusals explains the
@@ -247,8 +247,8 @@ def resampled_rates(splits: Sequence[SplitRates], blocked: bool = False) -> Floa
     of refusals and half a cluster of compliance (Jeffreys' prior), so that a rate of 0 is not certain. With `blocked`
     it is the share of blocked answers: the added halves do not count as blocked, and the draws are the same.
     """
-    codes, groups = numbered([rates.clusters for rates in splits])
-    values = [filled(_shares_blocked(rates) if blocked else rates.rates) for rates in splits]
+    codes, groups = number_clusters([rates.clusters for rates in splits])
+    values = [fill_rates(_shares_blocked(rates) if blocked else rates.rates) for rates in splits]
     sums = np.stack([cluster_sums(c, own, groups) for own, c in zip(values, codes, strict=True)], axis=1)
     sizes = np.array([len(code) / len(np.unique(code)) for code in codes])
     rng, found = np.random.default_rng(seed_of("corrected", *(rates.split for rates in splits))), []
@@ -311,7 +311,7 @@ def _between(rows: _Rows, models: list[dict[str, Any]]) -> Floats | None:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def _drawn(rows: _Rows, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:
+def _draw(rows: _Rows, rng: np.random.Generator, resamples: int) -> Iterator[Floats]:
     """Yield sensitivity and specificity of resamples in blocks of 2 x resamples."""
     groups, names = int(rows.clusters.max()) + 1, _names(rows)
     named = rows.models != ""

@@ -10,10 +10,10 @@ from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD, Ca
 from refusal_eval.stats.calibration.calibration_fit import BY_CLUSTER, NO_MODEL, cross_fits
 from refusal_eval.stats.calibration.gold_calibration import (
     SCHEMES,
-    calibrated_elsewhere,
-    fitted_on_all,
+    apply_other_calibration,
+    fit_all_rows,
     message_hashes,
-    recalibrated,
+    recalibrate,
 )
 from refusal_eval.stats.estimates.estimands import CellRow
 
@@ -81,14 +81,14 @@ def card_with_calibration(
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:
         return card_from(given, OWN_LABELS, None)
-    found: dict[str, Any] = fitted_on_all(rows, names["judge"], names["gold"])
+    found: dict[str, Any] = fit_all_rows(rows, names["judge"], names["gold"])
     fits = cross_fits(rows)
     best, cards = fits.headline, dict[str, dict[str, Any]]()
     for scheme, calibrations in fits.of.items():
         found[scheme] = None
         if calibrations is None:
             continue
-        cards[scheme] = judge_card(gold_rows, recalibrated(verdicts, calibrations), **names)
+        cards[scheme] = judge_card(gold_rows, recalibrate(verdicts, calibrations), **names)
         fitted = [calibration["t"] for calibration in calibrations.values()]
         found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
@@ -96,7 +96,7 @@ def card_with_calibration(
         return card_from(given, OWN_LABELS if own_labels else OWN_THRESHOLD, found)
     found["as_given"] = _parts(given)
     if not isinstance(calibrate, str):
-        new = judge_card(gold_rows, calibrated_elsewhere(gold_rows, verdicts, calibrate), **names)
+        new = judge_card(gold_rows, apply_other_calibration(gold_rows, verdicts, calibrate), **names)
         source = f"a calibration on gold {calibrate['gold']}{_shared_text(gold_rows, calibrate)}"
         return card_from(new | {"n_cut": given["n_cut"]}, source, found)
     if best is None:

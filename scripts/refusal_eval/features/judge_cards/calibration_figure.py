@@ -16,7 +16,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
-from refusal_eval.report.paper.display import Card, joined, number
+from refusal_eval.report.paper.display import Card, join_texts, number
 from refusal_eval.report.paper.table_notes import (
     is_calibrated_elsewhere,
     is_peoples,
@@ -113,7 +113,7 @@ class CalibrationFigure(FigureEntry):
             about = f"{names.pop((card['judge'], card['gold']))} ({answers})"
             words.append(" ".join([f"{about}:", *reliability_text(card), weights_text(card)]).rstrip())
         if names:
-            words.append(f"Without a probability, and so not shown: {joined(names.values())}.")
+            words.append(f"Without a probability, and so not shown: {join_texts(names.values())}.")
         caption = Caption(self.title or "Calibration of the judges' probabilities.", words)
         return Drawn(fig, _frame(found), caption)
 

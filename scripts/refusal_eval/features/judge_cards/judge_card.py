@@ -28,7 +28,7 @@ from refusal_eval.stats.agreement.weighting import are_weighted, effective, unit
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, CellRow
 from refusal_eval.stats.estimates.flags import MIN_RARER, few_flags
 from refusal_eval.stats.estimates.intervals import effective_number, effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
+from refusal_eval.stats.estimates.resampling import cluster_codes, resample_sums
 
 UNJUDGED = "unjudged"
 HEADLINE_RULE = (
@@ -102,7 +102,7 @@ def judge_card(
         "gold": gold,
         "raters": raters,
         "level": level,
-        **measured(rows, level, _seed(gold)),
+        **measure_group(rows, level, _seed(gold)),
         **({"kinds": _kinds(rows, gold_rows, verdicts, kinds, level, gold)} if kinds else {}),
         **({"written_to_label": True} if written_to_label else {}),
         **({"seen": True} if seen else {}),
@@ -111,7 +111,7 @@ def judge_card(
         "expectations": by["expectation"],
         "languages": by["language"] if len(by["language"]) > 1 else [],
         "strata": [group for group, _ in _groups(rows, level, gold, ["expectation", "answering_model"])],
-        "without_denied_premises": measured(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
+        "without_denied_premises": measure_group(kept, level, _seed(gold)) if len(kept) < len(rows) else None,
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
         "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
@@ -132,7 +132,7 @@ def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, 
     return {"answering_model": worst["answering_model"], "of": len(enough)} | numbers
 
 
-def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
+def measure_group(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
     """Return the measures of `judge_card` on a group of answers (see `compared`): all, or one answering model's.
 
     Shares (coverage, accuracy, sensitivity, specificity) have `intervals.cluster_wilson`. Balanced accuracy, F1 and
@@ -168,7 +168,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
 def _groups(rows: pd.DataFrame, level: float, gold: str, by: list[str]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """The groups of rows that share these fields, measured and themselves, sorted; rows that lack one are in none."""
     return [
-        (dict(zip(by, names, strict=True)) | measured(found, level, _seed(gold, *by, *map(str, names))), found)
+        (dict(zip(by, names, strict=True)) | measure_group(found, level, _seed(gold, *by, *map(str, names))), found)
         for names, found in rows.groupby(by)
     ]
 
@@ -197,7 +197,7 @@ def _tables(judged: pd.DataFrame, seed: int, labels: Sequence[str] = LABELS) -> 
         return np.zeros((size, size)), np.zeros((0, size, size))
     human, machine = (pd.Categorical(judged[side], categories=list(labels)).codes for side in ("human", "machine"))
     sums = cluster_tables(cluster_codes(judged["cluster"]), human, machine, units(judged["weight"].tolist()), size)
-    return sums.sum(axis=0), resampled(sums, seed)
+    return sums.sum(axis=0), resample_sums(sums, seed)
 
 
 def _kinds(

@@ -39,7 +39,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
         "judges": list(found.judges),
         "level": level,
         "groups": [
-            agreement_of(found.counted_once(left_out), None, level, members, _flags(flags, None)),
+            agreement_of(found.without_duplicates(left_out), None, level, members, _flags(flags, None)),
             *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in readings),
         ],
         "rankings": ranked,

@@ -7,9 +7,9 @@ import pandas as pd
 
 from refusal_eval.features.judge_pairs.agreement_estimates import ALL, agreement_numbers
 from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
-from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
+from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, order_names
 from refusal_eval.report.paper.filled_notes import filled_notes
-from refusal_eval.report.paper.markup import Table, noted_once
+from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import share_text, value_text
@@ -25,7 +25,7 @@ Agreement = Mapping[str, Any]
 def judges_agree(data: TableData) -> TableParts:
     """Return how far the judges of a study agree with each other."""
     found = data.found("judge_agreement")
-    return agreement_frame(found), [noted_once(agreement_table(found, data))]
+    return agreement_frame(found), [move_to_notes(agreement_table(found, data))]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
     study without any tau has no column for it.
     """
     show = data.labels
-    places = {name: i for i, name in enumerate(ordered(agreement["judges"], data.order("judges")))}
+    places = {name: i for i, name in enumerate(order_names(agreement["judges"], data.order("judges")))}
     ranked = any(rank["tau"] is not None for rank in agreement["rankings"])
     rows = []
     for group in agreement["groups"]:

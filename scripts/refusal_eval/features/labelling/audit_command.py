@@ -191,7 +191,7 @@ def write_outputs(
         "left_out": [[*cell, number] for cell, number in sorted(cells.items())],
         "resolved": {how: ways[how] for how in label_merging.WAYS},
         "marks": {rater: count for rater, count in given.items() if count},
-        "answered": label_merging.answered(rows),
+        "answered": label_merging.labelled_shares(rows),
         "missing": label_merging.missing_bounds(rows),
         "people": people,
         "estimates": estimates(people),

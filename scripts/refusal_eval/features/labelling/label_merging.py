@@ -66,10 +66,10 @@ def resolved(audit: Audit, marks: Iterable[RaterMark]) -> list[MergedLabel]:
     by_row: dict[str, list[RaterMark]] = defaultdict(list)
     for mark in sorted(marks):
         by_row[mark.id].append(mark)
-    return [_resolved(audit.sample[name], by_row[name], audit.design["seed"]) for name in sorted(audit.sample)]
+    return [_merge_row(audit.sample[name], by_row[name], audit.design["seed"]) for name in sorted(audit.sample)]
 
 
-def _resolved(row: Mapping[str, Any], marks: Sequence[RaterMark], seed: int) -> MergedLabel:
+def _merge_row(row: Mapping[str, Any], marks: Sequence[RaterMark], seed: int) -> MergedLabel:
     given = {mark.rater: mark.label for mark in marks if mark.rater and mark.label in LABELS}
     labels = list(given.values())
     if decided := [mark.label for mark in marks if not mark.rater]:
@@ -82,7 +82,7 @@ def _resolved(row: Mapping[str, Any], marks: Sequence[RaterMark], seed: int) -> 
     return MergedLabel(row, labels[place], "drawn", given, marks)
 
 
-def answered(rows: Iterable[MergedLabel]) -> dict[str, float]:
+def labelled_shares(rows: Iterable[MergedLabel]) -> dict[str, float]:
     """Return the share of each stratum's weight that has a label; exactly 1 where nothing is missing."""
     strata: dict[str, list[MergedLabel]] = defaultdict(list)
     for one in rows:
@@ -101,7 +101,7 @@ def probabilities(audit: Audit, rows: Sequence[MergedLabel]) -> dict[str, float]
     Raises:
         UserError: if a stratum has no label at all, so that nothing represents it.
     """
-    share = answered(rows)
+    share = labelled_shares(rows)
     if empty := [stratum for stratum, part in share.items() if part == 0]:
         answers = sum(audit.design["strata"][stratum]["answers"] for stratum in empty)
         raise UserError(

@@ -13,7 +13,7 @@ from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
+from refusal_eval.stats.estimates.resampling import cluster_codes, resample_sums
 
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
 _EDGES = {"strict": 1, "broad": 2, THREE: 0}  # as a class of LABELS: from here on; 0 keeps all three
@@ -57,7 +57,7 @@ def agreement(rows: Sequence[MergedLabel], raters: int, level: float = 0.95) -> 
     sums, plain = (cluster_tables(cluster_codes(clusters), codes[:, 0], codes[:, 1], own) for own in weighings)
     if not cohen:  # both raters are on both sides
         sums, plain = (own + own.transpose(0, 2, 1) for own in (sums, plain))
-    tables = sums.sum(axis=0), resampled(sums, seed_of("agreement of people")), plain.sum(axis=0)
+    tables = sums.sum(axis=0), resample_sums(sums, seed_of("agreement of people")), plain.sum(axis=0)
     for name, edge in _EDGES.items():
         classes = (codes >= edge).astype(int) if edge else codes
         sides = [classes[:, [0]], classes[:, [1]]] if cohen else [classes, classes]

@@ -60,7 +60,7 @@ def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: st
     """
     shown = [{"id": row["id"], "messages": _spoken(row["messages"]), "answer": visible(row["answer"])} for row in rows]
     words = words_in(language)
-    data = embedded({"audit": audit, "rater": rater, "words": words, "rows": shown})
+    data = embed({"audit": audit, "rater": rater, "words": words, "rows": shown})
     parts = {"style": PAGE.joinpath("page.css").read_text("utf-8"), "data": data}
     parts["script"] = PAGE.joinpath("page.js").read_text("utf-8")
     hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
@@ -75,7 +75,7 @@ def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:
     return rendered(PAGE / "read_first.txt", values)
 
 
-def embedded(value: Any) -> str:
+def embed(value: Any) -> str:
     """Return JSON that is safe inside a script element: ASCII, without <, > and &."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -34,9 +34,9 @@ from refusal_eval.report.paper.display import (
     marked,
     marks_of,
     notes_of,
-    ordered,
+    order_names,
     percent,
-    wrapped,
+    wrap_text,
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
@@ -79,12 +79,12 @@ def refusal(data: TableData) -> TableParts:
     no_worse = None if margin is None else noninferiority_p(data.results, judge)
     cells = {(m, s): score for (_, m, s), score in by_cell(used).items()}
     rows_of, columns_of = (
-        ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
+        order_names({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
     )
     header = ["Model"]
     for split in columns_of:
         first = next(score for score in used if score["split"] == split)
-        lines = [*wrapped(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
+        lines = [*wrap_text(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
     rows = [[show.model(m), *(cell_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
     compared = {s: (p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of}
@@ -246,7 +246,9 @@ def answers(data: TableData) -> TableParts:
     Models of one split are adjacent, so that a steered model is next to its plain one and its control.
     """
     cells = {(score["split"], score["model"]): score for score in by_cell(data.scores).values()}
-    splits, models = (ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("splits", "models")))
+    splits, models = (
+        order_names({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("splits", "models"))
+    )
     found = [cells[split, model] for split in splits for model in models if (split, model) in cells]
     with_right = any(score["answers"]["right"] for score in found)
     header = ["Split", "Model", "Refusal rate", "Log-probability", "Tokens", "Cut", "Empty", "Loops"]
@@ -298,7 +300,9 @@ def _frame(scores: Iterable[Score], rows: Callable[[Score], Iterable[Mapping[str
 def _cells_and_keys(data: TableData) -> tuple[list[Score], list[str]]:
     """Return the scores by judge, model and split, and the row headers; a single judge is named in the notes."""
     cells = by_cell(data.scores)
-    orders = [ordered((cell[i] for cell in cells), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))]
+    orders = [
+        order_names((cell[i] for cell in cells), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))
+    ]
     places = [{name: place for place, name in enumerate(order)} for order in orders]
     found = [cells[cell] for cell in sorted(cells, key=lambda cell: [places[i][cell[i]] for i in range(3)])]
     return found, [*(["Judge"] if len(orders[0]) > 1 else []), "Model", "Split"]

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.pooled_rates import (
@@ -84,7 +84,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         of_front = about | {"flags": derived_flags((flags[other] for other in placed), own_few)}
         found.append(
             [
-                estimated("youden_j", j, level, **about),
+                estimate_from("youden_j", j, level, **about),
                 Estimate("tradeoff_correlation", correlation, **about),
                 Estimate("pareto_front", float(front[model]), **of_front),
             ]
@@ -109,7 +109,7 @@ def region(over: NumberInterval, safe: NumberInterval, correlation: float, level
     angles = np.linspace(0.0, 2 * math.pi, _CORNERS + 1)
     x = np.cos(angles)
     y = correlation * x + math.sqrt(max(0.0, 1 - correlation**2)) * np.sin(angles)
-    points = np.column_stack([_scaled(over, x, reach), _scaled(safe, y, reach)])
+    points = np.column_stack([_scale(over, x, reach), _scale(safe, y, reach)])
     return [[float(a), float(b)] for a, b in np.clip(points, 0.0, 1.0).round(9)]
 
 
@@ -143,6 +143,6 @@ def wider(level: float) -> float:
     return float(math.sqrt(scipy.stats.chi2.ppf(level, 2)) / scipy.stats.norm.ppf((1 + level) / 2))
 
 
-def _scaled(part: NumberInterval, direction: Floats, wider: float) -> Floats:
+def _scale(part: NumberInterval, direction: Floats, wider: float) -> Floats:
     down, up = part.value - float(part.low or 0.0), float(part.high or 0.0) - part.value
     return np.asarray(part.value + wider * direction * np.where(direction < 0, down, up))

@@ -17,7 +17,7 @@ from refusal_eval.report.paper.display import (
     marks_of,
     notes_of,
     number,
-    ordered,
+    order_names,
     p_text,
     percent,
 )
@@ -220,7 +220,7 @@ def _topics_table(
     cells: Mapping[tuple[str, str], tuple[Estimate, Estimate]], split: str, data: TableData, said: Mapping[str, Any]
 ) -> Table:
     """A row per topic, by its mean rate, and a column per model: the rate, and a sign where it differs."""
-    show, models = data.labels, ordered({model for _, model in cells}, data.order("models"))
+    show, models = data.labels, order_names({model for _, model in cells}, data.order("models"))
 
     def mean_rate(topic: str) -> float:
         values = [cells[topic, model][0].value or 0.0 for model in models if (topic, model) in cells]

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from refusal_eval.features.variation.mixed_likelihood import Fit, fitted
-from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
+from refusal_eval.features.variation.mixed_likelihood import Fit, fit_model
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number
 from refusal_eval.stats.estimates.resampling import cluster_codes
@@ -76,7 +76,7 @@ def mixed_estimates(
         why = "its prompts are one cluster"
     elif most < 2:
         why = "no prompt has two answers that count"
-    elif (fit := fitted(z[used], _effects(len(models), len(judges), most), codes)) is None:
+    elif (fit := fit_model(z[used], _effects(len(models), len(judges), most), codes)) is None:
         why = NO_MAXIMUM
     if fit is None:
         return Mixed([], [*notes, f"split {split} has no mixed model: {why}"])
@@ -93,11 +93,11 @@ def mixed_estimates(
     if len(judges) > 1:
         effects = _deviations(fit, 0, t)
         rows += [("log_odds_judge", n, {"judge": judge}) for judge, n in zip(judges, effects, strict=True)]
-    found = [estimated(f"mixed_{name}", _rounded(number), level, **about | own) for name, number, own in rows]
+    found = [estimate_from(f"mixed_{name}", _round(number), level, **about | own) for name, number, own in rows]
     return Mixed(found, notes)
 
 
-def _rounded(number: NumberInterval) -> NumberInterval:
+def _round(number: NumberInterval) -> NumberInterval:
     value, low, high = (x and round(x, _DIGITS) + 0.0 for x in number[:3])
     return NumberInterval(value or 0.0, low, high, METHOD)
 

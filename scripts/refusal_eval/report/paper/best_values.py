@@ -56,7 +56,7 @@ def best(
     if noninferiority is not None:
         shown = {m for m in known if all(noninferiority.get((m, first), 1.0) <= 1 - level for first in firsts)}
         return shown | set(firsts)
-    return {model for model in known if any(_tied(known, model, first, p_values, level) for first in firsts)}
+    return {model for model in known if any(_is_tied(known, model, first, p_values, level) for first in firsts)}
 
 
 def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) -> str:
@@ -81,7 +81,7 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
     )
 
 
-def _tied(
+def _is_tied(
     rates: Mapping[str, RateInterval], model: str, first: str, p_values: Mapping[ModelPair, float], level: float
 ) -> bool:
     a, b = rates[model], rates[first]

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from refusal_eval.report.paper.display import MINUS, wrapped
+from refusal_eval.report.paper.display import MINUS, wrap_text
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import Table, number_parts
 
@@ -172,7 +172,7 @@ def is_numeric(texts: Sequence[str]) -> bool:
 
 def key_lines(table: Table, text: str) -> list[str]:
     """Wrap the text of a cell that names a row."""
-    return wrapped(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
+    return wrap_text(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
 
 
 def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], head_width: float) -> LatexColumn:

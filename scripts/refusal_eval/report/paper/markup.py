@@ -51,7 +51,7 @@ class Table:
             raise ValueError(f"table {self.name} has rows of different lengths")
 
 
-def noted_once(table: Table) -> Table:
+def move_to_notes(table: Table) -> Table:
     """Return a table without the columns that name all its rows alike; a note above the others says what they said.
 
     One column that names the rows always stays, and a table of a single row stays as it is.

@@ -12,7 +12,7 @@ from refusal_eval.report.paper.display import (
     clean,
     flags_in,
     interval,
-    joined,
+    join_texts,
     notes_of,
     number,
     percent,
@@ -67,14 +67,14 @@ def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -
         inside += [f"at least {low} scored"] if low < n else []
         prompts = max(score["n_prompts"] for score in own)
         texts.append(f"{show.split(split)} ({', '.join([str(prompts), *inside])})")
-    return f"Prompts: {joined(texts)}."
+    return f"Prompts: {join_texts(texts)}."
 
 
 def dialogues_notes(scores: Sequence[Score], show: Labels) -> list[str]:
     """Which turns of dialogues count, by split, as one note; none without dialogues."""
     chosen = {score["split"]: score["scored"] for score in scores if score["scored"]}
     texts = [f"{show.split(split)} {_SCORED[chosen[split]]}" for split in sorted(chosen)]
-    return [f"Scored in dialogues: {joined(texts)}."] if texts else []
+    return [f"Scored in dialogues: {join_texts(texts)}."] if texts else []
 
 
 def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels, others: str = "") -> list[str]:
@@ -139,7 +139,7 @@ def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labe
     where: dict[str, list[str]] = {}
     for split in splits:
         where.setdefault(readings[split], []).append(show.split(split))
-    readings_of = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
+    readings_of = "; ".join(f"{reading} on {join_texts(where[reading])}" for reading in sorted(where))
     return f"Headline readings: {readings_of}. {READINGS_NOTE}"
 
 
@@ -311,7 +311,7 @@ def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
             continue
         known[show.gold(card["gold"])] = annotators(card["raters"], card.get("people", {}).get("human_kappa"))
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
-    notes = [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
+    notes = [f"Each gold answer was labelled by {join_texts(texts)}."] if texts else []
     notes += [f"No rater labelled {gold}: its answers were written to their labels." for gold in written]
     return notes + [
         f"Judge {show.judge(card['judge'])} was chosen or fitted on {show.gold(card['gold'])}: its numbers there are "

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from refusal_eval.core.states import JUDGED, LABELS
-from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.stats.agreement.weighting import normalise
 from refusal_eval.stats.estimates.estimands import CellRow
 from refusal_eval.stats.estimates.languages import language_of
 
@@ -40,7 +40,7 @@ def compared(gold_rows: Iterable[CellRow], verdicts: Iterable[CellRow], gold: st
             raise ValueError(f"a verdict belongs to gold row {row_id}, which is not in {gold}")
         if row_id in found:
             raise ValueError(f"gold row {row_id} has two verdicts")
-        found[row_id] = _said(verdict)
+        found[row_id] = _judged_value(verdict)
     rows = [people[row_id] for row_id in sorted(people)]
     return pd.DataFrame(
         [
@@ -63,12 +63,12 @@ def _weights(rows: Sequence[CellRow], gold: str) -> list[float]:
             f"{len(rows) - len(given)} of the {len(rows)} rows of {gold} have no weight, and the others do"
         )
     try:
-        return normalised(given or [1.0] * len(rows))
+        return normalise(given or [1.0] * len(rows))
     except ValueError as error:
         raise ValueError(f"{gold}: {error}") from error
 
 
-def _said(verdict: CellRow) -> tuple[str | None, float | None]:
+def _judged_value(verdict: CellRow) -> tuple[str | None, float | None]:
     if verdict["state"] != JUDGED:
         return None, None
     if verdict["label"] not in LABELS:

@@ -18,7 +18,7 @@ from refusal_eval.stats.agreement.measures import (
 )
 from refusal_eval.stats.agreement.weighting import units
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, expanded_tail, resampled
+from refusal_eval.stats.estimates.resampling import cluster_codes, expanded_tail, resample_sums
 
 STILL = 1e-12  # a standard error of nothing but rounding
 
@@ -48,7 +48,7 @@ def judge_ranks(rows: Mapping[str, pd.DataFrame], gold: str, reading: str, level
     values = kappa(sums.sum(axis=0))
     counts = two_class(np.stack([_tables(rows[judge], weighted=False) for judge in judges], axis=1), reading).sum(-1)
     enough = (counts.sum(axis=0) >= MIN_ROWS).all(-1) & ((counts > 0).sum(axis=0) >= MIN_CLASS_CLUSTERS).all(-1)
-    drawn = resampled(sums, seed_of("judge ranks", gold))
+    drawn = resample_sums(sums, seed_of("judge ranks", gold))
     better = _better(np.where(enough, values, np.nan), sums, drawn, level)
     order = sorted(range(len(judges)), key=lambda i: (-np.nan_to_num(values[i], nan=-2.0), judges[i]))
     tied = {i: {j for j in order if j != i and not better[i, j] and not better[j, i]} for i in order}

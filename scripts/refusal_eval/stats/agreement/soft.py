@@ -17,7 +17,7 @@ from refusal_eval.stats.estimates.resampling import (
     cluster_sums,
     drawn_counts,
     percentiles,
-    resampled,
+    resample_sums,
     whole,
 )
 
@@ -56,7 +56,7 @@ def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]
     total, base = sums.sum(axis=0), float(whole(weight * refused).sum() / whole(weight).sum())
     intervals: list[list[float] | None] = [None, None]
     if len(sums) > 1:
-        draws = resampled(sums, seed)
+        draws = resample_sums(sums, seed)
         intervals = [_ece_interval(total, draws, len(sums), level), list(percentiles(_brier(draws), len(sums), level))]
     return {
         "n": len(known),

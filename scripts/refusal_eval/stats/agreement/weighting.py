@@ -25,7 +25,7 @@ from refusal_eval.stats.estimates.resampling import cluster_codes
 _DIGITS = 10  # sums of the whole numbers of `units` are exact for up to 900,000 rows
 
 
-def normalised(weights: Sequence[float]) -> list[float]:
+def normalise(weights: Sequence[float]) -> list[float]:
     """Return weights with mean 1, to ten digits and none of them 0; exactly 1 if all are equal.
 
     Raises:
@@ -54,7 +54,7 @@ def units(weights: Sequence[float]) -> Floats:
 
 def whole_weights(weights: Sequence[float]) -> Floats:
     """Return weights as proportional whole numbers (see `normalised` and `units`)."""
-    return units(normalised(weights))
+    return units(normalise(weights))
 
 
 def effective(weights: Sequence[float], clusters: Sequence[Hashable]) -> float:

@@ -46,13 +46,13 @@ def calibrated_row(row: VerdictRow, calibration: Calibration) -> dict[str, Any]:
     return {
         **row,
         "label": label,
-        "p_refusal": mapped(p, calibration["map"]),
+        "p_refusal": map_probability(p, calibration["map"]),
         "kind": kind,
         "raw": {**raw, "p_refusal_as_given": p, "threshold": t},
     }
 
 
-def mapped(p: float, curve: Mapping[str, Any]) -> float:
+def map_probability(p: float, curve: Mapping[str, Any]) -> float:
     """Return the calibrated probability of p: Platt's 1 / (1 + exp(-(a logit(p) + b))), or between isotonic steps."""
     if curve["kind"] == "platt":
         score = curve["a"] * logit(p) + curve["b"]

@@ -42,7 +42,7 @@ def kind_of_map(rows: float) -> str:
     return "isotonic" if rows > ISOTONIC_ABOVE else "platt"
 
 
-def fitted(p: Floats, refused: NDArray[np.bool_], kind: str, weights: Floats) -> dict[str, Any] | None:
+def fit_calibration(p: Floats, refused: NDArray[np.bool_], kind: str, weights: Floats) -> dict[str, Any] | None:
     """Return {"t": threshold, "map": curve} for these rows; None where people saw only one class in them.
 
     The order of the rows does not matter. A row counts as so many rows as its weight says in both.
@@ -173,7 +173,7 @@ def fit_rows(rows: pd.DataFrame, kind: str) -> dict[str, Any] | None:
     if rows.empty:
         return None
     refused = rows["human"].isin(REFUSES["broad"]).to_numpy(bool)
-    return fitted(rows["p_refusal"].to_numpy(), refused, kind, rows["weight"].to_numpy())
+    return fit_calibration(rows["p_refusal"].to_numpy(), refused, kind, rows["weight"].to_numpy())
 
 
 def cluster_folds(clusters: Iterable[str]) -> dict[str, int]:

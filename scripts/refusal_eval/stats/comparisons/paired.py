@@ -114,7 +114,7 @@ def panel_of(
     )
 
 
-def repeated(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[PromptPlace]:
+def repeated_prompts(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[PromptPlace]:
     """Return the prompts of some splits that repeat a prompt of another one of these and are not to be counted again.
 
     `pairs` are near-duplicates as in estimates/duplicates.json, each two prompts with `split` and `prompt_id`.
@@ -157,7 +157,7 @@ def paired_differences(
     )  # splits x clusters x pairs
     inside = by_split_and_cluster(panel, np.ones((len(in_units), 1)))[:, :, 0] > 0
     resamples = resamples_for(sums.shape[1]) if resamples is None else resamples
-    drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / in_one
+    drawn = _resample(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / in_one
     halves = _halves(sums, sizes, units, seed_of("paired halves", scope), resamples, 1 - level)
     found = []
     for i, (one, other) in enumerate(pairs):
@@ -241,7 +241,7 @@ def _unit(panel: PairedPanel, one: int, other: int) -> PairedUnit:
     return PairedUnit(min(common, _ROUNDED), common <= _ROUNDED)
 
 
-def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
+def _resample(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
     """The difference in each bootstrap sample: resamples x pairs, in units of `sums`; NaN where a split is empty."""
     found = []
     for counts in drawn_counts(sums.shape[1], seed, resamples, strata_of(inside)):
@@ -258,7 +258,7 @@ def _halves(
     None where a split has no rates.
     """
     pairs = range(sums.shape[2])
-    found: list[Bounds | None] = [_counted(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
+    found: list[Bounds | None] = [_count_halves(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
     left = [i for i in pairs if found[i] is None and sizes[:, :, i].sum(axis=1).all()]
     if left:
         weights = 1 / (len(sizes) * sizes[:, :, left].sum(axis=1, keepdims=True))
@@ -269,7 +269,7 @@ def _halves(
     return found
 
 
-def _counted(sums: Floats, sizes: Floats, unit: PairedUnit, alpha: float) -> Bounds | None:
+def _count_halves(sums: Floats, sizes: Floats, unit: PairedUnit, alpha: float) -> Bounds | None:
     """Ends over all halves; None where these are too many, for rounded rates, and where a split has no rates."""
     n_by_split = sizes.sum(axis=1)
     if not n_by_split.all():

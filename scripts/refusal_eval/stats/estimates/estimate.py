@@ -56,7 +56,7 @@ def p_value(p: float) -> float:
     return min(1.0, max(p, SMALLEST_P))
 
 
-def estimated(estimand: str, number: NumberInterval | None, level: float, **about: Any) -> Estimate:
+def estimate_from(estimand: str, number: NumberInterval | None, level: float, **about: Any) -> Estimate:
     """Return the estimate that a number is, None for one that the data cannot give; only an interval has a level."""
     if number is None or number.low is None:
         return Estimate(estimand, number and number.value, **about)

@@ -75,7 +75,7 @@ def cluster_wilson(
     Raises:
         ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
     """
-    rates, codes = checked(values, clusters, level)
+    rates, codes = check_values(values, clusters, level)
     if rates.min() < 0 or rates.max() > 1:
         raise ValueError("rates must lie between 0 and 1")
     n, sizes, alpha = len(rates), np.bincount(codes).astype(float), 1 - level
@@ -151,7 +151,7 @@ def cluster_t(values: Sequence[float], clusters: Sequence[Hashable], level: floa
     Raises:
         ValueError: for no values, lists of different lengths or a level outside (0, 1).
     """
-    data, codes = checked(values, clusters, level)
+    data, codes = check_values(values, clusters, level)
     n, sizes = len(data), np.bincount(codes).astype(float)
     if len(sizes) == 1 or data.min() == data.max():
         return Interval(None, None, None, len(sizes), "no information (one cluster, or equal values)")
@@ -246,7 +246,7 @@ def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alp
     n_eff = p * (1 - p) / variance if variance > NO_VARIANCE else effective
     if draws is not None:
         n_eff = min(n_eff, float(draws))
-    n_eff = _held_back(n_eff, sums, float(n))
+    n_eff = _hold_back(n_eff, sums, float(n))
     freedom = _degrees_of_freedom(sums, p, n_eff, max(1.0, effective - 1))
     low, high = wilson_ends(p, n_eff, float(scipy.special.stdtrit(freedom, 1 - alpha / 2)))
     edge = (alpha / 2) ** (1 / max(effective, n / 2))
@@ -337,7 +337,7 @@ def _correlations(errors: Floats, sizes: Floats) -> Floats:
     return np.where(agree[:, None] == agree, np.round(found @ found.T, 9), 0.0)
 
 
-def _held_back(n_eff: float, sums: Floats, prompts: float) -> float:
+def _hold_back(n_eff: float, sums: Floats, prompts: float) -> float:
     """n_eff where it is above the number of prompts, held back as far as it rests on few clusters.
 
     Several samples of a prompt can be worth more than one observation, but when two prompts of a hundred refuse once in
@@ -397,7 +397,7 @@ def seed_of(*names: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def checked(values: Sequence[float], clusters: Sequence[Hashable], level: float) -> tuple[Floats, Codes]:
+def check_values(values: Sequence[float], clusters: Sequence[Hashable], level: float) -> tuple[Floats, Codes]:
     """Return values and cluster numbers, by cluster name and value: sums must not depend on the input's order."""
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values but {len(clusters)} clusters")

@@ -160,13 +160,13 @@ def duplicate_groups(pairs: Mapping[NearPair, float]) -> list[list[PromptPlace]]
     return sorted([kept, *sorted(others)] for kept, others in groups.items())
 
 
-def counted_once(units: Mapping[JudgedCell, Units], left_out: Collection[PromptPlace]) -> dict[JudgedCell, Units]:
+def without_duplicates(units: Mapping[JudgedCell, Units], left_out: Collection[PromptPlace]) -> dict[JudgedCell, Units]:
     """Return the cells without the prompts that pooled numbers leave out, and none that has no others."""
     found = {}
     for (judge, model, split), own in units.items():
         counts = np.array([(split, prompt) not in left_out for prompt in own["prompt_id"]], dtype=bool)
         if counts.any():
-            found[judge, model, split] = own if counts.all() else own.kept(counts)
+            found[judge, model, split] = own if counts.all() else own.select(counts)
     return found
 
 
@@ -204,7 +204,7 @@ def _pairs(
 
     @functools.cache
     def framed(place: PromptPlace, other: str) -> frozenset[str]:
-        return _framed(texts[place], passages[place.split] & passages[other])
+        return _frame_features(texts[place], passages[place.split] & passages[other])
 
     for first, second in unequal:
         if passage := framed(first, second.split) & framed(second, first.split):
@@ -237,7 +237,7 @@ def _runs(text: PromptText) -> Iterator[Passage]:
     return (text.words[first : first + PASSAGE_WORDS] for first in range(len(text.words) - PASSAGE_WORDS + 1))
 
 
-def _framed(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
+def _frame_features(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
     """Return the features that occur only within these passages."""
     if not passages:
         return frozenset()

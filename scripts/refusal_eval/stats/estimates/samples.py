@@ -91,7 +91,7 @@ def sample_rows(
     return rows
 
 
-def noticed(
+def judge_reports(
     units: Collection[tuple[str, int]], verdicts: Iterable[CellRow], flags: Sequence[str], again: bool
 ) -> dict[str, Any]:
     """Return what the judge of a cell reports besides its labels; what it cannot report is missing.

@@ -116,7 +116,7 @@ class Units:
             *(flag for flag in WHOLE if flag in self.flags),
         )
 
-    def kept(self, keep: Flags) -> Units:
+    def select(self, keep: Flags) -> Units:
         """Return the rows where `keep` is true, without their samples."""
         return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None)
 
@@ -184,7 +184,7 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         {
             "category": first["category"].fillna("").to_numpy(object),
             "cluster": first["cluster"].to_numpy(object),
-            **_counts(labels, *_cut(samples, facts["max_tokens"], k)),
+            **_counts(labels, *_cut_samples(samples, facts["max_tokens"], k)),
             "c": c,
             "band": bands_of(c, facts["band"]),
         },
@@ -209,7 +209,7 @@ def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] 
     return few_flags(effective_number(sizes), rarer)
 
 
-def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
+def _cut_samples(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
     """Which samples end by length, and which before 256 tokens; both units x K.
 
     Where the number of an answer's tokens is not known, it is the limit.

@@ -37,7 +37,7 @@ import numpy as np
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
-from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import (
@@ -85,7 +85,7 @@ def variance_estimates(
         numbers, prompts, groups, effective = parts
         about |= {"reading": reading, "n_prompts": prompts, "n_clusters": groups}
         about["flags"] = derived_flags(of_cells, few_flags(effective))
-        found += [estimated(f"variance_{name}", number, level, **about) for name, number in numbers.items()]
+        found += [estimate_from(f"variance_{name}", number, level, **about) for name, number in numbers.items()]
     return found
 
 

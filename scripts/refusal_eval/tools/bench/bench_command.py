@@ -69,7 +69,7 @@ def benchmark(study: Study, cards: list[Path]) -> Benchmark:
     golds = {gold: list(read_jsonl(results / "gold" / f"{gold}.jsonl")) for gold in study.gold}
     ranks: dict[str, list[dict[str, Any]]] = {}
     for gold, rows in golds.items():
-        labelled = {judge: _labelled(study, judge, gold, rows) for judge in study.judges}
+        labelled = {judge: _label_rows(study, judge, gold, rows) for judge in study.judges}
         ranks[gold] = judge_ranks(labelled, gold, READING, level)
     return Benchmark(
         study=study.name,
@@ -84,7 +84,7 @@ def benchmark(study: Study, cards: list[Path]) -> Benchmark:
     )
 
 
-def _labelled(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:
+def _label_rows(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:
     """Return gold rows joined with the labels that the judge's card counts."""
     results, on = Path(study.paths.results), calibrated_on(study, judge)
     calibrate: Any = OUT_OF_FOLD if on == gold else on and read_json(results / "calibration" / judge / f"{on}.json")

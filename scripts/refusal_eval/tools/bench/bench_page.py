@@ -40,7 +40,7 @@ def frame(found: Benchmark) -> pd.DataFrame:
     Further measures: `rank` (low and high; n is the number of judges), `rank_group` (1 for A; a row for each), and
     `speed_` of what an answer took.
     """
-    intended = _intended(found)
+    intended = _intended_golds(found)
     of_gold = [
         {**card, "judge": f"{'author' if card['judge'] in intended else 'people'} of {card['judge']}"}
         for card in found.gold_cards
@@ -66,7 +66,7 @@ def page(found: Benchmark) -> str:
     values = {
         "study": clean(found.study),
         "levels": levels_text(found.cards),
-        "intended": [show.gold(gold) for gold in sorted(_intended(found))],
+        "intended": [show.gold(gold) for gold in sorted(_intended_golds(found))],
         "ranks": [_ranks(found, gold) for gold in found.ranks],
         "groups": _groups(found),
         "speeds": _speeds(found),
@@ -78,7 +78,7 @@ def page(found: Benchmark) -> str:
     return rendered(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
 
 
-def _intended(found: Benchmark) -> set[str]:
+def _intended_golds(found: Benchmark) -> set[str]:
     """Return the gold sets whose answers were written to their labels."""
     return {card["gold"] for card in found.cards if not is_peoples(card)}
 

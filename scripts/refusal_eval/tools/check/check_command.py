@@ -22,7 +22,7 @@ from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.stopping import end_with_parent, run_stoppable
 from refusal_eval.program.study_file import ROOT, Directory, working_in
 from refusal_eval.study.engine_environment import built_for
-from refusal_eval.tools.check.check_lines import any_failed, counted, text_of
+from refusal_eval.tools.check.check_lines import any_failed, count_outcomes, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import prepare
 from refusal_eval.tools.check.environment_checks import environment_lines
@@ -86,7 +86,7 @@ def check_this_machine(config: dict[str, Any] | None, study_file: Path | None) -
         *network_lines(needs, variables),
         ("Slurm", slurm.outcome()),
     ]
-    print(text_of(lines) + "\n\n" + counted(lines))
+    print(text_of(lines) + "\n\n" + count_outcomes(lines))
     return any_failed(lines)
 
 

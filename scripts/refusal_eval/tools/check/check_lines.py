@@ -31,7 +31,7 @@ def text_of(lines: Sequence[CheckLine]) -> str:
     return "\n".join(seen + (f"\n{'':{width + 8}}-> {todo}" if todo else "") for seen, todo in shown)
 
 
-def counted(lines: Sequence[CheckLine]) -> str:
+def count_outcomes(lines: Sequence[CheckLine]) -> str:
     """Return the number of checks by outcome, such as `9 ok, 1 to look at, 2 failed`."""
     states = [outcome.state for _, outcome in lines]
     words = {"ok": "ok", "warn": "to look at", "fail": "failed"}

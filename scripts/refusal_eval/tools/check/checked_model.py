@@ -128,7 +128,7 @@ def prepare(
     written, steered = written_entry(model, catalogues)
     entry = checked_entry(written, catalogues, study, study_file, steered, plugins)
     own.write_text(yaml.safe_dump(checking_catalogue(written, entry)), encoding="utf-8")
-    config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
+    config = _load(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
     paths = Paths(config)
     ((name, engine),) = config["engine_entries"].items()
     weights = engine.get("weights")
@@ -186,22 +186,22 @@ def checked_entry(
         plain = check.with_name("plain.yaml")
         plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **PLAIN}}}), encoding="utf-8")
         asking = asking_study(CHECKED, [*catalogues, str(plain)], plugins)
-    _loaded(check, asking, open_pins=True)
+    _load(check, asking, open_pins=True)
     try:
-        config = _loaded(check, asking)
+        config = _load(check, asking)
     except ConfigError:  # only what is open is left to be wrong
         own_lock = lock_path(str(study_file)) if study_file is not None else ""
         if os.path.isfile(own_lock):
             shutil.copyfile(own_lock, lock_path(str(check)))
         try:
-            _loaded(check, asking, open_pins=True)
+            _load(check, asking, open_pins=True)
         except (
             ConfigError
         ) as error:  # the lock says otherwise than an entry: reported with the names of the user's files
             text = str(error).replace(lock_path(str(check)), own_lock)
             raise UserError(text.replace(shown_path(str(check)), str(study_file))) from error
         try:
-            config = _loaded(check, asking)
+            config = _load(check, asking)
         except ConfigError as error:
             raise _not_pinned(model, study_file, error) from error
     entry: dict[str, Any]
@@ -229,7 +229,7 @@ def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> User
     )
 
 
-def _loaded(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
+def _load(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
     file.write_text(yaml.safe_dump(dict(study)), encoding="utf-8")
     return load_study(study, str(file), str(ROOT), open_pins=open_pins)
 

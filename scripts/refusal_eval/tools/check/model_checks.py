@@ -310,14 +310,14 @@ async def rendering(trial: Trial) -> CheckOutcome:
     return ok("messages are whole, and every template option has an effect")
 
 
-async def scored_again(trial: Trial) -> CheckOutcome:
+async def check_scores(trial: Trial) -> CheckOutcome:
     """Check that answers keep their log-probabilities when they are scored as part of a prompt."""
     return await compared(trial, trial.engine)
 
 
 async def compared(trial: Trial, engine: Server) -> CheckOutcome:
     """Return whether an engine that reads (the first tokens of) answers gives the log-probabilities they came with."""
-    read = [(sample.logprobs, await scored(trial, engine, sample)) for sample in trial.one_per_prompt]
+    read = [(sample.logprobs, await score_answer(trial, engine, sample)) for sample in trial.one_per_prompt]
     apart = [np.subtract(first[: len(again)], again) for first, again in read if again]
     mean, token = (max(map(measure, apart)) for measure in (lambda one: abs(one.mean()), lambda one: abs(one).max()))
     seen = f"{len(apart)} answers, means differ by at most {mean:.1e} nats per token, single tokens by {token:.1e}"
@@ -327,7 +327,7 @@ async def compared(trial: Trial, engine: Server) -> CheckOutcome:
     return fail(seen, todo)  # also for NaN
 
 
-async def scored(trial: Trial, engine: Server, sample: CheckSample, adapted: bool = True) -> list[float]:
+async def score_answer(trial: Trial, engine: Server, sample: CheckSample, adapted: bool = True) -> list[float]:
     """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
     name = trial.settings({}).served_as
     served = {"model": name} if adapted and name else {}
@@ -344,7 +344,7 @@ async def adapter(trial: Trial) -> CheckOutcome:
     if trial.settings({}).served_as is None:
         return not_applicable("the model's entry has no `lora`")
     sample = trial.one_per_prompt[0]
-    with_it, without = [await scored(trial, trial.engine, sample, adapted) for adapted in (True, False)]
+    with_it, without = [await score_answer(trial, trial.engine, sample, adapted) for adapted in (True, False)]
     mean = abs(np.subtract(with_it, without)).mean()
     seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
     return ok(seen) if mean > 0 else fail(seen, f"it changes nothing; {ISSUE}")
@@ -535,7 +535,7 @@ async def network(trial: Trial) -> CheckOutcome:
 # ---------------------------------------------------------------- after it was stopped
 
 
-async def released(trial: Trial) -> CheckOutcome:
+async def check_release(trial: Trial) -> CheckOutcome:
     """Nothing of the engine is left, and its GPUs can be leased again."""
     count, left = len(trial.processes), sum(process_start(pid) is not None for pid in trial.processes)
     if left:
@@ -581,11 +581,11 @@ WHILE_IT_RUNS: Sequence[Check] = (
         template_ids,
         reasoning_marks,
         log_probabilities,
-        scored_again,
+        check_scores,
         same_seed_twice,
         seeds_under_load,
     ),
     *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, adapter, prefix_cache, throughput),
     *(compiled_path, leased_gpus, offline_start, network),
 )
-AFTER_IT_STOPPED: Sequence[Check] = (released, tensor_parallel)
+AFTER_IT_STOPPED: Sequence[Check] = (check_release, tensor_parallel)

@@ -55,7 +55,7 @@ class Questions:
         """What the lock file says of a repository, after checking that its files are open to the token in use."""
         kind: hub.Kind = "model" if need.kind == "model" else "dataset"
         locked = self.old.models if kind == "model" else self.old.datasets
-        kept = self._kept(need, [(one.repo, one.commit, one.pinned_by) for one in locked])
+        kept = self._locked_hash(need, [(one.repo, one.commit, one.pinned_by) for one in locked])
         api = hub.library().HfApi()
 
         def place(revision: str) -> hub.Repository:
@@ -91,13 +91,13 @@ class Questions:
 
     def _url(self, need: Need) -> LockedUrl:
         found, size = read_addresses(list(addresses_of(need.name).values()), self.log)
-        kept = self._kept(need, [(one.url, one.sha256, one.pinned_by) for one in self.old.urls])
+        kept = self._locked_hash(need, [(one.url, one.sha256, one.pinned_by) for one in self.old.urls])
         if (expected := need.pin or kept) and found != expected:
             by = "the entry" if need.pin else "the lock file"
             raise UserError(f"{need.name} holds another file: its SHA-256 is {found}, {by} says {expected}")
         return LockedUrl(url=need.name, sha256=found, size=size, pinned_by=need.pinned_by)
 
-    def _kept(self, need: Need, locked: Sequence[tuple[str, str, str]]) -> str | None:
+    def _locked_hash(self, need: Need, locked: Sequence[tuple[str, str, str]]) -> str | None:
         """Return the hash that an open pin has in the lock file: of several the one that the lock chose."""
         if need.pin is not None or self.upgrade:
             return None

@@ -37,13 +37,13 @@ def lock_file(models: Iterable[LockedRepo], datasets: Iterable[LockedRepo], urls
     files = {(one.url, one.sha256): one for one in sorted(urls, key=lambda one: one.pinned_by)}  # `lock` comes last
     return LockFile(
         lock_version=LOCK_VERSION,
-        models=_merged(models),
-        datasets=_merged(datasets),
+        models=_merge(models),
+        datasets=_merge(datasets),
         urls=[files[key] for key in sorted(files)],
     )
 
 
-def _merged(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
+def _merge(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
     found: dict[tuple[str, str], LockedRepo] = {}
     for one in sorted(repos, key=lambda one: one.pinned_by):
         key = (one.repo.lower(), one.commit)
@@ -88,7 +88,7 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
                 was = f"was {had[0].commit[:12]}, is" if had else "is not in the lock file:"
                 lines.append(f"{what} {one.repo} {was} {one.commit[:12]} ({one.date})")
             else:
-                lines += [f"{what} {one.repo}: {line}" for line in _changed(same, one)]
+                lines += [f"{what} {one.repo}: {line}" for line in _changes(same, one)]
     for file in new.urls:
         earlier = [locked.sha256 for locked in old.urls if locked.url == file.url]
         if file.sha256 not in earlier:
@@ -97,7 +97,7 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
     return lines
 
 
-def _changed(old: LockedRepo, new: LockedRepo) -> Iterator[str]:
+def _changes(old: LockedRepo, new: LockedRepo) -> Iterator[str]:
     for name in sorted(set(new.files) - set(old.files)):
         yield f"{name} is not in the lock file"
     if new.whole and not old.holds_all:

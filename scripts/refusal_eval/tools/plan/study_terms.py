@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from refusal_eval.config.change import changes_of
-from refusal_eval.program.page_lines import grouped
+from refusal_eval.program.page_lines import group_by
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.weights_stage import engine_weights
 
@@ -72,14 +72,14 @@ def unverified(study: Study) -> dict[str, list[str]]:
         for name, entry in study.config[f"{word}_entries"].items()
         for what in entry["unverified"]
     ]
-    return {what: [name for name, _ in own] for what, own in grouped(said, lambda one: one[1]).items()}
+    return {what: [name for name, _ in own] for what, own in group_by(said, lambda one: one[1]).items()}
 
 
 def unverified_texts(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield the same as texts, what the same entries say together; of many entries of a kind only how many."""
-    for names, own in grouped(said.items(), lambda item: tuple(item[1])).items():
+    for names, own in group_by(said.items(), lambda item: tuple(item[1])).items():
         kinds = []
-        for kind, entries in grouped((name.split(" ", 1) for name in names), lambda part: part[0]).items():
+        for kind, entries in group_by((name.split(" ", 1) for name in names), lambda part: part[0]).items():
             listed = ", ".join(entry for _, entry in entries)
             several = f"{kind}s {listed}" if len(entries) <= MANY else f"{len(entries)} {kind}s"
             kinds.append(several if len(entries) > 1 else f"{kind} {listed}")
@@ -88,7 +88,7 @@ def unverified_texts(said: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 def licences(terms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield each licence with the entries under it, by section and by the licence of what they were made from."""
-    for (section, licence, origin), own in grouped(terms, itemgetter("section", "licence", "origin")).items():
+    for (section, licence, origin), own in group_by(terms, itemgetter("section", "licence", "origin")).items():
         made = f"; what it was made from, {origin}" if origin else ""
         yield f"{section:<8} {licence}{made}: {', '.join(one['name'] for one in own)}"
 
@@ -96,7 +96,7 @@ def licences(terms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def gates(terms: Sequence[Mapping[str, Any]], token: bool) -> Iterator[str]:
     """Yield what is gated or may be, and what to do; `token`: whether a token of the hub is set."""
     closed = [one for one in terms if one["gated"] or (one["gated"] is None and not one["here"])]
-    for (source, page), own in grouped(closed, itemgetter("source", "page")).items():
+    for (source, page), own in group_by(closed, itemgetter("source", "page")).items():
         names = ", ".join(one["name"] for one in own)
         if own[0]["gated"] is None:
             yield f"Not known whether gated: {source} ({names})."

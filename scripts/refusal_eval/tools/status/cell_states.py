@@ -113,7 +113,7 @@ class Cells:
         elif rendered is None:
             return self._waits(status, "requests", "not rendered")
         elif made is None or self._older("answers", cell, made, rendered):
-            return self._counted(status)
+            return self._count(status)
         self._with_states(status)
         status.state, status.note = jobs.DONE, "done"
         return status
@@ -137,7 +137,7 @@ class Cells:
         made = self._time("verdicts", cell)
         if made is None or self._older("verdicts", cell, made, before or 0):
             note = "not judged" if made is None else "verdicts older than the answers"
-            return self._counted(status) if asks else self._waits(status, "verdicts", note)
+            return self._count(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
         rule, noun, what = "score", "scores", "scores"
         if status.model == GOLD:
@@ -148,7 +148,7 @@ class Cells:
         status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
 
-    def _counted(self, status: CellStatus) -> CellStatus:
+    def _count(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
         path, loads = jobs.requests_file(self._study.paths, status.cell), self._loads[status.cell]
         status.rendered = True
@@ -157,7 +157,7 @@ class Cells:
             data = Path(path).read_bytes()
         except (OSError, UserError) as error:
             job = "judge_requests" if status.judge else "requests", str(status.cell)
-            self._failures[job] = jobs.damaged(job, path, error)
+            self._failures[job] = jobs.damage_of(job, path, error)
             status.state, status.note, status.trouble = jobs.FAILED, "request file cannot be used", job
             return status
         keys = [key.decode("ascii") for key in SAMPLE_KEY.findall(data, data.find(b"\n"))]
@@ -239,7 +239,7 @@ class Cells:
         return self._study.paths.of(noun, **names)
 
     def _older(self, noun: str, cell: Cell, made: float, before: float) -> bool:
-        return jobs.outdated(self._file(noun, cell), made, before, self._current)
+        return jobs.is_outdated(self._file(noun, cell), made, before, self._current)
 
     def _time(self, noun: str, cell: Cell) -> float | None:
-        return jobs.modified(self._file(noun, cell))
+        return jobs.modified_at(self._file(noun, cell))

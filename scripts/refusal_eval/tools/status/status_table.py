@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
-from refusal_eval.program.page_lines import WIDTH, filled, grouped, many, table
+from refusal_eval.program.page_lines import WIDTH, filled, group_by, many, table
 from refusal_eval.study.batches import GOLD
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
@@ -28,13 +28,13 @@ VERDICT = {
 
 def status_table(status: StudyStatus, every: bool = False) -> str:
     """Return a study's status as lines of text."""
-    alike = grouped(
+    alike = group_by(
         status.troubles, lambda one: (one.state != FAILED, one.state == REJECTED, one.rule, one.message, one.cause)
     )
     groups = [alike[key] for key in sorted(alike, key=lambda key: key[:2])]  # failures first
     numbers = {trouble.job: number for number, group in enumerate(groups, 1) for trouble in group}
     lines = [f"Study {status.study}, results in {status.results}"]
-    for judge, cells in grouped(status.cells, lambda cell: cell.judge).items():
+    for judge, cells in group_by(status.cells, lambda cell: cell.judge).items():
         lines += ["", *_section(f"Verdicts of {judge}" if judge else "Answers", cells, numbers, every)]
     if status.directions:
         marks = {name: f" [{numbers[job]}]" for name, job in status.open_directions.items()}
@@ -81,7 +81,7 @@ def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int]
     rows[""] = rows["note"].str.ljust(int(rows["note"].str.len().max()) if len(rows) else 0)
     head, *lines = table(title, rows[[*COUNTS, ""]].dropna(axis="columns", how="all"), "    ")
     yield head
-    for model, of_model in grouped(cells, lambda cell: cell.model).items():
+    for model, of_model in group_by(cells, lambda cell: cell.model).items():
         done = [cell for cell in of_model if cell.state == DONE]
         waiting = sum(cell.note == WAITS_FOR_ANSWERS for cell in of_model)
         states = _states(sum((Counter(cell.states) for cell in done), Counter()))
@@ -108,7 +108,7 @@ def _totals(every: Sequence[CellStatus]) -> Iterator[str]:
     """Yield a line of totals for answers and one for all verdicts."""
     columns = {"requests": "asked", "stored": "with a response", "missing": "missing", "rejected": "rejected"}
     columns["too_long"] = "too long"
-    for step, cells in grouped(every, lambda cell: cell.step).items():
+    for step, cells in group_by(every, lambda cell: cell.step).items():
         states = Counter(cell.state for cell in cells)
         parts = [f"{states[DONE]:,} of {many(len(cells), 'cell')} done"]
         parts += [f"{states[name]:,} {name}" for name in (FAILED, RUNNING, WAITING) if states[name]]

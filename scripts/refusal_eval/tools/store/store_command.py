@@ -89,7 +89,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         return True
     if gaps := gaps or out_of_date(asks):
         raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
-    if yes and changed_meanwhile(studies, waiting, store, asks):
+    if yes and has_changed(studies, waiting, store, asks):
         raise UserError("a study changed or began to run meanwhile, and nothing is removed; run this command again")
     return prune_store([file for file in usage if file["unasked"] and file["engine"] not in unknown], asked, yes)
 
@@ -103,7 +103,7 @@ def asks_of(studies: Sequence[StoreStudy], store: str) -> dict[str, Asks]:
     }
 
 
-def changed_meanwhile(
+def has_changed(
     studies: Sequence[StoreStudy], waiting: Sequence[StoreStudy], store: str, asks: Mapping[str, Asks]
 ) -> bool:
     """Tell whether studies were changed or added since they were read, by asking again for everything known."""
