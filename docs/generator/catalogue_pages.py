@@ -10,7 +10,7 @@ from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.program.page_lines import group_by
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.study.row_sources import addresses_of
 
 
@@ -37,7 +37,7 @@ def catalogue_page(name: str, root: str) -> str:
         lines_of,
     )
     made = {text.__name__: text for text in texts}
-    return rendered(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
+    return render_template(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
 
 
 def row(cells: Iterable[object]) -> str:

@@ -17,7 +17,7 @@ from refusal_eval.features.judge_cards.calibration_figure import reliability_tex
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.verdict_files import verdict_row
 from refusal_eval.report.paper.table_notes import is_out_of_fold
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import calibrated_row, map_probability
 from refusal_eval.stats.calibration.calibration_fit import (
     best_threshold,
@@ -132,7 +132,7 @@ def test_folds_hold_whole_clusters_evenly() -> None:
 @pytest.mark.parametrize("scheme", ["by_cluster", "by_model"])
 def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
     gold, verdicts = soft_gold(90)
-    before = out_of_fold(compared(gold, verdicts, "g"), scheme)
+    before = out_of_fold(join_verdicts(gold, verdicts, "g"), scheme)
     assert len(before) == 90
     field = "cluster" if scheme == "by_cluster" else "answering_model"
     for value in sorted({row[field] for row in gold})[:3]:
@@ -140,13 +140,13 @@ def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
         held = {row["id"] for row in gold if row[field] == value}
         wrong = [row | {"label": "compliance" if row["label"] == "refusal" else "refusal"} for row in gold]
         changed = [new if new["id"] in held else old for new, old in zip(wrong, gold, strict=True)]
-        after = out_of_fold(compared(changed, verdicts, "g"), scheme)
+        after = out_of_fold(join_verdicts(changed, verdicts, "g"), scheme)
         assert {i: after[i] for i in held} == {i: before[i] for i in held}
         assert after != before
 
 
 def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
-    rows_ = compared(*soft_gold(90), "g")
+    rows_ = join_verdicts(*soft_gold(90), "g")
     found, folds = out_of_fold(rows_, "by_model"), cluster_folds(rows_["cluster"])
     row = rows_.iloc[17]
     apart = (rows_["answering_model"] != row.answering_model) & (rows_["cluster"].map(folds) != folds[row.cluster])
@@ -156,7 +156,7 @@ def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
 
 def test_noise_does_not_look_like_a_judge() -> None:
     gold, verdicts = soft_gold(60, signal=0.0)
-    found = [compared(gold, verdicts, "g"), calibration_of(gold, verdicts, **NAMES)]
+    found = [join_verdicts(gold, verdicts, "g"), calibration_of(gold, verdicts, **NAMES)]
     p, refused = found[0]["p_refusal"].to_numpy(), (found[0]["human"] != "compliance").to_numpy()
     on_itself = ((p[refused] >= found[1]["t"]).mean() + (p[~refused] < found[1]["t"]).mean()) / 2
     card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
@@ -252,7 +252,7 @@ def test_a_calibration_from_another_gold_set_is_applied_as_it_is() -> None:
 def test_answers_to_prompts_of_the_gold_that_calibrates_are_out_of_fold_on_another_gold_set_too() -> None:
     gold, verdicts = soft_gold(60, signal=0.0)
     fit = calibration_of(gold, verdicts, "soft", "first")
-    apart = out_of_fold(compared(gold, verdicts, "first"), "by_cluster") or {}
+    apart = out_of_fold(join_verdicts(gold, verdicts, "first"), "by_cluster") or {}
     # Another annotator of the same answers, and an answer to a prompt of its own.
     others = [row | {"label": "refusal"} if i % 9 == 0 else row for i, row in enumerate(gold)]
     new = {"id": "new", "messages": [{"role": "user", "content": "new"}], "label": "refusal", "cluster": "new"}
@@ -353,5 +353,5 @@ def test_a_calibration_on_gold_with_weights_uses_them() -> None:
     plain, weighted = (calibration_of(rows_, verdicts, **NAMES) for rows_ in (gold, heavy))
     assert weighted["map"] != plain["map"] and weighted["n"] == plain["n"]
     assert calibration_of([row | {"weight": 5.0} for row in gold], verdicts, **NAMES) == plain
-    before, after = (out_of_fold(compared(rows_, verdicts, "g"), "by_cluster") for rows_ in (gold, heavy))
+    before, after = (out_of_fold(join_verdicts(rows_, verdicts, "g"), "by_cluster") for rows_ in (gold, heavy))
     assert before != after

@@ -14,7 +14,7 @@ from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_card_figure import card_figure
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.weighting import effective, normalise, units, weighted_share
 from refusal_eval.stats.estimates.intervals import effective_number
 from refusal_eval.stats.estimates.resampling import resample_sums
@@ -103,10 +103,10 @@ def test_a_weighted_share_at_the_edge_is_exact_on_fewer_clusters():
 def test_weights_of_some_rows_only_or_that_are_no_weights_are_refused():
     gold, verdicts = rows({(R, R): 3})
     with pytest.raises(ValueError, match="2 of the 3 rows of g have no weight"):
-        compared([gold[0] | {"weight": 2.0}, *gold[1:]], verdicts, "g")
+        join_verdicts([gold[0] | {"weight": 2.0}, *gold[1:]], verdicts, "g")
     for weight in (0, -1, float("inf"), float("nan"), "2", True):
         with pytest.raises(ValueError, match="a weight must be a number above 0"):
-            compared([row | {"weight": weight} for row in gold], verdicts, "g")
+            join_verdicts([row | {"weight": weight} for row in gold], verdicts, "g")
 
 
 def test_numbers_of_weighted_gold_are_those_of_the_formulas_to_the_ninth_digit():

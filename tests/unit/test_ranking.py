@@ -15,7 +15,7 @@ from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_cards_table import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.soft import ranking, soft_measures
 from refusal_eval.stats.agreement.weighting import normalise
 
@@ -94,7 +94,7 @@ def test_the_order_of_rows_changes_nothing() -> None:
     gold, verdicts = soft_gold(150)
     gold = [row | {"weight": 1 + i % 3} for i, row in enumerate(gold)]
     first = card(gold, verdicts)["soft"]
-    found = compared(gold, verdicts, "g")
+    found = join_verdicts(gold, verdicts, "g")
     mixed = [soft_measures(rows_, 0.95, 7) for rows_ in (found, found.sample(frac=1, random_state=3))]
     random.Random(1).shuffle(gold)
     assert card(gold, verdicts)["soft"] == first

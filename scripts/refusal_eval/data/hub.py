@@ -153,7 +153,7 @@ def listed_files(place: Repository) -> dict[str, RemoteFile]:
         return [item for item in tree if isinstance(item, hub.hf_api.RepoFile)]
 
     listed = {}
-    for item in asked(place, ask):
+    for item in ask_hub(place, ask):
         # Git's hash of a large file is that of a pointer to it.
         hashes = (item.lfs.sha256, None) if item.lfs else (None, item.blob_id)
         try:
@@ -181,7 +181,7 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
     arguments["cache_dir"] = str(Path(place.cache, "hub"))
     arguments["allow_patterns"] = None if names is None else [glob.escape(name) for name in names]
     if files is None:
-        return Path(asked(place, lambda: hub.snapshot_download(place.repo, **arguments)))
+        return Path(ask_hub(place, lambda: hub.snapshot_download(place.repo, **arguments)))
     wanted = dict(files) if names is None else {name: files[name] for name in names if name in files}
     unlisted = sorted(set(names or ()) - set(wanted))
     if place.locked is not None and unlisted:
@@ -191,8 +191,8 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
             _compare_with_lock(place, wanted)
         _check_disk(place, wanted)
         if not offline():
-            asked(place, lambda: resume.fetch_large_files(place, wanted, hub))
-        asked(place, lambda: hub.snapshot_download(place.repo, **arguments))
+            ask_hub(place, lambda: resume.fetch_large_files(place, wanted, hub))
+        ask_hub(place, lambda: hub.snapshot_download(place.repo, **arguments))
     _check_copy(place, place.snapshot, wanted)
     resume.remove_partials(place, wanted.values())
     return place.snapshot
@@ -223,7 +223,7 @@ def library() -> Any:
     return huggingface_hub
 
 
-def asked(place: Repository, action: Callable[[], T]) -> T:
+def ask_hub(place: Repository, action: Callable[[], T]) -> T:
     """Return what `action` returns, with faults of the network tried again and every error in plain words.
 
     Raises:

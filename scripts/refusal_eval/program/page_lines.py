@@ -11,7 +11,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def filled(texts: Iterable[str], indent: str = "  ", further: str | None = None) -> list[str]:
+def fill_lines(texts: Iterable[str], indent: str = "  ", further: str | None = None) -> list[str]:
     """Return texts in lines that are not too long, where their words allow that.
 
     Args:

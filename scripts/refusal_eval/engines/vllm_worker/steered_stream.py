@@ -66,7 +66,7 @@ def ablate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     return -((h @ layer.steer_unit - layer.steer_offset)[..., None] * layer.steer_remove)
 
 
-def gated(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
+def add_behind_gate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
     """h + s v where cos(h, v) > gate, for each token."""
     cosine = h @ layer.steer_unit / h.norm(dim=-1).clamp_min(1e-12)
     passed = count_passed(layer, (cosine > gate)[..., None])
@@ -100,7 +100,7 @@ def count_passed(layer: Any, passed: torch.Tensor) -> torch.Tensor:
 MODES: dict[str, Callable[[Any, torch.Tensor, float | None], torch.Tensor]] = {
     "add": add,
     "ablate": ablate,
-    "gated": gated,
+    "gated": add_behind_gate,
     "pull": pull,
     "constellation": constellation,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
+from refusal_eval.report.paper.display import EN_DASH, NO_DATA, add_marks, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
@@ -214,23 +214,23 @@ def comparisons_table(
                 f"all: {row.scope.pool}" if row.scope.pool else show.split(row.scope.splits[0]),
                 side(row.first),
                 side(row.second),
-                *(marked(percent(rate.value), rate.flags) for rate in rates),
-                NO_DATA if row.gap.value is None else marked(points_text(row.gap.row()), row.gap.flags),
+                *(add_marks(percent(rate.value), rate.flags) for rate in rates),
+                NO_DATA if row.gap.value is None else add_marks(points_text(row.gap.row()), row.gap.flags),
                 *(p_text(p) + _open(row) for p in (row.value("rate_difference_p"), row.corrected.value)),
-                marked(_odds(row.rows["odds_ratio"]), few),
-                marked(number(row.value("cohens_h")), few),
+                add_marks(_odds(row.rows["odds_ratio"]), few),
+                add_marks(number(row.value("cohens_h")), few),
                 f"{row.count('rate_difference_clusters')} of {row.gap.n_clusters}",
             ]
         )
         if margin is not None:
             adjusted = row.rows["rate_difference_adjusted"]
-            body[-1].append(marked(points_interval(adjusted.low, adjusted.high) or NO_DATA, few))
+            body[-1].append(add_marks(points_interval(adjusted.low, adjusted.high) or NO_DATA, few))
             tests = (
                 row.value("rate_difference_equivalence_p"),
                 row.value(NONINFERIORITY),
                 row.no_worse_p,
             )
-            body[-1] += [marked(p_text(p), few) + _beyond(row, margin) for p in tests]
+            body[-1] += [add_marks(p_text(p), few) + _beyond(row, margin) for p in tests]
         if some_missing:
             bounds = points_interval(row.bounds.low, row.bounds.high) or NO_DATA
             body[-1] += [of_all(row.gap.n_prompts or 0, row.bounds.n_prompts or 0), bounds]

@@ -21,7 +21,7 @@ from refusal_eval.features.corrected.corrected_study import (
 )
 from refusal_eval.features.corrected.ppi import MIN_LABELS
 from refusal_eval.features.corrected.transfer import LEAST_MARGIN, MIN_ROWS
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, marked, notes_of, p_text, percent
+from refusal_eval.report.paper.display import NO_DATA, Labels, add_marks, clean, mark_of, notes_of, p_text, percent
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
@@ -280,7 +280,7 @@ def _differences_table(differences: Sequence[Estimate], rows: Iterable[Estimate]
         sides = [show.model(str(row.model)), show.model(str(row.parameter).removeprefix("minus "))]
         names = (row.model, row.split, row.pool, row.parameter)
         p = [tests.get((f"rate_difference_ppi_{name}", *names)) for name in ("p", "p_holm")]
-        difference = marked(points_text(row.row()), row.flags)
+        difference = add_marks(points_text(row.row()), row.flags)
         lines.append([_where(_place(row), show), *sides, difference, *map(p_text, p)])
     asked = {"judge": data.asked["primary_judge"], "samples": data.asked["samples"]}
     notes = filled_notes(
@@ -298,7 +298,7 @@ def _models_table(rates: Sequence[Rate], gold: str, errors: Sequence[GoldErrors]
         rate = by_place[where]
         under = {own.category: own.value for own in rate.by_model}
         flags = derived_flags([rate.flags])
-        cells = [marked(percent(value), flags) for value in (rate.own_rate, *map(under.get, names))]
+        cells = [add_marks(percent(value), flags) for value in (rate.own_rate, *map(under.get, names))]
         rows.append([show.model(where[0]), _where(where, show), *cells])
     header = ["Model", "Split", "Judge's rate", *(clean(name) or "unnamed" for name in names)]
     notes = filled_notes(

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, apply_other_calibration
@@ -101,13 +101,13 @@ def judged_gold(
             there is none there are no rows.
     """
     if calibrate == OUT_OF_FOLD:
-        fits = cross_fits(compared(gold_rows, verdicts, gold))
+        fits = cross_fits(join_verdicts(gold_rows, verdicts, gold))
         fitted = fits.of[fits.headline] or {} if fits.headline else {}
         verdicts = [calibrated_row(v, fitted[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in fitted]
     elif calibrate is not None:
         assert not isinstance(calibrate, str)
         verdicts = apply_other_calibration(gold_rows, verdicts, calibrate)
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     return rows[rows["machine"].notna()]
 
 

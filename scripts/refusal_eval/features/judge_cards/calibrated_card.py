@@ -5,7 +5,7 @@ from typing import Any
 
 from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.features.judge_cards.judge_card import judge_card
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD, Calibration
 from refusal_eval.stats.calibration.calibration_fit import BY_CLUSTER, NO_MODEL, cross_fits
 from refusal_eval.stats.calibration.gold_calibration import (
@@ -77,7 +77,7 @@ def card_with_calibration(
     def card_from(card: dict[str, Any], source: str, calibration: dict[str, Any] | None) -> dict[str, Any]:
         return card | {"labels_from": source + unseen, "calibration": calibration}
 
-    rows = compared(gold_rows, verdicts, names["gold"])
+    rows = join_verdicts(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:
         return card_from(given, OWN_LABELS, None)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import LABELS, is_cut
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.measures import (
     MIN_CLASS_CLUSTERS,
     MIN_ROWS,
@@ -88,7 +88,7 @@ def judge_card(
         ValueError: as `compared.compared` does.
     """
     gold_rows, verdicts = list(gold_rows), list(verdicts)
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     by = {
         name: [
             group | {"soft": soft_measures(found, level, _seed(gold, "soft", group[name]))}
@@ -133,7 +133,7 @@ def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, 
 
 
 def measure_group(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
-    """Return the measures of `judge_card` on a group of answers (see `compared`): all, or one answering model's.
+    """Return the measures of `judge_card` on a group of answers (see `join_verdicts`): all, or one answering model's.
 
     Shares (coverage, accuracy, sensitivity, specificity) have `intervals.cluster_wilson`. Balanced accuracy, F1 and
     kappa have a bootstrap over clusters (`seed` decides the draws). A bootstrap cannot draw errors that the gold set

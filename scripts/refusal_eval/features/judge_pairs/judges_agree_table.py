@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.features.judge_pairs.agreement_estimates import ALL, agreement_numbers
 from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
-from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, order_names
+from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, add_marks, notes_of, order_names
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, move_to_notes
 from refusal_eval.report.paper.table_data import TableData, TableParts
@@ -60,18 +60,18 @@ def agreement_table(agreement: Agreement, data: TableData) -> Table:
         for pair in sorted(shown, key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
             names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
             rank = _rank(agreement["rankings"], group["split"], pair)
-            tau = NO_DATA if rank is None else marked(value_text(rank["tau"], rank["interval"]), rank["flags"])
+            tau = NO_DATA if rank is None else add_marks(value_text(rank["tau"], rank["interval"]), rank["flags"])
             shares = [share_text(share["value"], share["interval"]) for share in (pair[r]["same"] for r in READINGS)]
             kappas = [_text(pair[reading]["kappa"]) for reading in READINGS]
             rows.append(
                 [
                     *(where, " and ".join(show.judge(name) for name in names), str(pair["n"])),
-                    *(marked(text, pair["flags"]) for text in (*shares, *kappas)),
+                    *(add_marks(text, pair["flags"]) for text in (*shares, *kappas)),
                     *([tau] if ranked else []),
                 ]
             )
         if group["alpha"] and len(group["raters"]) > 2:
-            alphas = [marked(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
+            alphas = [add_marks(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]

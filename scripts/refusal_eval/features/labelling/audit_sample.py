@@ -262,7 +262,7 @@ def systematic(probabilities: NDArray[np.float64], start: float) -> list[int]:
     return sorted([*certain.tolist(), *others[hits].tolist()])
 
 
-def assigned(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
+def assign_raters(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
     """Return the rows of each rater, in the order in which that rater sees them.
 
     A random `share` of all rows goes to two raters, every other row to one; raters take turns. The choice does not

@@ -61,7 +61,7 @@ class MergedLabel:
         return len(self.given) + (self.how == "adjudicated")
 
 
-def resolved(audit: Audit, marks: Iterable[RaterMark]) -> list[MergedLabel]:
+def merge_labels(audit: Audit, marks: Iterable[RaterMark]) -> list[MergedLabel]:
     """Return the rows of the sample with their labels, sorted by id."""
     by_row: dict[str, list[RaterMark]] = defaultdict(list)
     for mark in sorted(marks):
@@ -127,7 +127,7 @@ def missing_bounds(rows: Sequence[MergedLabel]) -> dict[str, Any]:
     return found
 
 
-def disputed(rows: Iterable[MergedLabel]) -> list[dict[str, Any]]:
+def disputed_rows(rows: Iterable[MergedLabel]) -> list[dict[str, Any]]:
     """Return the rows that need a decision, or have one: raters differ, or gave marks but no label.
 
     Each has id, messages, answer, `labels` and `comments` (of all raters, without their names), `adjudicated` and the

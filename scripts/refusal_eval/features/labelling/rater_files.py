@@ -20,7 +20,7 @@ from markupsafe import Markup
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.core.yaml_files import read_yaml
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
 DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated", "comment")
@@ -66,13 +66,13 @@ def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]], language: st
     hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
     # Own files and data without markup: the only parts that are not escaped.
     made = {**{name: Markup(text) for name, text in parts.items()}, **hashes}
-    return rendered(PAGE / "page.html", {**made, "words": words})
+    return render_template(PAGE / "page.html", {**made, "words": words})
 
 
 def read_first(audit: str, rater: str, rows: int, language: str = "en") -> str:
     """Return the text file that goes with a rater's sheet, in a language."""
     values = {"audit": audit, "rater": rater, "rows": rows, "words": words_in(language)}
-    return rendered(PAGE / "read_first.txt", values)
+    return render_template(PAGE / "read_first.txt", values)
 
 
 def embed(value: Any) -> str:

@@ -15,10 +15,10 @@ from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import (
     NO_DATA,
     Score,
+    add_marks,
     flags_in,
     headline,
     mark_of,
-    marked,
     marks_of,
     order_names,
     percent,
@@ -134,11 +134,11 @@ def _rates_table(
         rate, blocked = headline(cells[place])["rate"], _blocked_share(cells[place])
         row = [show.model(place[0]), show.split(place[1]), percent(rate) + marks_of([cells[place]])]
         if own:
-            row.append(marked(rate_text(own[place].row()), own[place].flags) if place in own else NO_DATA)
+            row.append(add_marks(rate_text(own[place].row()), own[place].flags) if place in own else NO_DATA)
         if several:
             rates = [one.value or 0.0 for one in spread[place]]
             text = f"{percent(min(rates))} to {percent(max(rates))}" if rates else NO_DATA
-            row.append(marked(text, derived_flags(one.flags for one in spread[place])))
+            row.append(add_marks(text, derived_flags(one.flags for one in spread[place])))
         shifts = {error.name: error.shifts(rate, blocked, cells[place]["headline"]) for error in errors}
         moved = [shifts[error.name][way] for own in groups for way in range(len(WAYS)) for error in own]
         rows.append([*row, *(points(by) + marks_of([cells[place]]) if by is not None else NO_DATA for by in moved)])
@@ -201,7 +201,7 @@ def _differences_table(
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
         rows.append(
             [
-                *(*names, marked(points(row.value), row.flags)),
+                *(*names, add_marks(points(row.value), row.flags)),
                 *(NO_DATA if by is None else f"±{percent(by)}{marks}" for by in moved),
                 *(NO_DATA if share is None else f"{percent(share)}{marks}" for share in needed),
             ]

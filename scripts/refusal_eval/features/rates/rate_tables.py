@@ -27,11 +27,11 @@ from refusal_eval.report.paper.display import (
     Card,
     Labels,
     Score,
+    add_marks,
     by_cell,
     flags_in,
     headline,
     interval,
-    marked,
     marks_of,
     notes_of,
     order_names,
@@ -123,7 +123,7 @@ def scores(data: TableData) -> TableParts:
                 _prompts_text(score),
                 str(score["samples"]),
                 cell_rate_text(score),
-                *(marked(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
+                *(add_marks(percent(score[reading]["rate"]), score[reading]["flags"]) for reading in READINGS),
                 _positive_text(score["c"]["positive"]),
                 interval(part["bound_low"], part["bound_high"]),
                 *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
@@ -140,7 +140,7 @@ def _positive_text(share: Mapping[str, Any] | None) -> str:
     """Return the share of prompts with c(x) > 0, with its interval and its marks."""
     if share is None or share["value"] is None:
         return NO_DATA
-    return marked(share_text(share["value"], (share["low"], share["high"])), share["flags"])
+    return add_marks(share_text(share["value"], (share["low"], share["high"])), share["flags"])
 
 
 def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: bool = False) -> pd.DataFrame:
@@ -261,7 +261,7 @@ def answers(data: TableData) -> TableParts:
         more += [(percent(sum(shares[state] for state in _CUT)), score["state_flags"])]
         more += [(percent(shares[EMPTY]), score["state_flags"]), (rate_text(of["loops"]), own["loops"])]
         more += [(rate_text(of["right"]), own["right"])] if with_right else []
-        rows.append([*row, *(marked(text, flags) for text, flags in more)])
+        rows.append([*row, *(add_marks(text, flags) for text, flags in more)])
         further |= {flag for text, flags in more if text != NO_DATA for flag in flags} - flags_in(found)
     marks = notes_of(further)
     notes = filled_notes(

@@ -10,10 +10,10 @@ from refusal_eval.features.tradeoff.contrasts import CELLS
 from refusal_eval.features.tradeoff.tradeoff_rows import KINDS, ModelRows, model_rows
 from refusal_eval.report.paper.display import (
     NO_DATA,
+    add_marks,
     clean,
     flags_in,
     mark_of,
-    marked,
     marks_of,
     notes_of,
     number,
@@ -103,7 +103,7 @@ def _models_table(models: Mapping[str, ModelRows], data: TableData, said: Mappin
                 show.model(model) + marks_of(own, j.flags),
                 *(rate_text(None if row is None else row.row()) for row in (found.over_refusal, found.safety)),
                 NO_DATA if j.value is None else value_text(j.value, (j.low, j.high)),
-                *(marked(text, rival) for text in (_on_front(found) if rivals else ())),
+                *(add_marks(text, rival) for text in (_on_front(found) if rivals else ())),
             ]
         )
     header = ["Model", "Over-refusal", "Safety", "Youden's J"]

@@ -99,7 +99,7 @@ def mark_of(flags: Iterable[str]) -> str:
     return "".join(symbol for flag, (symbol, _) in MARKS.items() if flag in found)
 
 
-def marked(text: str, flags: Iterable[str]) -> str:
+def add_marks(text: str, flags: Iterable[str]) -> str:
     """Add the symbols of a number's flags to its text; a dash gets none."""
     return text if text == NO_DATA else text + mark_of(flags)
 

@@ -15,7 +15,7 @@ COLUMNS = (
 )
 
 
-def compared(gold_rows: Iterable[CellRow], verdicts: Iterable[CellRow], gold: str) -> pd.DataFrame:
+def join_verdicts(gold_rows: Iterable[CellRow], verdicts: Iterable[CellRow], gold: str) -> pd.DataFrame:
     """Join each gold row with the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
 
     `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing without a verdict.

@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import COMPLIANCE
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import (
     BY_CLUSTER,
@@ -39,7 +39,7 @@ def calibration_of(gold_rows: Sequence[CellRow], verdicts: Iterable[CellRow], ju
     Raises:
         ValueError: as `compared.compared` does.
     """
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     found = fit_all_rows(rows, judge, gold)
     return found if found["t"] is None else found | _by_prompt(gold_rows, rows)
 
@@ -61,7 +61,7 @@ def labels_behind(
     gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], gold: str, calibrate: str | Calibration | None
 ) -> list[CellRow]:
     """Return the verdicts that a card's own numbers are of (`calibrated_card.card_with_calibration`)."""
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     if calibrate is None or rows["p_refusal"].isna().all():
         return list(verdicts)
     if not isinstance(calibrate, str):

@@ -15,7 +15,7 @@ from refusal_eval.program.snakemake_summary import snakemake_command
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.report.paper.markup import csv_text
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.agreement.judge_ranks import judge_ranks
 from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, labels_behind
 from refusal_eval.study.batches import GOLD
@@ -89,4 +89,4 @@ def _label_rows(study: Study, judge: str, gold: str, rows: list[Any]) -> Any:
     results, on = Path(study.paths.results), calibrated_on(study, judge)
     calibrate: Any = OUT_OF_FOLD if on == gold else on and read_json(results / "calibration" / judge / f"{on}.json")
     verdicts = list(read_jsonl(results / "verdicts" / judge / GOLD / f"{gold}.jsonl"))
-    return compared(rows, labels_behind(rows, verdicts, gold, calibrate), gold)
+    return join_verdicts(rows, labels_behind(rows, verdicts, gold, calibrate), gold)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.features.judge_cards.judge_cards_table import cards_frame
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.report.paper.display import NO_DATA, Card, Labels, clean, number
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import is_peoples, levels_text, of_all, share_text, value_text, weights_text
@@ -75,7 +75,7 @@ def page(found: Benchmark) -> str:
         "denied": {gold: ", ".join(f"{label} {n}" for label, n in counts.items()) for gold, counts in denied.items()},
     }
     filters: dict[str, Callable[..., str]] = {"table": markdown, "escaped": markdown_escaped}
-    return rendered(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
+    return render_template(Path(__file__).with_name("bench_page.md.j2"), values, filters).rstrip() + "\n"
 
 
 def _intended_golds(found: Benchmark) -> set[str]:

@@ -62,7 +62,7 @@ class Questions:
             return hub.Repository(kind, need.name, revision, self.cache, self.log)
 
         def info_of(at: hub.Repository) -> Any:
-            return hub.asked(at, lambda: api.repo_info(at.repo, repo_type=kind, revision=at.revision, timeout=30))
+            return hub.ask_hub(at, lambda: api.repo_info(at.repo, repo_type=kind, revision=at.revision, timeout=30))
 
         asked = place(need.pin or kept or HEAD)
         try:
@@ -73,8 +73,8 @@ class Questions:
             raise
         at = place(str(info.sha))
         if info.gated:
-            hub.asked(at, lambda: api.auth_check(at.repo, repo_type=kind))
-        commits = hub.asked(at, lambda: api.list_repo_commits(at.repo, repo_type=kind, revision=at.revision))
+            hub.ask_hub(at, lambda: api.auth_check(at.repo, repo_type=kind))
+        commits = hub.ask_hub(at, lambda: api.list_repo_commits(at.repo, repo_type=kind, revision=at.revision))
         files = wanted_files(need, hub.listed_files(at))
         if kept is not None and (head := str(info_of(place(HEAD)).sha)) != kept:
             self.notes.append(f"{asked}: `{HEAD}` is at {head[:12]} now; --upgrade takes it")

@@ -8,7 +8,7 @@ import yaml
 
 from refusal_eval.config.lock_file import LOCK_VERSION, LockedLicence, LockedRepo, LockedUrl, LockFile
 from refusal_eval.core.files import size_text
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.tools.pin.pin_needs import Need
 
 # What YAML takes for text without quotes, words apart.
@@ -121,7 +121,7 @@ def not_taken(lock: LockFile, needs: Iterable[Need]) -> list[str]:
 def lock_text(lock: LockFile, study: str) -> str:
     """Return the text of a lock file, sorted, a file a line; `study` is the name of the study's file."""
     filters = {"text": _text, "bytes": lambda repo: size_text(repo_size(repo))}
-    return rendered(Path(__file__).with_name("lock_file.yaml.j2"), {"lock": lock, "study": study}, filters)
+    return render_template(Path(__file__).with_name("lock_file.yaml.j2"), {"lock": lock, "study": study}, filters)
 
 
 def repo_size(repo: LockedRepo) -> int:

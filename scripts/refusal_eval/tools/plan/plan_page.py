@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.files import size_text
-from refusal_eval.program.page_lines import filled, group_by, many, table
-from refusal_eval.program.text_templates import rendered
+from refusal_eval.program.page_lines import fill_lines, group_by, many, table
+from refusal_eval.program.text_templates import render_template
 from refusal_eval.study.batches import Cell
 from refusal_eval.tools.plan import study_terms, workload, workload_files
 from refusal_eval.tools.plan.study_costs import COSTS, STAGES, Plan
@@ -85,7 +85,7 @@ def _render(name: str, plan: Plan, values: Mapping[str, Any]) -> str:
     kinds, known = {pace.kind for pace in plan.paces.values()}, [work.known for work in plan.work.values()]
     constants = {**vars(workload), **vars(workload_files), "kinds": kinds, "known": known, "of": plan.study}
     filters: dict[str, Callable[..., Any]] = {"filled": _fill, "many": many, "size": _size, "n": "{:,.0f}".format}
-    return rendered(Path(__file__).with_name(f"{name}.txt.j2"), {**constants, **values}, filters).rstrip("\n")
+    return render_template(Path(__file__).with_name(f"{name}.txt.j2"), {**constants, **values}, filters).rstrip("\n")
 
 
 def _work(plan: Plan) -> pd.DataFrame:
@@ -127,7 +127,7 @@ def _cost_texts(costs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _fill(text: str, indent: str = "  ") -> str:
-    return "".join(f"{line}\n" for line in filled(text.splitlines(), indent))
+    return "".join(f"{line}\n" for line in fill_lines(text.splitlines(), indent))
 
 
 def _tokens(count: float) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
-from refusal_eval.program.page_lines import WIDTH, filled, group_by, many, table
+from refusal_eval.program.page_lines import WIDTH, fill_lines, group_by, many, table
 from refusal_eval.study.batches import GOLD
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
 from refusal_eval.tools.status.status_jobs import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
@@ -40,7 +40,7 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
         marks = {name: f" [{numbers[job]}]" for name, job in status.open_directions.items()}
         open_ones = [name + marks.get(name, "") for name, fitted in status.directions.items() if not fitted]
         done = f"Directions: {len(status.directions) - len(open_ones)} of {len(status.directions)} fitted"
-        lines += ["", *filled([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
+        lines += ["", *fill_lines([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
     if report := status.report:
         there = (
             report.unknown
@@ -51,8 +51,8 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             again = (
                 f"{many(report.remade, 'file')} of prompts, requests, answers, verdicts or scores would be made again"
             )
-            lines += filled([f"{again} by the next run (`snakemake -n` says why)"], "")
-        lines += filled([about_left_over(status.results, report.left)] if report.left else [], "")
+            lines += fill_lines([f"{again} by the next run (`snakemake -n` says why)"], "")
+        lines += fill_lines([about_left_over(status.results, report.left)] if report.left else [], "")
     if groups:
         lines += ["", "What failed, runs, stopped or was rejected:"]
         shown = groups if every else groups[:SHOWN_TROUBLES]
@@ -61,7 +61,7 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
         if len(groups) > len(shown):
             lines.append(f"  ... and {len(groups) - len(shown)} more (--all shows them)")
     lines += _answered_since(status)
-    return "\n".join([*lines, "", *filled(_totals(status.cells), ""), VERDICT[status.state]])
+    return "\n".join([*lines, "", *fill_lines(_totals(status.cells), ""), VERDICT[status.state]])
 
 
 def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int], every: bool) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _answered_since(status: StudyStatus) -> Iterator[str]:
     if cells:
         count = many(sum(cell.answered_since for cell in cells), "answer")
         what = f"{count} in state failed, once rejected, got a response later. To take them, delete and run again:"
-        yield from ("", *filled([what], ""))
+        yield from ("", *fill_lines([what], ""))
     for cell in cells:
         yield f"  {status.results}/answers/{cell.cell}.jsonl"
 
@@ -133,8 +133,8 @@ def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
     others = f" and {len(group) - 1} more" if len(group) > 1 else ""
     text = f"{first.rule} {first.name}".strip() + f"{others} {first.state}: {first.message}"
     indent = " " * len(head)
-    yield from filled([text], head, indent)
-    yield from filled([f"cause: {first.cause}"] if first.cause else [], indent, indent)
+    yield from fill_lines([text], head, indent)
+    yield from fill_lines([f"cause: {first.cause}"] if first.cause else [], indent, indent)
     yield f"{indent}{'receipt' if first.state == REJECTED else 'log'}: {first.log}"
     if first.server_log:
         yield f"{indent}server log: {first.server_log}"

@@ -10,7 +10,7 @@ import typer
 
 from refusal_eval.activations import activation_store, direction_files
 from refusal_eval.core.errors import UserError
-from refusal_eval.program.page_lines import filled, table
+from refusal_eval.program.page_lines import fill_lines, table
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.tools.store import store_studies
 from refusal_eval.tools.store.store_studies import Asks, StoreStudy
@@ -240,4 +240,4 @@ def say(text: str, indent: str = "") -> None:
     """Print text in lines that are not too long, where its words allow that."""
     for line in text.splitlines():
         start = indent + line[: len(line) - len(line.lstrip())]
-        print("\n".join(filled([line.strip()], start)))
+        print("\n".join(fill_lines([line.strip()], start)))
