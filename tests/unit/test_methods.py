@@ -34,7 +34,7 @@ from refusal_eval.report.methods.methods_section import (
     as_latex,
     as_markdown,
     cited_keys,
-    counted,
+    count_text,
     listed,
     paragraphs,
     sampling_text,
@@ -584,7 +584,7 @@ def test_words() -> None:
         f"{reported}, and a",
         f"a; {reported}; and c",
     ]
-    assert [counted(1, "prompt"), counted(2000, "prompt"), counted(2, "person", "people")] == [
+    assert [count_text(1, "prompt"), count_text(2000, "prompt"), count_text(2, "person", "people")] == [
         "1 prompt",
         "2,000 prompts",
         "2 people",

@@ -22,14 +22,14 @@ Follow = Callable[[RequestFile, str | None], Following]
 class Pending:
     """A request to be executed."""
 
-    request: Request  # what is asked; its key is not None
+    request: Request  # its key is not None
     settings: RequestSettings  # what the requests of its file have in common
     cell: str = ""  # the name of its cell, for the log
     # makes the later turns of a dialogue, or asks a vote again; None where nothing can follow
     turns: Following | None = None
     # the earlier turns of the dialogue, each with its response
     answered: list[tuple[Request, Any]] = field(default_factory=list)
-    turns_left: int = 1  # how many turns are asked from here on, if the dialogue does not end early
+    turns_left: int = 1  # turns from here on, if the dialogue does not end early
 
     def after(self, response: Mapping[str, Any]) -> Pending | None:
         """Return the next turn of the dialogue, or None when it is over or does not fit the engine any more."""
@@ -39,7 +39,7 @@ class Pending:
         request = self.turns.next_request(answered)
         if request is None or request.key is None:
             return None
-        # A vote that is asked again was not expected: one more is left than was thought.
+        # A repeated vote was not expected, so one more remains.
         return replace(self, request=request, answered=answered, turns_left=max(self.turns_left - 1, 1))
 
 

@@ -168,5 +168,5 @@ def feature_files(file: str) -> list[Path]:
     """Return the files of a name in the folders of features: of those that ship in their order, then a study's own."""
     features = importlib.import_module("refusal_eval.features")
     folders = [Path(str(features.__file__)).with_name(feature) for feature in features.FEATURES]
-    folders += [registry.module(name).parent for registry in (ANALYSES, TABLES) for name in registry.added()]
+    folders += [registry.module(name).parent for registry in (ANALYSES, TABLES) for name in registry.added_names()]
     return [path for path in dict.fromkeys(folder / file for folder in folders) if path.is_file()]

@@ -17,7 +17,7 @@ from refusal_eval.report.paper.table_notes import (
 )
 from refusal_eval.report.results.cells import has_turns
 
-PREAMBLE = "captions_preamble.tex"  # beside the captions
+PREAMBLE = "captions_preamble.tex"  # next to the captions
 
 
 def caption_markdown(caption: Caption) -> str:
@@ -83,7 +83,7 @@ def study_words(
     ]
 
 
-def tagged(label: str, scores: Iterable[Score]) -> str:
+def label_with_protocol(label: str, scores: Iterable[Score]) -> str:
     """Return the label below a figure, with a line on the protocol of a study under another one than the default.
 
     So it can be seen even where the caption is lost.

@@ -56,7 +56,7 @@ class AuditText:
     id: str  # 16 hex digits of the hash of messages and answer
     cluster: str  # of the prompt
     stratum: str  # what the judges say of it, one of `STRATA`
-    members: list[Member] = field(default_factory=list)  # the answers it stands for
+    members: list[Member] = field(default_factory=list)  # the answers it represents
     probability: float = 1.0  # with which it came into the sample
 
 
@@ -75,7 +75,7 @@ def stratum_of(labels: Collection[str | None]) -> str:
 def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[AuditText]:
     """Return all texts of these cells that can be labelled.
 
-    Equal texts that judges labelled differently (each is judged again where a judge draws) count as `disagree`. A text
+    Equal texts that judges labelled differently (a judge that samples judges each again) count as `disagree`. A text
     has the cluster of its first answer, under a name that means the same in all splits.
 
     Raises:
@@ -173,12 +173,12 @@ def gone_and_changed(config: Config, sample: Iterable[Mapping[str, Any]]) -> tup
 def draw(
     texts: Iterable[AuditText], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
 ) -> list[AuditText]:
-    """Return the sample, sorted by id: `size` texts with their probability, or all of them where there are no more.
+    """Return the sample, sorted by id: `size` texts with their probability, or all if there are no more.
 
     The same texts and arguments give the same sample, whatever the order of the texts.
 
     Raises:
-        UserError: if there is nothing to draw from, or `size` is below the number of strata that hold something.
+        UserError: if there is nothing to draw from, or `size` is below the number of nonempty strata.
     """
     strata: dict[str, list[AuditText]] = {name: [] for name in STRATA}
     for text in texts:
@@ -205,13 +205,13 @@ def _cell(text: AuditText) -> tuple[str, str]:
 
 
 def allocation(texts: Mapping[str, int], sizes: Mapping[str, float], size: int, least: int) -> dict[str, int]:
-    """Return how many texts of each stratum are drawn; `size` in all, or all there are.
+    """Return how many texts to draw from each stratum; `size` in total, or all texts.
 
     Args:
         texts: the number of texts in each stratum, at least 1.
-        sizes: what the numbers are in proportion to.
+        sizes: weights of the strata, to which the numbers are proportional.
         size: of the sample.
-        least: drawn of each stratum, as far as it holds so many and `size` allows for it in every stratum.
+        least: the minimum from each stratum, if it has as many and `size` allows it in all strata.
 
     Raises:
         UserError: if `size` is below the number of strata.
@@ -262,11 +262,11 @@ def systematic(probabilities: NDArray[np.float64], start: float) -> list[int]:
     return sorted([*certain.tolist(), *others[hits].tolist()])
 
 
-def assigned(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
+def assign_raters(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
     """Return the rows of each rater, in the order in which that rater sees them.
 
     A random `share` of all rows goes to two raters, every other row to one; raters take turns. The choice does not
-    depend on anything about a row, so that those with two raters stand for all.
+    depend on anything about a row, so that rows with two raters represent all rows.
     """
     order = sorted(ids, key=lambda name: sha256_of([seed, "raters", name]))
     double = round(share * len(order)) if len(raters) > 1 else 0

@@ -15,7 +15,7 @@ from refusal_eval.report.paper.display import (
     marks_of,
     notes_of,
     number,
-    ordered,
+    order_names,
     percent,
     points,
 )
@@ -40,7 +40,7 @@ def protocol_effects(data: TableData) -> TableParts:
         for choice in cell["choices"]:
             change = None if None in (choice["refusing"], own) else choice["refusing"] - own
             made.append({**names, **choice, "refusing_change": change})
-    orders = {name: ordered((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
+    orders = {name: order_names((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
     marks = {cell: marks_of([score]) for cell, score in by_cell(data.scores).items()}
 
     def names_of(row: Mapping[str, Any]) -> tuple[str, str, str]:

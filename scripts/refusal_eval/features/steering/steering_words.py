@@ -5,7 +5,7 @@ from typing import Any
 
 from refusal_eval.report.methods.direction_words import direction_text
 from refusal_eval.report.methods.study_sources import quoted
-from refusal_eval.report.methods.words import counted, listed
+from refusal_eval.report.methods.words import count_text, listed
 
 # What a mode does with a control in place of a direction, where it is not the same.
 _CONTROLS = {
@@ -21,7 +21,7 @@ def intervention_text(asked: Mapping[str, Any], card: Mapping[str, Any] | None =
     layers, tasks = asked["layers"], asked["mode"] == "constellation"
     ranked = "the directions together rank" if tasks else "the direction ranks"
     where = (
-        f"the {counted(layers['best'], 'layer')} that {ranked} first"
+        f"the {count_text(layers['best'], 'layer')} that {ranked} first"
         + (f" ({listed(map(str, card['layers']))}, counted from 0)" if card else "")
         if isinstance(layers, Mapping)
         else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refusal_eval.report.methods.study_sources import quoted
-from refusal_eval.report.methods.words import counted, listed
+from refusal_eval.report.methods.words import count_text, listed
 
 # How a direction was fitted, by its method, and on which activations.
 FITTED = {
@@ -26,8 +26,8 @@ def direction_text(direction: Mapping[str, Any], named: bool) -> str:
     n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
     return (
         f"the direction{name} is {FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
-        f"{position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
-        f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
+        f"{position_text(direction['positions'])}, from {count_text(n['positive'], 'positive prompt')} and "
+        f"{count_text(n['negative'], 'negative prompt')}, those that rank the layers included"
     )
 
 

@@ -24,7 +24,7 @@ from refusal_eval.report.methods.study_sources import (
     weights_text,
     where_text,
 )
-from refusal_eval.report.methods.words import counted, listed
+from refusal_eval.report.methods.words import count_text, listed
 from refusal_eval.report.paper.display import Score, annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -101,7 +101,7 @@ def paragraphs(
     """
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
-    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
+    words = (cite, count_text, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
     environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
     found = list(results)
@@ -185,7 +185,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "separations": separations,
         "position_text": position_text,
         "seconds": seconds,
-        # Of an engine of another party nobody knows what changes between runs.
+        # A hosted engine may change between runs without notice.
         "batched": [
             name
             for name, engine in engines.items()
@@ -326,14 +326,14 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
     """Return sampling parameters in words; those that are off are left out."""
     parts = [f"temperature {sampling['temperature']:g}"]
     parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling[key] != off]
-    parts.append(f"at most {counted(sampling['max_tokens'], 'token')}")
+    parts.append(f"at most {count_text(sampling['max_tokens'], 'token')}")
     if sampling.get("stop"):
         parts.append(f"stop strings {listed(quoted(repr(text)) for text in sampling['stop'])}")
     return ", ".join(parts)
 
 
 def how_asked(entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> list[str]:
-    """Return what a model was asked with beside its prompts and sampling.
+    """Return the conditions of a model's requests, besides prompts and sampling.
 
     Args:
         entry: the model's.

@@ -37,7 +37,7 @@ def filled_notes(template: str, show: display.Labels, **values: Any) -> list[str
 
     Args:
         template: its name, such as `corrected/rates`.
-        show: what readers see instead of names, by the filters `model`, `split`, `judge` and `gold`.
+        show: display names, used by the filters `model`, `split`, `judge` and `gold`.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDERS),

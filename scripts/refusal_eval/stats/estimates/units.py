@@ -116,14 +116,14 @@ class Units:
             *(flag for flag in WHOLE if flag in self.flags),
         )
 
-    def kept(self, keep: Flags) -> Units:
+    def select(self, keep: Flags) -> Units:
         """Return the rows where `keep` is true, without their samples."""
         return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None)
 
     def states(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the number of samples in each state of answers, and in each state of verdicts.
 
-        Of the latter `missing` are answers that the judge should have read and that have no verdict.
+        Among the latter `missing` counts answers that the judge should have read and that have no verdict.
         """
         assert self.samples is not None
         answers, verdicts = self.samples["state"], self.samples["verdict"]
@@ -184,7 +184,7 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         {
             "category": first["category"].fillna("").to_numpy(object),
             "cluster": first["cluster"].to_numpy(object),
-            **_counts(labels, *_cut(samples, facts["max_tokens"], k)),
+            **_counts(labels, *_cut_samples(samples, facts["max_tokens"], k)),
             "c": c,
             "band": bands_of(c, facts["band"]),
         },
@@ -198,8 +198,8 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
 def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] = (0.0, 1.0)) -> tuple[str, ...]:
     """Return `few_clusters` if a mean of values between limits rests on few clusters (`flags.few_flags`), or nothing.
 
-    Where clusters hold several values, those with one above the lower limit show one outcome, and those with one below
-    the upper limit the other.
+    A cluster shows one outcome if it has a value above the lower limit, and the other if it has one below the upper
+    limit.
     """
     codes = cluster_codes(clusters)
     sizes = np.bincount(codes)
@@ -209,7 +209,7 @@ def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] 
     return few_flags(effective_number(sizes), rarer)
 
 
-def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
+def _cut_samples(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
     """Which samples end by length, and which before 256 tokens; both units x K.
 
     Where the number of an answer's tokens is not known, it is the limit.

@@ -25,7 +25,7 @@ class FinishedStudy:
     """The folder of a study with scores."""
 
     folder: Path  # where it is
-    manifest: Mapping[str, Any]  # its manifest; of a study without one, what config.yaml tells
+    manifest: Mapping[str, Any]  # its manifest; without one, the values of config.yaml
     cells: Mapping[
         JudgedCell, Mapping[str, Any]
     ]  # its (judge, model, split), sorted, each with its facts (`units.Units`)
@@ -99,7 +99,7 @@ def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of a results folder; without one what its config.yaml tells."""
+    """Return the manifest of a results folder, or what its config.yaml says instead."""
     config, manifest = folder / "config.yaml", folder / "manifest.json"
     if manifest.is_file() or not config.is_file():
         return dict(read_json(manifest)) if manifest.is_file() else {}
