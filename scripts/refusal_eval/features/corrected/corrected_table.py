@@ -325,7 +325,7 @@ def _said(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: T
         "level": f"{100 * data.asked['level']:g} %",
         "least_margin": f"{LEAST_MARGIN:g}",
         "sizes": [(where, min(numbers), max(numbers)) for where, numbers in sizes.items()],
-        "turns": bool(data.found("corrected")["dialogues"]),
+        "turns": bool(data.found("corrected")["turns"]),
         "pooled": any(row.pool for row in rows),
         "marks": notes_of(flags - {FEW_CLUSTERS}),
         "few": notes_of(flags & {FEW_CLUSTERS}),

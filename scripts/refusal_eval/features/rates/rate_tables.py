@@ -137,8 +137,7 @@ def _positive_text(share: Mapping[str, Any] | None) -> str:
 def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: bool = False) -> pd.DataFrame:
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
-    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns of dialogues count; rates are over
-    turns, of which a prompt without a dialogue has one.
+    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns count; rates are over these.
     """
     peoples = [card for card in cards if is_peoples(card)]
 
@@ -194,7 +193,7 @@ def votes(data: TableData) -> Made:
     """Return a row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K.
 
     The CSV has a row for each measure, whose name carries K: none may be compared between different K. They are over
-    turns, of which a prompt without a dialogue has one.
+    scored turns.
     """
     cells, keys = _cells_and_keys(data)
     sizes = sorted({score["samples"] for score in cells})

@@ -41,7 +41,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
                             which no resample varies: it would be taken for known exactly. Not given where no other
                             model has a place, so that nobody could beat it
 
-    Prompts (of dialogues scored turns) and clusters are those of both kinds together, so that a contrast pair is one
+    Prompts (scored turns) and clusters are those of both kinds together, so that a contrast pair is one
     cluster. Flags are those of the model's cells on all these splits, and `few_clusters` where there is a J and the
     rate of one of them rests on few; of a place on the front, those of all models that have a place, who decide it.
 
@@ -132,7 +132,7 @@ def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
-    """Number of prompts with a rate of the model, of dialogues of scored turns."""
+    """Number of scored turns with a rate of the model."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 

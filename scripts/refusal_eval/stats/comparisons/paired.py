@@ -1,7 +1,6 @@
 """Differences of headline rates on the same prompts, with test, interval and worst-case bounds.
 
-The scores of several cells stand side by side in a panel: a row per prompt (of dialogues per scored turn), a column per
-cell.
+The scores of several cells stand side by side in a panel: a row per scored turn, a column per cell.
 """
 
 import functools
@@ -61,7 +60,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference, first less second, over the prompts (of dialogues scored turns) for which both have a rate."""
+    """A difference, first less second, over the scored turns for which both have a rate."""
 
     rate_first: float | None = None  # rate of the first over these prompts; of several splits the mean of theirs
     rate_second: float | None = None  # the same of the second

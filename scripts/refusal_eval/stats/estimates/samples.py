@@ -1,4 +1,4 @@
-"""The file of a scored cell: a row for each sample of each scored prompt (of dialogues: scored turn), as Parquet.
+"""The file of a scored cell: a row for each sample of each scored turn, as Parquet.
 
 Everything that estimates need of a cell is in it, and `units.read_units` is the one reader. What holds for the whole
 cell stands in the file's metadata.
