@@ -152,6 +152,11 @@ class RequestFile:
         """How a judge's votes that cannot be read are asked again; None where they are not."""
         return self.header.get("retries")
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a request can be followed by another: a later turn, or a vote that is asked again."""
+        return self.dialogue is not None or self.retries is not None
+
     @cached_property
     def settings(self) -> RequestSettings:
         """What all its requests have in common."""

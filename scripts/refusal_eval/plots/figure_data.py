@@ -119,7 +119,7 @@ class FigureData:
 
     @functools.cached_property
     def votes(self) -> dict[Cell, list[float]]:
-        """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
+        """c(x) of each scored turn that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property

@@ -56,7 +56,7 @@ class HistogramsFigure(Ordered):
     def draw(self, data: FigureData) -> Drawn:
         """Return a row of panels per model and a column per split, all on one scale; the mixed band is shaded.
 
-        n in a panel is the number of prompts (of dialogues: scored turns) that have a c(x).
+        n in a panel is the number of scored turns that have a c(x).
 
         Raises:
             ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
@@ -150,7 +150,7 @@ def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.
 
 
 def _counted(scores: Iterable[Score]) -> str:
-    """What a panel counts; a prompt that is no dialogue has one turn."""
+    """What a panel counts: prompts, or turns where a prompt has several."""
     return "turns" if has_turns(scores) else "prompts"
 
 

@@ -30,7 +30,7 @@ SUMS = ["responses", "bytes", "unasked", "unasked_bytes"]
 def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     """Return the indexes of the store's files as they are now, by engine id. Nothing is written, no link followed.
 
-    To be asked before what the studies ask for is: later turns of dialogues are known from the responses so far, so
+    To be asked before what the studies ask for is: later turns are known from the responses so far, so
     that a response which comes after that would look as if nobody asked for it.
     """
     folders = sorted(entry.name for entry in os.scandir(store) if entry.is_dir(follow_symlinks=False))
