@@ -80,8 +80,8 @@ def pending_requests(
     """Return the requests of a shard that the store lacks, each key once.
 
     The order is fixed, so that equal studies submit equal sequences: several turns first, the longest first, because
-    they can only be asked one after the other; then the files in their order. Two samples with the same answer give one and the
-    same judge request: it is executed once. All turns of a prompt belong to the shard of its first.
+    they can only be asked one after the other; then the files in their order. Two samples with the same answer give one
+    and the same judge request: it is executed once. All turns of a prompt belong to the shard of its first.
     `tokenizer_folder` is None for an engine that takes messages.
     """
     found = list(_pending(files, store, tokenizer_folder, shard, shards, follow))
