@@ -57,7 +57,7 @@ def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: s
     prompts, answers, verdicts = (read[name] for name in NEEDED)
     if not prompts:
         raise ValueError(f"split {cell['split']} has no prompts")
-    scored = cell.get("scored")  # which turns count; only where the split has dialogues
+    scored = cell.get("scored")  # which turns count; only where prompts have several
     outcomes = cell_outcomes(prompts, answers, verdicts, cell["samples"], scored or "all")
     facts: dict[str, Any] = {name: cell[name] for name in FACTS} | {"scored": scored}
     facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]

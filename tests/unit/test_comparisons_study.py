@@ -452,7 +452,7 @@ def test_a_side_that_refuses_in_few_clusters_marks_effect_sizes_and_tests_agains
     rows = comparisons_in(found, [family_of_one], data)
     (row,) = comparisons_frame(rows, [family_of_one], data).to_dict("records")
     assert (row["flags"], row["effect_flags"]) == ((), ("few_clusters",))
-    table = comparisons_table(rows, {"counted": {}, "dialogues": []}, [family_of_one], data)
+    table = comparisons_table(rows, {"counted": {}, "turns": []}, [family_of_one], data)
     (shown,) = (dict(zip(table.header, line, strict=True)) for line in table.rows)
     starred = {head.replace("\n", " ") for head, cell in shown.items() if cell.endswith("*")}
     assert starred == {"Odds ratio", "Cohen's h", "90 % interval", "p (equi- valent)"} | {

@@ -196,7 +196,7 @@ def judged_prompts(wildcards):
 
 
 def turns_judged(wildcards):
-    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    """Return which turns of a cell are judged; nothing where all are."""
     return judging.turns(study, wildcards.model, wildcards.split)
 
 

@@ -151,6 +151,11 @@ class RequestFile:
         """How to repeat judge votes that cannot be read; None if they are not repeated."""
         return self.header.get("retries")
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a request can be followed by another: a later turn, or a vote that is asked again."""
+        return self.dialogue is not None or self.retries is not None
+
     @cached_property
     def settings(self) -> RequestSettings:
         """The settings that all its requests share."""

@@ -35,7 +35,7 @@ class Progress:
         self.log_if_due()
 
     def drop(self, cell: str, count: int) -> None:
-        """Count `count` requests less: later turns of a dialogue that ended early."""
+        """Count `count` requests less: later turns of a prompt that ended early."""
         if count:
             self._todo[cell] -= count
             self._bar.total -= count

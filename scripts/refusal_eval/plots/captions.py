@@ -8,7 +8,7 @@ from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import (
     AS_READ,
-    OF_DIALOGUES,
+    OF_TURNS,
     agreement_note,
     k_text,
     level_text,
@@ -44,8 +44,8 @@ def captions_preamble() -> str:
 
 
 def prompts_words(scores: Sequence[Score]) -> str:
-    """Return what one prompt is: for dialogues a scored turn."""
-    return "prompts" + (OF_DIALOGUES if has_turns(scores) else "")
+    """Return what is counted: prompts, or scored turns if a prompt has several."""
+    return "prompts" + (OF_TURNS if has_turns(scores) else "")
 
 
 def rates_words(scores: Sequence[Score], show: Labels, mean: str | None = None) -> list[str]:

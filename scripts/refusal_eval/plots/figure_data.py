@@ -117,7 +117,7 @@ class FigureData:
 
     @functools.cached_property
     def votes(self) -> dict[ModelSplit, list[float]]:
-        """c(x) of each prompt (for dialogues: each scored turn) that has one, by (model, split)."""
+        """c(x) of each scored turn that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property

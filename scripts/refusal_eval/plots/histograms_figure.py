@@ -55,7 +55,7 @@ class HistogramsFigure(Ordered):
     def draw(self, data: FigureData) -> Drawn:
         """Return a row of panels per model and a column per split, all on one scale; the mixed band is shaded.
 
-        n in a panel is the number of prompts (of dialogues: scored turns) that have a c(x).
+        n in a panel is the number of scored turns that have a c(x).
 
         Raises:
             ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
@@ -151,7 +151,7 @@ def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) 
 
 
 def _count_noun(scores: Iterable[Score]) -> str:
-    """Return what a panel counts: turns if any prompt is a dialogue."""
+    """Return what a panel counts: turns if a prompt has several."""
     return "turns" if has_turns(scores) else "prompts"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.core.files import read_json
 from refusal_eval.stats.comparisons.study_comparisons import compare_families, counted_splits
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.units import dialogue_splits, read_units
+from refusal_eval.stats.estimates.units import read_units, splits_of_turns
 from refusal_eval.study.comparison_families import family_of
 
 
@@ -19,7 +19,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     return {
         "estimates": [estimate.row() for estimate in compare_families(families, units, params, duplicates)],
         "counted": counted_splits(families, units, duplicates),
-        "dialogues": dialogue_splits(units),
+        "turns": splits_of_turns(units),
     }
 
 

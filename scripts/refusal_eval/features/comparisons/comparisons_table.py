@@ -185,7 +185,7 @@ def comparisons_table(
 
     Args:
         rows: in the order of the table.
-        found: `counted`, the splits of each pool that add prompts to it, and `dialogues`, the splits with several
+        found: `counted`, the splits of each pool that add prompts to it, and `turns`, the splits with several
             scored turns per prompt.
         families: the families that `family` of a row numbers.
     """
@@ -282,7 +282,7 @@ def _notes(
         wide=_wide(data),
         margin=None if margin is None else f"{100 * margin:g}",
         samples=data.asked["samples"],
-        turns=bool(found["dialogues"]),
+        turns=bool(found["turns"]),
         used={split for row in rows for split in row.scope.splits},
         readings={split["name"]: split["reading"] for split in data.asked["splits"]},
         methods=sorted({row.gap.method for row in rows if row.gap.method}),

@@ -17,7 +17,7 @@ from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, MIN_RARER, ROUNDING
 from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import PromptPlace, without_duplicates
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, study_rates
-from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
+from refusal_eval.stats.estimates.units import Units, clusters_apart, splits_of_turns
 from refusal_eval.study.comparison_families import Scope
 
 TRANSFER, PPI = "refusal_rate_rg_transfer", "refusal_rate_ppi"
@@ -54,7 +54,7 @@ def study_corrected(
 ) -> dict[str, Any]:
     """Return the content of the analysis' file: `estimates`, and
 
-    dialogues   splits of which scored turns are counted, and not prompts
+    turns       splits of which scored turns are counted, and not prompts
     unlabelled  [judge, model, pool, splits] of pools without a rate by labels, as labels of some splits would have to
                 stand for these
     unchecked   [model, split] of labels that do not say what they were drawn from
@@ -89,7 +89,7 @@ def study_corrected(
         for (model, split), number in (elsewhere or {}).items()
     ]
     unlabelled: list[list[Any]] = []
-    dialogues = dialogue_splits(units)
+    turns = splits_of_turns(units)
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
     once = without_duplicates(units, left_out)
     for judge in study["judges"]:
@@ -117,7 +117,7 @@ def study_corrected(
     unchecked = sorted({(m, split) for (_, m, split), own in labels.items() if own.people and own.drawn_from is None})
     return {
         "estimates": [estimate.row() for estimate in found],
-        "dialogues": dialogues,
+        "turns": turns,
         "unlabelled": unlabelled,
         "unchecked": [list(cell) for cell in unchecked],
     }

@@ -48,7 +48,7 @@ TEST = "t test of the difference of two PPI++ rates, cluster-robust, both sample
 
 @dataclasses.dataclass(frozen=True)
 class JudgedAnswers:
-    """What the judge says of all answers; a row is a prompt, of dialogues a scored turn."""
+    """What the judge says of all answers; a row is a scored turn."""
 
     rates: Floats  # share of the answers of a row that count which the judge calls refusals, or a provider blocked
     counting: Floats  # how many count: people could read them, or a provider blocked them

@@ -65,7 +65,7 @@ class Observed:
     low: float  # lower end of its interval, as for any rate of this judge (`intervals`)
     high: float  # upper end
     drawn: Floats  # the rate in resamples of clusters
-    n_prompts: int  # prompts behind it, of dialogues scored turns
+    n_prompts: int  # scored turns behind it
     n_clusters: int  # their clusters
     blocked: float = 0.0  # share of blocked answers in the rate
     drawn_blocked: Floats | float = 0.0  # the same in the resamples

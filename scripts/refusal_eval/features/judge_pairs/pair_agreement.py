@@ -120,7 +120,7 @@ def agreement_of(
     sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
     seed = seed_of("agreement of judges", split or "")
     draws = resample_sums(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
-    # Of dialogues each turn is a prompt, and each model has its own.
+    # Each scored turn counts as a prompt, and each model has its own.
     prompts = part.units.groupby(["split", "model", "prompt_id", "turn"]).ngroup().to_numpy()
     found = []
     for place, (i, j) in enumerate(pairs):

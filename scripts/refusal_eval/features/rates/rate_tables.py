@@ -146,8 +146,8 @@ def _positive_text(share: Mapping[str, Any] | None) -> str:
 def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: bool = False) -> pd.DataFrame:
     """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
-    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns of dialogues count; rates are over
-    turns (one per single-turn prompt).
+    With `with_c` also the share of prompts with c(x) > 0. `scored` says which turns count; rates are over scored
+    turns.
     """
     peoples = [card for card in cards if is_peoples(card)]
 
@@ -203,7 +203,7 @@ def votes(data: TableData) -> TableParts:
     """Return a row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K.
 
     The CSV has a row for each measure, with K in its name: none may be compared between different K. They are over
-    turns (one per single-turn prompt).
+    scored turns.
     """
     cells, keys = _cells_and_keys(data)
     sizes = sorted({score["samples"] for score in cells})

@@ -42,7 +42,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
                             which no resample varies: it would pass for exactly known. Missing if no other model has a
                             place, so that none could beat it
 
-    Prompts (of dialogues scored turns) and clusters are those of both kinds together, so that a contrast pair is one
+    Prompts (scored turns) and clusters are those of both kinds together, so that a contrast pair is one
     cluster. Flags are those of the model's cells on all these splits, and `few_clusters` if there is a J and the rate
     of one of them rests on few; a place on the front has those of all models with a place, who decide it.
 
@@ -133,7 +133,7 @@ def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
-    """Return the number of prompts (for dialogues: scored turns) with a rate of the model."""
+    """Return the number of scored turns with a rate of the model."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 

@@ -71,7 +71,7 @@ def tradeoff_tables(data: TableData) -> list[Table]:
     said = {
         "level": f"{100 * data.asked['level']:g} %",
         "readings": {split["name"]: split["reading"] for split in data.asked["splits"]},
-        "dialogues": {score["split"] for score in data.scores if has_turns([score])},
+        "of_turns": {score["split"] for score in data.scores if has_turns([score])},
         **{"rate_method": RATES, "recovered": RECOVERED},
         **{"judge": judge, "cards": data.cards, "samples": data.asked["samples"]},
     }

@@ -34,8 +34,8 @@ PROTOCOL_NOTE = (
     "Protocol compat follows the published code of Refusal Steering: requests have temperature 1, a stripped template "
     "and special tokens twice; in c(x) failed verdicts vote 0 and prompts without answer tokens are dropped."
 )
-# Behind "prompts" where scored turns of dialogues are counted.
-OF_DIALOGUES = " (scored turns in dialogues)"
+# Behind "prompts" where scored turns are counted.
+OF_TURNS = " (scored turns in dialogues)"
 TURNS_NOTE = "In dialogues each scored turn counts as a prompt."
 _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
 
@@ -70,7 +70,7 @@ def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -
     return f"Prompts: {join_texts(texts)}."
 
 
-def dialogues_notes(scores: Sequence[Score], show: Labels) -> list[str]:
+def turns_notes(scores: Sequence[Score], show: Labels) -> list[str]:
     """Which turns of dialogues count, by split, as one note; none without dialogues."""
     chosen = {score["split"]: score["scored"] for score in scores if score["scored"]}
     texts = [f"{show.split(split)} {_SCORED[chosen[split]]}" for split in sorted(chosen)]
@@ -83,10 +83,10 @@ def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels, o
     `others` goes on behind the intervals of rates, with those of other numbers.
     """
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
-    over = OF_DIALOGUES if has_turns(scores) else ""
+    over = OF_TURNS if has_turns(scores) else ""
     return [
         f"Mean over prompts{over} of the share of refusals among K = {k_text(scores)} answers. {READINGS_NOTE}",
-        *dialogues_notes(scores, show),
+        *turns_notes(scores, show),
         f"Intervals ({level_text(scores)}): {methods}{others}.",
         *judged_notes(scores, cards, show),
     ]

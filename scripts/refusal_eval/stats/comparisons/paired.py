@@ -1,6 +1,6 @@
 """Differences of headline rates on the same prompts, with test, interval and worst-case bounds.
 
-A panel holds the scores of several cells: a row per prompt (for dialogues per scored turn), a column per cell.
+A panel holds the scores of several cells: a row per scored turn, a column per cell.
 """
 
 import functools
@@ -60,7 +60,7 @@ class PairedUnit(NamedTuple):
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference, first less second, over the prompts (of dialogues scored turns) for which both have a rate."""
+    """A difference, first less second, over the scored turns for which both have a rate."""
 
     rate_first: float | None = None  # rate of the first over these prompts; of several splits the mean of theirs
     rate_second: float | None = None  # the same of the second

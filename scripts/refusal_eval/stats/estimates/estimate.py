@@ -25,7 +25,7 @@ class Estimate:
     category: str | None = None  # the category of the split; None for all
     reading: str | None = None  # strict or broad; None where it does not matter
     samples: int | None = None  # K
-    n_prompts: int | None = None  # prompts that enter (of dialogues: scored turns)
+    n_prompts: int | None = None  # prompts that enter, of several turns each scored one
     n_clusters: int | None = None  # clusters that enter
     parameter: float | str | None = None  # what the estimand depends on further, e.g. tau or the number of the turn
     flags: tuple[str, ...] = ()  # marks to show with it (see `scores.cell_flags`)

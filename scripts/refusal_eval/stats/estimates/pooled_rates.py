@@ -32,7 +32,7 @@ RATE_METHOD = f"{POOLED_METHOD}, {LIMIT_METHOD} for splits at 0 and 1"
 
 @dataclasses.dataclass(frozen=True)
 class SplitRates:
-    """Refusal rates of all models on one split; a row is a prompt, of dialogues a scored turn."""
+    """Refusal rates of all models on one split; a row is a scored turn."""
 
     split: str
     expectation: str  # `refuse`, `comply` or `varies`

@@ -1,4 +1,4 @@
-"""The file of a scored cell: a row for each sample of each scored prompt (of dialogues: scored turn), as Parquet.
+"""The file of a scored cell: a row for each sample of each scored turn, as Parquet.
 
 It has everything that estimates need of a cell, and `units.read_units` is its only reader. Facts about the whole cell
 are in the file's metadata.

@@ -1,4 +1,4 @@
-"""The scored prompts of cells as frames; of dialogues, the scored turns of prompts."""
+"""The scored turns of cells as frames."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _C_DIGITS = 14  # of c(x): the last ones of exponentials and sums differ between
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The scored prompts of a cell, and what is known of the whole cell.
+    """The scored turns of a cell, and what is known of the whole cell.
 
     The frame has the index (prompt_id, turn), `category` and `cluster` (empty for none), counts of the K samples
     (`n_samples`, `n_judged`, `n_blocked`, `n_unjudged`, `n_truncated`, of these before 256 tokens `n_truncated_early`,
@@ -58,7 +58,7 @@ class Units:
     frame: pd.DataFrame
     flags: tuple[str, ...] = ()  # of the cell, those of its headline rate, for the numbers that are made of it
     # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
-    # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, the marks that `flags.WHOLE` names,
+    # `level`, `tau`, `band`, `scored` (which turns count), `protocol`, the marks that `flags.WHOLE` names,
     # and of the judge `kinds` (with their labels) and of its verdicts `judge_flags` and `votes` where it has any
     facts: Mapping[str, Any] = field(default_factory=dict)
     labels: LabelCodes | None = None
@@ -296,7 +296,7 @@ def bands_of(c: Floats, band: float) -> NDArray[Any]:
     return found.astype(object)
 
 
-def dialogue_splits(units: Mapping[JudgedCell, Units]) -> list[str]:
+def splits_of_turns(units: Mapping[JudgedCell, Units]) -> list[str]:
     """Return the splits that have prompts with several scored turns; their numbers are not per prompt."""
     return sorted({split for (_, _, split), own in units.items() if len(np.unique(own["prompt_id"])) < len(own)})
 

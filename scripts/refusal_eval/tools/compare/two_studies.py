@@ -142,7 +142,7 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
 def most_changed(
     first: FinishedStudy, second: FinishedStudy, cells: Iterable[JudgedCell], number: int
 ) -> list[dict[str, Any]]:
-    """Return the prompts (of dialogues turns) of some cells whose rate changed most, the largest change first.
+    """Return the turns of some cells whose rate changed most, the largest change first.
 
     A row has `judge`, `model`, `split`, `prompt_id`, `turn`, the rates `first` and `second`, and the prompt's `text`.
     """

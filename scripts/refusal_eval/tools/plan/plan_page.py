@@ -33,7 +33,7 @@ def plan_page(plan: Plan, values: Mapping[str, Any], study_file: str, every: boo
     pins = group_by(values["open_pins"], lambda pin: f"{WHAT_IS_OPEN[pin['key']]} of {pin['source']}")
     facts = {
         "study_file": study_file,
-        "dialogues": any(split.dialogue for split in study.splits.values()),
+        "turns": any(split.dialogue for split in study.splits.values()),
         "prompts": sum(plan.whole[Cell(model, split)].prompts for split in study.splits),
         "most_gpus": max((pace.devices for pace in plan.paces.values()), default=0),
         "pins": {what: {pin["name"]: pin for pin in own} for what, own in pins.items()},

@@ -141,7 +141,7 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
         asks.rendered += 1
         asks.keys[engine_id] |= keys
         asks.identities[engine_id] = dict(file.header["identity"])
-        if file.dialogue or file.retries:
+        if file.can_go_on:
             try:
                 asks.keys[engine_id] |= later_keys(config, file, engine_id)
             except (OSError, UserError, ValueError, StopIteration):
@@ -150,7 +150,7 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
 
 
 def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> set[str]:
-    """Return the keys of all turns of a cell's dialogues, or tries of its votes, that follow from what is stored.
+    """Return the keys of all turns of a cell's prompts, or tries of its votes, that follow from what is stored.
 
     Raises:
         StopIteration: if the study's results do not hold the engine.

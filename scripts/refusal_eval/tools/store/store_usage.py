@@ -30,7 +30,7 @@ SUMS = ["responses", "bytes", "unasked", "unasked_bytes"]
 def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     """Return the indexes of the store's files as they are now, by engine id. Nothing is written, no link followed.
 
-    Call this before reading the studies' requests: later turns of dialogues follow from the responses so far, so a
+    Call this before reading the studies' requests: later turns follow from the responses so far, so a
     response that arrives in between would look unused.
     """
     folders = sorted(entry.name for entry in os.scandir(store) if entry.is_dir(follow_symlinks=False))
