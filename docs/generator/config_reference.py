@@ -27,7 +27,7 @@ from refusal_eval.config import (
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
-from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
+from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Corrected, Scoring, Study
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
@@ -72,7 +72,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Reasoning": entries.Reasoning,
         "Adapter from the hub": ADAPTER_SOURCES.get("hub"),
         "Adapter in a folder": ADAPTER_SOURCES.get("folder"),
-        "Intervention": intervention_entry.Intervention,
+        **{f"Intervention of mode {name}": mode for name, mode in intervention_entry.MODES.items()},
         "Best layers": intervention_entry.BestLayers,
         "Sweep": sweep.Sweep,
     },
@@ -160,7 +160,9 @@ def catalogue_schema() -> dict[str, Any]:
         for name in names:
             like = {"type": "string", "description": "Entry of the same section whose keys this one inherits."}
             definitions[f"{name}.partial"]["properties"][LIKE] = like
-        whole = {"if": {"required": [LIKE]}, "then": _any_of(names, ".partial"), "else": _any_of(names, "")}
+        # So may the intervention of a sweep.
+        short = {"anyOf": [{"required": [key]} for key in (LIKE, "sweep")]}
+        whole = {"if": short, "then": _any_of(names, ".partial"), "else": _any_of(names, "")}
         sections[section] = {
             "type": ["object", "null"],
             "patternProperties": {shapes.SLUG: whole},
@@ -241,7 +243,7 @@ def _table(title: str, entry: type[BaseModel]) -> str:
     lines.append("| --- | --- | --- | --- |")
     for name, hint in fields_of(entry).items():
         field = entry.model_fields[name]
-        described = field.description or ("Says which kind it is." if name == "kind" else "")
+        described = field.description or (f"Says which {name} it is." if name == kind_key(entry) else "")
         cells = [f"`{name}`", _type_words(hint, field), _default_words(field), described]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -275,7 +277,7 @@ def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
     if is_entry(leaf):
         title = TITLES[leaf]
         link = f"[{title}](#{title.lower().replace(' ', '-')})"
-        return f"{link} (`kind: {kinds_of(leaf)[0]}`)" if kinds_of(leaf) else link
+        return f"{link} (`{kind_key(leaf)}: {kinds_of(leaf)[0]}`)" if kinds_of(leaf) else link
     return PLAIN_WORDS[leaf]
 
 

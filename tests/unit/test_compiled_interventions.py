@@ -1,5 +1,6 @@
 """Compiled interventions: their tensors against plain arithmetic, their hash, and what a load is started with."""
 
+import ast
 import asyncio
 import hashlib
 import json
@@ -18,6 +19,9 @@ from safetensors.numpy import load_file, save_file
 from refusal_eval.activations import sides
 from refusal_eval.activations.direction_files import read_direction
 from refusal_eval.activations.intervention import (
+    MODES as COMPILED,
+)
+from refusal_eval.activations.intervention import (
     FittedDirection,
     compiled,
     ranking_of,
@@ -28,6 +32,7 @@ from refusal_eval.activations.intervention_file import CompiledIntervention, int
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.config.direction_entry import Method
+from refusal_eval.config.intervention_entry import MODES, Intervention
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
@@ -443,6 +448,15 @@ def test_the_worker_and_the_hash_are_on_the_command_line_and_only_with_an_interv
     assert [word for word in commands[0] if word not in commands[1]] == []
 
 
+def test_each_mode_is_compiled_and_done_by_the_worker(repository: Path) -> None:
+    stream = ast.parse((repository / "scripts/refusal_eval/engines/vllm_worker/steered_stream.py").read_text())
+    tables = [
+        node.value for node in stream.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "MODES"
+    ]
+    (table,) = [table for table in tables if isinstance(table, ast.Dict)]
+    assert {ast.literal_eval(key) for key in table.keys if key} == set(COMPILED) == set(MODES)
+
+
 def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Path) -> None:
     worker = "".join(
         path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
@@ -450,7 +464,7 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     rooms = ("activations/intervention_file", "features/steering/loaded_intervention")
     ours = "".join((repository / f"scripts/refusal_eval/{room}.py").read_text() for room in rooms)
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
-    lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']
+    lines += ['COUNTS = "intervention_gate.json"']
     for line in (*lines, 'COUNTING = "refusal-eval-gate"', 'PLAIN = "refusal-eval-plain"'):
         assert line in worker
         assert line in ours
@@ -504,7 +518,7 @@ def reply(logprob: float) -> Any:
 def test_an_intervention_that_fires_and_changes_no_answer_stops_the_load(
     file: Path, tmp_path: Path, mode: str, scale: float, differs: tuple[int, ...], stops: bool
 ) -> None:
-    one = replace(of_file(file, scale), mode=mode)
+    one = replace(of_file(file, scale), mode=mode, gate=0.9 if mode == "gated" else None)
     (tmp_path / "intervention.json").write_text(json.dumps({"sha256": one.sha256, "layers": [2], "fired": [2]}))
     salted = list[bool]()
 
@@ -637,14 +651,14 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
     ],
 )
 def test_the_methods_section_says_what_is_done(change: dict[str, Any], words: str) -> None:
-    text = intervention_text(STEERED | change)
+    text = intervention_text(Intervention.of_plain(STEERED | change))
     assert text.replace("`", "") == f"an intervention on the residual stream ({words})"
 
 
 def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_are_the_best(file: Path) -> None:
     one = of_file(file)
     card = read_json(Path(one.file).with_suffix(".json"))
-    text = intervention_text(STEERED | {"layers": {"best": 1}}, card).replace("`", "")
+    text = intervention_text(Intervention.of_plain(STEERED | {"layers": {"best": 1}}), card).replace("`", "")
     assert text == (
         "an intervention on the residual stream (add along the direction refusal, scale -0.5, after the 1 layer that "
         "the direction ranks first (2, counted from 0); the direction is the difference of means, in activations of "
@@ -652,7 +666,9 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
         "rank the layers included)"
     )
     manifest = {"interventions": {"m": card}}
-    assert how_asked({"intervention": STEERED}, manifest, "m") == [intervention_text(STEERED, card)]
+    assert how_asked({"intervention": STEERED}, manifest, "m") == [
+        intervention_text(Intervention.of_plain(STEERED), card)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -672,8 +688,9 @@ def test_the_methods_section_says_how_the_direction_was_fitted_and_which_layers_
 def test_the_methods_section_says_what_a_control_does(mode: str, words: str) -> None:
     fitted = {"direction": "chance", "model": "m", "positions": "last_prompt_token", "n": N}
     asked = STEERED | {"mode": mode, "direction": ["chance"] if mode == "constellation" else "chance"}
+    asked |= {"gate": 0.5} if "gate" in MODES[mode].model_fields else {}
     texts = [
-        intervention_text(asked, {"layers": [2, 3], "directions": [fitted | {"method": method}]})
+        intervention_text(Intervention.of_plain(asked), {"layers": [2, 3], "directions": [fitted | {"method": method}]})
         for method in ("random", "md")
     ]
     said = f"; as a control, {words}" if words else ""
@@ -683,7 +700,8 @@ def test_the_methods_section_says_what_a_control_does(mode: str, words: str) -> 
 
 def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitted(constellation: list[Path]) -> None:
     card = {"layers": [3], "directions": [FittedDirection.of_file(path).card | {"n": N} for path in constellation]}
-    text = intervention_text(STEERED | CONSTELLATION | {"direction": ["translate", "mood", "reword"]}, card)
+    asked = STEERED | CONSTELLATION | {"direction": ["translate", "mood", "reword"]}
+    text = intervention_text(Intervention.of_plain(asked), card)
     for name in ("translate", "mood", "reword"):
         assert text.replace("`", "").count(f"; the direction {name} is the difference of means, in activations of") == 1
 

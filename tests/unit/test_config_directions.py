@@ -45,7 +45,7 @@ FAR = {"name": "far", "models": ["plain"], "positive": {"split": "hub-rows"}, "n
         ({"method": "rmd", "of": "rmd"}, "", "`of` is for `random` only, and `method` is `rmd`; leave it out"),
         ({"draw": 1}, "", "`draw` is for `random` only, and `method` is `md`; leave it out"),
         ({"layers": [1, 1]}, "", "`layers` are different whole numbers from 0 on"),
-        ({"hold_out": 1}, "hold_out", "must be less than 1.0, not 1"),
+        ({"hold_out": 1}, "hold_out", "must be less than 1, not 1"),
         ({"positions": "prompt_token-0"}, "positions", "or a token counted from the end of the prompt, such as"),
     ],
 )

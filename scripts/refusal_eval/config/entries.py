@@ -6,13 +6,13 @@ Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entry.
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.entry_marks import Marks
-from refusal_eval.config.intervention_entry import Intervention
+from refusal_eval.config.intervention_entry import AnyIntervention
 from refusal_eval.config.kinds import ADAPTER_SOURCES, OfKind
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
@@ -30,7 +30,7 @@ from refusal_eval.config.shapes import (
     refuse_options_without_template,
 )
 from refusal_eval.config.source_entries import DataSource, Source
-from refusal_eval.config.sweep import Sweep
+from refusal_eval.config.sweep import Sweep, swept_first
 
 Label = Literal["refusal", "partial", "compliance"]
 LEAST_TEMPERATURE = 0.01
@@ -154,7 +154,7 @@ class Model(Entry):
         [],
         description="What could not be verified when the entry was written; `refusal-eval plan` shows it. In no key.",
     )
-    intervention: Intervention | None = Field(
+    intervention: AnyIntervention | None = Field(
         None,
         description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
         "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
@@ -197,13 +197,19 @@ class Model(Entry):
             raise ValueError("`judged_whole` is for models without `reasoning`; leave one of them out")
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_intervention(cls, entry: Any) -> Any:
+        """Give the intervention of a sweep what it leaves to the sweep, as that of each of its models has it."""
+        if not (isinstance(entry, dict) and entry.get("sweep") and isinstance(entry.get("intervention"), dict)):
+            return entry
+        said = {key: value for key, value in entry["intervention"].items() if value is not None}
+        return entry | {"intervention": swept_first(entry["sweep"]) | said}
+
     @model_validator(mode="after")
     def _something_to_sweep(self) -> Model:
         if self.sweep is not None and self.intervention is None:
             raise ValueError("`sweep` changes an `intervention`, and this model has none")
-        swept = self.sweep is not None and self.sweep.layers is not None
-        if self.intervention is not None and self.intervention.layers is None and not swept:
-            raise ValueError("`intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{best: 4}`")
         return self
 
 

@@ -1,15 +1,29 @@
-"""The intervention of a model's entry: what is done along a direction while the model runs."""
+"""The intervention of a model's entry: what is done along a direction while the model runs. A mode is one class.
+
+What a mode does is arithmetic: when it is compiled (activations/intervention.py), and after a layer of the model
+(engines/vllm_worker/steered_stream.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from refusal_eval.config.shapes import Entry, Number, Slug, Whole
+from refusal_eval.config.shapes import Entry, Number, Slug, Whole, kinds_of, leaves
 
-LAYERS_KEY, TEXT_PARTS = "num_hidden_layers", ("text_config", "llm_config", "language_config")
+# What the plain form of every mode has, in this order, as cards of finished studies do: a card with other bytes would
+# make requests and activations again. A key that comes is in the plain form of its own modes only.
+PLAIN: dict[str, Any] = dict.fromkeys(("direction", "mode", "layers", "scale", "gate"))
+PLAIN |= {"offset": "none", "towards": "negative"}
 
 
 def _each_once(layers: list[int]) -> list[int]:
@@ -29,6 +43,13 @@ def _named_once(names: list[str]) -> list[str]:
 Names = Annotated[list[Slug], Field(min_length=1), AfterValidator(_named_once)]
 Layer = Annotated[Whole, Field(ge=0)]
 Layers = Annotated[list[Layer], Field(min_length=1), AfterValidator(_each_once)]
+DIRECTION = Field(description="Name of a direction of the catalogue.")
+FACTOR = Field(
+    description="Factor of the direction, in units of the difference of means, such as `-0.5`: negative ones lead to "
+    "the negative side."
+)
+SHARE = Field(description="Share of the way, such as `0.3`.")
+SIMILARITY = "The cosine similarity with {} that a token must exceed, such as `{}`."
 
 
 class BestLayers(Entry):
@@ -38,38 +59,26 @@ class BestLayers(Entry):
 
 
 class Intervention(Entry):
-    """What is done to the residual stream along a direction while the model runs (docs/interventions.md)."""
+    """What is done to the residual stream along a direction while the model runs (docs/interventions.md).
 
-    direction: Slug | Names = Field(
-        description="Name of a direction of the catalogue; for `constellation` a list of names, one for each task."
+    Attributes:
+        signed: whether a random direction has a sign: what it moves tokens towards lies on one side.
+        unit: what scale 1 is, in captions.
+        control: what the mode does with a random direction, in the methods section; nothing where it does the same.
+    """
+
+    KIND_KEY: ClassVar[str] = "mode"
+    signed: ClassVar[bool] = False
+    unit: ClassVar[str]
+    control: ClassVar[str] = ""
+
+    direction: Slug | Names
+    mode: str
+    layers: Layers | BestLayers = Field(
+        description="Decoder layers after which it is done, counted from 0, such as `[15, 16]`, or `{best: 4}`: those "
+        "that the direction ranks first; of several directions by the sum of their places.",
     )
-    mode: Literal["add", "ablate", "gated", "pull", "constellation"] = Field(
-        description="`add` the direction; `ablate`: remove the component along it; `gated`: add it to tokens that are "
-        "similar to it; `pull` towards the mean of one side; `constellation`: pull each token towards the mean of the "
-        "negative side of its task."
-    )
-    layers: Layers | BestLayers | None = Field(
-        None,
-        description="Decoder layers after which it is done, counted from 0, or `{best: 4}`: those that the direction "
-        "ranks first; of several directions by the sum of their places. Only a `sweep` of layers goes without.",
-    )
-    scale: Number | None = Field(
-        None,
-        description="Factor of the direction, in units of the difference of means; negative ones lead to the negative "
-        "side. Of `pull`, `constellation` and `ablate` the share of the way. Default: none; 1 for `ablate`.",
-    )
-    gate: Number | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="For `gated` and `constellation`: the cosine similarity that a token must exceed, with the "
-        "direction or with the mean of its task.",
-    )
-    offset: Literal["none", "midpoint"] = Field(
-        "none",
-        description="For `ablate`: where the component is removed to, 0 or that of the midpoint between both means.",
-    )
-    towards: Literal["negative", "positive"] = Field("negative", description="For `pull`: whose mean.")
+    scale: Number | None
     allow_overlap: bool = Field(
         False,
         description="Evaluate the model on prompts that made its direction too, as some published results were. Every "
@@ -81,24 +90,157 @@ class Intervention(Entry):
         "agree in architecture, depth and width.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _said(cls, written: Any) -> Any:
+        """Leave out what says nothing.
+
+        An entry that is `like` one of another mode cannot take a key away; it gives the key no value.
+        """
+        if not isinstance(written, dict):
+            return written
+        foreign = {key: value for key, value in PLAIN.items() if key not in cls.model_fields}
+        return {
+            key: value
+            for key, value in written.items()
+            if value is not None and not (key in foreign and value == foreign[key])
+        }
+
+    @model_serializer(mode="wrap")
+    def _plain(self, own: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**PLAIN, **own(self)}
+
+    @staticmethod
+    def of_plain(plain: Mapping[str, Any]) -> Intervention:
+        """Return the intervention of a validated entry from its plain form."""
+        return MODES[plain["mode"]].model_validate(plain)
+
     def key(self, without: Collection[str]) -> dict[str, Any]:
         """Return what it does, but for these keys; the order of layers and of directions says nothing."""
         layers = sorted(self.layers) if isinstance(self.layers, list) else self.layers
-        said = {**self.model_dump(exclude=set(without)), "layers": layers}
-        return {**said, "direction": sorted(self.directions)} if "direction" in said else said
+        said = dict(self) | {"layers": layers, "direction": sorted(self.directions)}
+        return {key: value for key, value in said.items() if key not in without}
 
     @property
     def directions(self) -> list[str]:
         """The names of its directions: one, of a constellation one for each task."""
-        names = [self.direction] if isinstance(self.direction, str) else self.direction
-        return names or []  # none where the entry has mistakes
+        return [self.direction] if isinstance(self.direction, str) else self.direction
 
     @property
-    def strength(self) -> float:
-        """How far it goes, whatever the way."""
-        return 1.0 if self.scale is None else abs(self.scale)
+    def factor(self) -> float:
+        """Its scale, that of `ablate` also where the entry leaves it open."""
+        return 1.0 if self.scale is None else self.scale
+
+    @property
+    def way(self) -> str:
+        """What it does and along what, in the methods section."""
+        return f"{self.mode} along the direction {self.direction}"
+
+    @property
+    def own_words(self) -> str:
+        """What else its keys say, likewise."""
+        return ""
 
 
-def of_text(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a model's config.json that is about its decoder: of a model with other parts, the text's."""
-    return next((config[part] for part in TEXT_PARTS if isinstance(config.get(part), Mapping)), config)
+class Add(Intervention):
+    """`mode: add`. The direction is added to all tokens."""
+
+    unit: ClassVar[str] = "1: as far as the two sides' means lie apart"
+
+    direction: Slug = DIRECTION
+    mode: Literal["add"]
+    scale: Number = FACTOR
+
+
+class Ablate(Intervention):
+    """`mode: ablate`. The component along the direction is removed from all tokens."""
+
+    signed: ClassVar[bool] = True
+    unit: ClassVar[str] = "1: the whole component along the direction"
+
+    direction: Slug = DIRECTION
+    mode: Literal["ablate"]
+    scale: Number | None = Field(None, description="Share of the component that is removed. Default: 1.")
+    offset: Literal["none", "midpoint"] = Field(
+        "none", description="Where the component is removed to: 0, or that of the midpoint between both means."
+    )
+
+    @property
+    def own_words(self) -> str:
+        return "" if self.offset == "none" else f"offset at the {self.offset} of both means"
+
+
+class Gated(Intervention):
+    """`mode: gated`. The direction is added to tokens that are similar to it."""
+
+    unit: ClassVar[str] = "1: as far as the two sides' means lie apart, for tokens that are similar to the direction"
+    control: ClassVar[str] = "it is added to tokens that are similar to the direction that it controls"
+
+    direction: Slug = DIRECTION
+    mode: Literal["gated"]
+    scale: Number = FACTOR
+    gate: Number = Field(ge=-1, le=1, description=SIMILARITY.format("the direction", "0.1"))
+
+    @property
+    def own_words(self) -> str:
+        return f"gate {self.gate:g}"
+
+
+class Pull(Intervention):
+    """`mode: pull`. All tokens are moved towards the mean of one side."""
+
+    signed: ClassVar[bool] = True
+    unit: ClassVar[str] = (
+        "1: the whole way to the mean of one side (of a control, to a point as far from the middle of both)"
+    )
+    control: ClassVar[str] = (
+        "it moves tokens towards a point equally far from the middle of both means, in a random direction"
+    )
+
+    direction: Slug = DIRECTION
+    mode: Literal["pull"]
+    scale: Number = SHARE
+    towards: Literal["negative", "positive"] = Field("negative", description="Whose mean.")
+
+    @property
+    def way(self) -> str:
+        return f"{self.mode} towards the mean of the {self.towards} side along the direction {self.direction}"
+
+
+class Constellation(Intervention):
+    """`mode: constellation`. Each token that is similar to the mean of a task moves towards the negative side of it."""
+
+    signed: ClassVar[bool] = True
+    unit: ClassVar[str] = "1: the whole way to the mean of a task's negative side, for tokens that are similar to it"
+    control: ClassVar[str] = (
+        "it moves tokens towards a point equally far from the middle of their task's two means, in a random direction"
+    )
+
+    direction: Names = Field(description="Names of directions of the catalogue, one for each task, such as `[mood]`.")
+    mode: Literal["constellation"]
+    scale: Number = SHARE
+    gate: Number = Field(ge=-1, le=1, description=SIMILARITY.format("the mean of its task", "0.85"))
+
+    @property
+    def way(self) -> str:
+        *first, last = self.direction
+        names = f"directions {', '.join(first)} and {last}" if first else f"direction {last}"
+        return f"{self.mode}: each token moves towards the most similar of the means of the negative sides of {names}"
+
+    @property
+    def own_words(self) -> str:
+        return f"gate {self.gate:g}"
+
+    @field_validator("direction", mode="before")
+    @classmethod
+    def _one_for_each_task(cls, said: Any) -> Any:
+        if isinstance(said, str):
+            raise ValueError(
+                f"must be a list of directions, one for each task: write [{said}], and name those of other tasks in it "
+                "too"
+            )
+        return said
+
+
+AnyIntervention = Annotated[Add | Gated | Pull | Ablate | Constellation, Field(discriminator="mode")]
+MODES: dict[str, type[Intervention]] = {kinds_of(mode)[0]: mode for mode, _ in leaves(AnyIntervention)}

@@ -3,12 +3,13 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfModels, Shown, curves_among
+from refusal_eval.config.intervention_entry import MODES
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
@@ -17,16 +18,10 @@ from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, p
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import MINUS, flags_in, headline
 
-Mode = Literal["add", "gated", "pull", "ablate", "constellation"]
-MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate", "constellation")
-# What a scale of each mode is.
-UNITS = {
-    "add": "1: as far as the two sides' means lie apart",
-    "gated": "1: as far as the two sides' means lie apart, for tokens that are similar to the direction",
-    "pull": "1: the whole way to the mean of one side (of a control, to a point as far from the middle of both)",
-    "ablate": "1: the whole component along the direction",
-    "constellation": "1: the whole way to the mean of a task's negative side, for tokens that are similar to it",
-}
+if TYPE_CHECKING:
+    Mode = str
+else:
+    Mode = Literal[tuple(MODES)]
 
 
 class DoseResponseFigure(OfModels):
@@ -111,7 +106,8 @@ class DoseResponseFigure(OfModels):
             mark=scales.index(0.0) if 0.0 in scales else None,
         )
         words = [
-            f"Scale of {UNITS[self.mode]}" + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
+            f"Scale of {MODES[self.mode].unit}"
+            + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
             *rates_words(data.scores, data.labels),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),
