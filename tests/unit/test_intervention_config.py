@@ -152,7 +152,7 @@ def test_the_plain_form_of_each_mode_stays_as_cards_of_finished_studies_have_it(
 
 def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:
     (line,) = reported(project, ADD, lora=ADAPTER)
-    assert "a LoRA adapter and an intervention were never tried together; merge the adapter" in line
+    assert "a LoRA adapter and an intervention were never tried together; merge the former into the weights" in line
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,9 @@ class Constellation(Intervention):
 
 AnyIntervention = Annotated[Add | Gated | Pull | Ablate | Constellation, Field(discriminator="mode")]
 MODES: dict[str, type[Intervention]] = {kinds_of(mode)[0]: mode for mode, _ in leaves(AnyIntervention)}
+
+
+def intervention_of(model: Any) -> Intervention | None:
+    """Return the intervention of a model's entry."""
+    asked: Intervention | None = getattr(model, "intervention", None)
+    return asked

@@ -97,7 +97,7 @@ def _engines(study: Study) -> list[Names]:
 
 
 def _adapted(study: Study) -> list[Names]:
-    return [(name,) for name, model in study.models.items() if model.lora]
+    return [(name,) for name, model in study.models.items() if getattr(model, "lora", None)]
 
 
 def _steered(study: Study) -> list[Names]:

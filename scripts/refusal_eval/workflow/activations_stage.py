@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.direction_entry import Direction, Separation
+from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.study import Capture, Study
@@ -35,7 +36,7 @@ def highest_layer(study: Study, model: str) -> int | None:
     composites = [entry.aqi.layer for entry in study.settings.separation if entry.aqi and model in entry.models]
     named.append([layer for layer in composites if layer is not None])
     for entry in study.models.values():
-        asked = entry.intervention
+        asked = intervention_of(entry)
         if asked is not None and any(study.directions[name].model == model for name in asked.directions):
             named.append(asked.layers if isinstance(asked.layers, list) else [])
     return max((layer for layers in named for layer in layers), default=None)
