@@ -31,9 +31,11 @@ class FeatureKeys(Entry):
 
     Attributes:
         makes_several: the key of a model by which its entry stands for several models; None if there is none.
+        in_methods: those keys of a study that its methods section speaks of.
     """
 
     makes_several: ClassVar[str | None] = None
+    in_methods: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, entry: Entry) -> Self:

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from refusal_eval.config.entry_marks import Marks
+from refusal_eval.config.feature_keys import STUDY_KEYS
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.study.study import NOUNS, Study
 
 # Settings that the methods section names, and keys of entries that it says nothing of.
 METHODS_NAME = (
     *("models", "splits", "judges", "primary_judge", "gold", "samples", "seed", "determinism", "protocol"),
-    *("prompts_per_split", "scoring", "equivalence_margin", "p_values", "separation"),
+    *("prompts_per_split", "scoring", "equivalence_margin", "separation"),
 )
 METHODS_LEAVE_OUT = {*Marks.model_fields, "floor"}
 
@@ -58,7 +59,8 @@ def settings_of(study: Study) -> dict[str, Any]:
             for name, entry in entries.items()
         }
     said["weights"] = {name: entry.get("weights") for name, entry in sorted(config["engine_entries"].items())}
-    return said | {name: config[name] for name in METHODS_NAME}
+    of_features = (key for name in STUDY_KEYS.names() for key in STUDY_KEYS.get(name).in_methods)
+    return said | {name: config[name] for name in (*METHODS_NAME, *of_features)}
 
 
 def splits_of(study: Study) -> list[dict[str, str]]:
