@@ -16,15 +16,6 @@ from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
 from refusal_eval.activations import sides
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.intervention import (
-    FittedDirection,
-    compiled,
-    ranking_of,
-    refuse_other_model,
-    write_intervention,
-)
-from refusal_eval.activations.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
 from refusal_eval.config.direction_entry import Method
@@ -32,6 +23,15 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.direction_files import read_direction
+from refusal_eval.features.steering.intervention import (
+    FittedDirection,
+    compiled,
+    ranking_of,
+    refuse_other_model,
+    write_intervention,
+)
+from refusal_eval.features.steering.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
 from refusal_eval.features.steering.loaded_intervention import (
     LoadedIntervention,
     gate_counts,
@@ -447,7 +447,7 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     worker = "".join(
         path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
     )
-    rooms = ("activations/intervention_file", "features/steering/loaded_intervention")
+    rooms = ("features/steering/intervention_file", "features/steering/loaded_intervention")
     ours = "".join((repository / f"scripts/refusal_eval/{room}.py").read_text() for room in rooms)
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['GATED = ("gated", "constellation")', 'COUNTS = "intervention_gate.json"']

@@ -1,4 +1,5 @@
-"""Steering: models with an intervention on the residual stream (docs/interventions.md)."""
+"""Steering: directions in activations, and models with an intervention along them (docs/steering.md)."""
 
 RULES = ["interventions"]
 CHANGES = {"intervention": "steering_change:SteeringChange"}
+FIGURES = {"dose_response": "dose_response_figure:DoseResponseFigure"}
