@@ -157,6 +157,8 @@ FIGURES = Kinds(
 
 CHANGES = Registry("change of a model", "CHANGES")
 
+ACTIVATION_USES = Registry("use of activations", "ACTIVATION_USES")
+
 ANALYSES = Registry("analysis", "ANALYSES")
 
 TABLES = Registry("table", "TABLES")

@@ -2,13 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.change import changes_of, source_fields
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.direction_entry import Direction, Positions, Side
+from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
@@ -17,20 +16,10 @@ from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.study.activation_use import Capture, activation_uses
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
-
-
-@dataclass(frozen=True)
-class Capture:
-    """Activations that a direction, or a separation of one model, is made from."""
-
-    model: str
-    positions: Positions
-    layers: list[int] | None  # None for all
-    sides: dict[str, Side]
-
 
 AFTER_OTHERS = "_after"  # ends the name of a batch whose requests wait for verdicts; no entry has such a name
 NOUNS = ("model", "split", "judge", "gold")
@@ -137,13 +126,11 @@ class Study:
 
     @cached_property
     def captures(self) -> list[Capture]:
-        """The activations that its directions and separations are made from."""
-        made: list[tuple[str, Any]] = [(direction.model, direction) for direction in self.directions.values()]
-        made += [(model, entry) for entry in self.settings.separation for model in entry.models]
-        return [Capture(model, entry.positions, entry.layers, entry.sides) for model, entry in made]
+        """The activations that anything is made from."""
+        return [capture for use in activation_uses() for capture in use.captures(self)]
 
     @cached_property
-    def direction_cells(self) -> list[Cell]:
+    def captured_cells(self) -> list[Cell]:
         """The cells beyond `splits` of whose activations answers, or verdicts where a judge is named, are a part."""
         found = dict[Cell, None]()
         for capture in self.captures:
@@ -163,7 +150,7 @@ class Study:
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
-        cells += [cell for cell in self.direction_cells if cell.judge is None]
+        cells += [cell for cell in self.captured_cells if cell.judge is None]
         return self._batches((self.models[cell.model].engine, cell) for cell in cells)
 
     @cached_property
@@ -172,7 +159,7 @@ class Study:
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         asked = self.engine_judges
         cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
-        cells += [cell for cell in self.direction_cells if cell.judge in asked]
+        cells += [cell for cell in self.captured_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
     def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:

@@ -82,7 +82,7 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     samples = study.settings.samples
     judges = study.engine_judges
-    further = set(study.direction_cells)  # beyond the study's splits
+    further = set(study.captured_cells)  # beyond the study's splits
     splits = [*study.splits, *sorted({cell.split for cell in further})]
     texts = {split: _texts(study, "split", split, root, current) for split in splits}
     entries = study.settings.split_entries
