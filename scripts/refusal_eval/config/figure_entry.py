@@ -52,7 +52,7 @@ class Figure(Entry):
 
     Attributes:
         report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
-        needs: what it is drawn from: nouns of `study.files.FILES`, and names of analyses.
+        needs: what it is drawn from: nouns of the table of files (study/files.py), and names of analyses.
     """
 
     report: ClassVar[tuple[str, str, str]]

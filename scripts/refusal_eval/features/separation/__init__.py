@@ -1,5 +1,6 @@
 """Separation: how far apart two groups of prompts lie in activations, layer by layer, with AQI (docs/steering.md)."""
 
-FIGURES = {"separation": "separation_figure:SeparationFigure"}
-ACTIVATION_USES = {"separation": "separation_use:SeparationUse"}
 RULES = ["separation"]
+FILES = {"separation": "separation_files:SEPARATION", "aqi": "separation_files:AQI"}
+ACTIVATION_USES = {"separation": "separation_use:SeparationUse"}
+FIGURES = {"separation": "separation_figure:SeparationFigure"}

@@ -23,7 +23,7 @@ from refusal_eval.data.selection import kept_rows
 from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
-from refusal_eval.study.files import FILES
+from refusal_eval.study.files import file_of
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
 from refusal_eval.tools.status.status_jobs import requests_file
@@ -64,11 +64,11 @@ class Texts:
 def current_files(study: Study, study_file: Path, root: Path) -> Current:
     """Return which files the next run would leave as they are; none before a first run or if it cannot be planned."""
     results = Path(study.paths.results)
-    if not any((results / FILES[noun].folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
+    if not any((results / file_of(noun).folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
         return Current()
     samples = study.settings.samples
     with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
-        first = min((results / FILES["requests"].folder).rglob("*.jsonl"), default=results)
+        first = min((results / file_of("requests").folder).rglob("*.jsonl"), default=results)
         samples = len(list(itertools.islice(read_jsonl(first), 2))[1]["samples"])
     try:
         made = summary(study_file, root, {"samples": samples})
