@@ -13,7 +13,6 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticUndefined
 
 from refusal_eval.config import (
-    comparison_entries,
     datasets,
     direction_entry,
     engine_entry,
@@ -28,10 +27,12 @@ from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
-from refusal_eval.config.study_entry import Corrected, Scoring, Study
+from refusal_eval.config.study_entry import Scoring, Study
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.features.comparisons import comparison_entries
+from refusal_eval.features.corrected import corrected_keys
 from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
@@ -46,7 +47,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Study": Study,
         "Scoring": Scoring,
         "Comparison family": comparison_entries.ComparisonFamily,
-        "Corrected rates": Corrected,
+        "Corrected rates": corrected_keys.Corrected,
         "Prompt sample": datasets.PromptSample,
         "Separation of activations": direction_entry.Separation,
         "AQI composites": direction_entry.Aqi,

@@ -20,6 +20,7 @@ from refusal_eval.features.comparisons.comparisons_table import (
     comparisons_in,
     comparisons_table,
 )
+from refusal_eval.features.comparisons.study_families import study_families
 from refusal_eval.stats.comparisons.paired import Paired
 from refusal_eval.stats.comparisons.study_comparisons import (
     compared,
@@ -31,7 +32,6 @@ from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.study.comparison_families import Family, Scope, family_of
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow import tables_stage
 from refusal_eval.workflow.whole_study import sources_of
 

@@ -10,6 +10,7 @@ from config_project import WHOLE_STUDY
 from corrected_rows import differences_of, frame_of, ppi_of, study_corrected, tables_of, transfer_of
 from rate_rows import units_of
 
+from refusal_eval.features.corrected.corrected_analysis import CorrectedAnalysis
 from refusal_eval.features.corrected.corrected_study import scopes
 from refusal_eval.features.corrected.peoples_labels import Key, Labelled, PersonLabel
 from refusal_eval.report.paper.display import interval
@@ -18,7 +19,6 @@ from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import analyses_stage
 
 SPLITS = [
     {"name": "one", "expectation": "refuse", "reading": "strict", "source": "one"},
@@ -371,9 +371,9 @@ def test_the_csv_tells_methods_apart() -> None:
 
 def test_labels_of_people_are_an_input_where_the_study_names_them(project: Any, tmp_path: Path) -> None:
     plain = {name: value for name, value in WHOLE_STUDY.items() if name != "corrected"}
-    assert analyses_stage.peoples_labels(Study(project.load(plain))) == []
+    assert CorrectedAnalysis(Study(project.load(plain))).own_files() == []
     (tmp_path / "labels.jsonl").write_text("")
-    (labels,) = analyses_stage.peoples_labels(Study(project.load(plain | {"corrected": {"labels": "labels.jsonl"}})))
+    (labels,) = CorrectedAnalysis(Study(project.load(plain | {"corrected": {"labels": "labels.jsonl"}}))).own_files()
     assert Path(labels).name == "labels.jsonl"
 
 

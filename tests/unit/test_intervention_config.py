@@ -103,7 +103,7 @@ def test_all_mistakes_are_reported_at_once(project: Project) -> None:
 
 def test_a_lora_adapter_and_an_intervention_are_refused_together(project: Project) -> None:
     (line,) = reported(project, ADD, lora=ADAPTER)
-    assert "a LoRA adapter and an intervention were never tried together; merge the adapter" in line
+    assert "a LoRA adapter and an intervention were never tried together; merge the former into the weights" in line
 
 
 @pytest.mark.parametrize(

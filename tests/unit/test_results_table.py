@@ -39,7 +39,7 @@ from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.study.comparison_families import Family, Scope
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.analyses_stage import peoples_agreement
+from refusal_eval.workflow.analyses_stage import own_estimates
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
@@ -178,10 +178,10 @@ def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(p
     labels = project.folder / "audit" / "labels.jsonl"
     labels.parent.mkdir()
     config = project.load(STUDY) | {"corrected": {"labels": str(labels)}}
-    assert peoples_agreement(Study(config)) == []
+    assert own_estimates(Study(config)) == []
     (labels.parent / "agreement.json").write_text("{}")
-    assert peoples_agreement(Study(config)) == [str(labels.parent / "agreement.json")]
-    assert peoples_agreement(Study(config | {"corrected": None})) == []
+    assert own_estimates(Study(config)) == [str(labels.parent / "agreement.json")]
+    assert own_estimates(Study(config | {"corrected": None})) == []
 
 
 def test_every_number_stands_in_the_table_once() -> None:

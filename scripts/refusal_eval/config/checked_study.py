@@ -1,26 +1,28 @@
 """A study while it is checked: what is valid of it and of the entries that it names, and where all of it is written."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from refusal_eval.config.catalogue import Catalogue
-from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.direction_entry import Direction, Separation, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.explain import valid_items, valid_keys
+from refusal_eval.config.explain import check, valid_items, valid_keys
+from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import AnyFigure, Figure
 from refusal_eval.config.lock_file import Lock
 from refusal_eval.config.problems import Mistake, Problem
-from refusal_eval.config.shapes import KeyPath
+from refusal_eval.config.shapes import Entry, KeyPath, fields_of
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.config.yaml_source import Written
 
+EntryT = TypeVar("EntryT", bound=Entry)
+
 # The lists of a study: key (also the section of the catalogue), and what one of it is called.
 SHOWN = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}  # in tables and figures
-LISTS = {**SHOWN, "directions": "direction"}
+LISTS = {**SHOWN, **{section: section.removesuffix("s") for section in OF_FEATURES.names()}}
 
 
 class CheckedStudy:
@@ -30,7 +32,7 @@ class CheckedStudy:
 
     Attributes:
         settings: its valid keys; one that must be there and is not valid is None.
-        comparisons, figures, separation: the valid entries of these lists, by their place.
+        figures, separation: the valid entries of these lists, by their place.
         used: the names of the entries that it uses, valid or not, by section, in its order; splits that only
             directions use and judges that only other judges ask come last.
         models, splits, judges, gold, directions: the valid entries that it lists; among `judges` are those that
@@ -56,7 +58,6 @@ class CheckedStudy:
         self.settings: Study = settings or valid_keys(Study, written.value)
         self.written, self.catalogue = written, catalogue
         self.root, self.lock, self.open_pins = root, lock, open_pins
-        self.comparisons: dict[int, ComparisonFamily] = valid_items(ComparisonFamily, written.get("comparisons"))
         self.figures: dict[int, Figure] = valid_items(AnyFigure, written.get("figures"))
         self.separation: dict[int, Separation] = valid_items(Separation, written.get("separation"))
         self.used: dict[str, list[str]] = {section: self._known(section, self.names(section)) for section in LISTS}
@@ -122,7 +123,11 @@ class CheckedStudy:
             return True
         if key in LISTS:
             return all(name in self.catalogue.valid[key] for name in self.names(key)) and isinstance(listed, list)
-        return isinstance(listed, list) and len(getattr(self, key)) == len(listed)
+        return not check(fields_of(Study)[key], listed)[1]
+
+    def valid_items(self, key: str, entry: type[EntryT]) -> dict[int, EntryT]:
+        """Return the items of a list of the study that have no mistake, by their place."""
+        return valid_items(entry, self.written.get(key))
 
     def entries(self, section: str) -> dict[str, Any]:
         """Return the valid entries of a section that the study uses, by name."""

@@ -99,6 +99,12 @@ class Intervention(Entry):
         return 1.0 if self.scale is None else abs(self.scale)
 
 
+def intervention_of(model: Any) -> Intervention | None:
+    """Return the intervention of a model's entry."""
+    asked: Intervention | None = getattr(model, "intervention", None)
+    return asked
+
+
 def of_text(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a model's config.json that is about its decoder: of a model with other parts, the text's."""
     return next((config[part] for part in TEXT_PARTS if isinstance(config.get(part), Mapping)), config)

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
-from refusal_eval.config.intervention_entry import LAYERS_KEY, BestLayers, Intervention, of_text
+from refusal_eval.config.intervention_entry import LAYERS_KEY, BestLayers, Intervention, intervention_of, of_text
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.source_entries import Source
@@ -34,12 +35,13 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what steered models lack: of their directions, of their engines, and beside them in the study."""
     listed = study.names("directions")
     for name, model in study.models.items():
-        if model.intervention is None or study.catalogue.written["models"][name].get("sweep") is not None:
+        intervention = intervention_of(model)
+        if intervention is None or study.catalogue.written["models"][name].get("sweep") is not None:
             continue  # a sweep is here in place of its models where it has mistakes itself
         here = ("models", name, "intervention")
-        for path, message in _own_mistakes(model.intervention, study, model):
+        for path, message in _own_mistakes(intervention, study, model):
             yield (*here, *path), message
-        for place, direction in _named(model.intervention):
+        for place, direction in _named(intervention):
             if direction in study.catalogue.written["directions"] and direction not in listed:
                 yield (*here, *place), f"`{direction}` is not one of the study's `directions`; add it there"
             entry = study.catalogue.valid["directions"].get(direction)
@@ -47,11 +49,11 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
                 continue
             fitted_on = study.engine_of(study.catalogue.valid["models"].get(entry.model))
             served = study.engine_of(model)
-            for path, message in _direction_mistakes(model.intervention, (place, direction), entry, served, fitted_on):
+            for path, message in _direction_mistakes(intervention, (place, direction), entry, served, fitted_on):
                 yield (*here, *path), message
             for side in entry.sides.values():
                 if (
-                    not model.intervention.allow_overlap
+                    not intervention.allow_overlap
                     and side.category is None
                     and side.judge is None
                     and side.without is None
@@ -59,11 +61,14 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
                 ):
                     message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"
                     yield (*here, *place), f"{message}; evaluate other prompts, or make it from other ones"
-        for place, message in _unlike(model.intervention, study.catalogue.valid["directions"]):
+        for place, message in _unlike(intervention, study.catalogue.valid["directions"]):
             yield (*here, *place), message
-        if model.lora is not None:
-            message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
-            yield here, f"{message}, or leave one of them out"
+        for other in changes_of(model):
+            if other.loads and other.name != "intervention":
+                message = (
+                    f"{other.words} and an intervention were never tried together; merge the former into the weights"
+                )
+                yield here, f"{message}, or leave one of them out"
         for message in _without_company(study, model):
             yield here, message
 
@@ -83,7 +88,7 @@ def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
             "the study has no split of harmless prompts (`expectation: comply`), without which a rate under steering "
             "says little; add one"
         )
-    asked = model.intervention
+    asked = intervention_of(model)
     entries = [study.catalogue.valid["models"].get(name) for name in study.names("models")]
     models = [entry for entry in entries if entry is not None]
     if model not in models or len(models) < len(entries):
@@ -101,7 +106,7 @@ def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
 
 def _is_control(other: Model, model: Model, study: CheckedStudy) -> bool:
     """Tell whether one model is the control of another, or the other is a control itself."""
-    asked, control = model.intervention, other.intervention
+    asked, control = intervention_of(model), intervention_of(other)
     if asked is None or control is None or control.strength < asked.strength:
         return False
     if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):

@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model, Sampling
+from refusal_eval.config.feature_keys import CONFIG_KEYS, STUDY_KEYS, with_feature_keys
 from refusal_eval.config.figure_entry import AnyFigure
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
@@ -31,16 +31,7 @@ class Scoring(Entry):
     level: Number = Field(0.95, gt=0.5, lt=1, description="Level of the intervals.")
 
 
-class Corrected(Entry):
-    """Rates corrected for the judge's errors (docs/corrected_rates.md). Changing it runs no GPU job."""
-
-    labels: FilePath = Field(
-        description="JSON Lines with human labels on this study's answers, as `refusal-eval audit read` writes "
-        "them (`audit/labels.jsonl` among the study's results), relative to this file. They give the rates `ppi`, the "
-        "only corrected ones that may be a headline."
-    )
-
-
+@with_feature_keys(STUDY_KEYS)
 class Study(Entry):
     """A study file. It is complete: nothing from config/config.yaml is added to it."""
 
@@ -136,11 +127,6 @@ class Study(Entry):
         "cells, and those other kinds that the study has data for (docs/figures.md).",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
-    comparisons: list[ComparisonFamily] | None = Field(
-        None,
-        description="Families of comparisons on the same prompts, each corrected separately (docs/comparisons.md). "
-        "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
-    )
     equivalence_margin: Number | None = Field(
         None,
         gt=0,
@@ -148,27 +134,6 @@ class Study(Entry):
         description="Difference of refusal rates, a share such as `0.05`, that no longer matters. Comparisons are then "
         "tested for equivalence and non-inferiority, and the table `refusal` prints in bold all rates shown to be no "
         "worse than the best (docs/comparisons.md). Choose it before you look at results.",
-    )
-    p_values: Literal["exact", "mid"] = Field(
-        "exact",
-        description="For sign-flip tests and McNemar's test. `mid` gives half weight to outcomes exactly as extreme as "
-        "the observed one: less conservative if few clusters differ, but sometimes above its level.",
-    )
-    multiple_comparisons: Literal["holm", "fdr_bh", "fdr_by"] = Field(
-        "holm",
-        description="Correction over each family. `holm` bounds the chance of any false alarm. The others bound the "
-        "false discovery rate, for large families: `fdr_by` (Benjamini-Yekutieli) holds under any dependence, such as "
-        "that of comparisons that share a model; `fdr_bh` (Benjamini-Hochberg) finds more but needs independent or "
-        "positively dependent tests.",
-    )
-    corrected: Corrected | None = Field(
-        None, description="Rates corrected for the judge's errors with human labels on this study's answers."
-    )
-    mixed_model: bool = Field(
-        False,
-        description="Fit a crossed logistic mixed model to each split: how much of the variation of verdicts is due to "
-        "models, prompts, judges and sampling (docs/statistics.md). Takes minutes for 50,000 answers and two judges; "
-        "needs two samples.",
     )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
@@ -188,6 +153,7 @@ class Study(Entry):
     )
 
 
+@with_feature_keys(CONFIG_KEYS)
 class StudyConfig(Study):
     """A validated study with exactly the catalogue entries it uses: what `config` holds in the workflow."""
 

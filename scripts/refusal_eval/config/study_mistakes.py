@@ -11,7 +11,6 @@ from typing import Any
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
-from refusal_eval.config.comparison_entries import family_mistakes
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
@@ -283,19 +282,6 @@ def _protocol(study: CheckedStudy) -> Iterator[Mistake]:
             yield ("scoring", key), f"is {fixed:g} under `protocol: compat`; leave it out"
 
 
-def _comparisons(study: CheckedStudy) -> Iterator[Mistake]:
-    named = {key: study.names(key) for key in ("models", "splits", "judges") if study.all_known(key)}
-    for number, family in study.comparisons.items():
-        for path, message in family_mistakes(family, named):
-            yield ("comparisons", number, *path), message
-
-
-def _mixed_model(study: CheckedStudy) -> Iterator[Mistake]:
-    if study.settings.mixed_model and study.settings.samples == 1:
-        message = "with one answer per prompt, sampling cannot be separated from differences between prompts; "
-        yield ("mixed_model",), message + "`samples` must be at least 2 (it is 1), or leave this out"
-
-
 def _figures(study: CheckedStudy) -> Iterator[Mistake]:
     """Names must be the study's; the kind of a figure knows what else it needs of the study."""
     names = {key: study.names(key) for key in SHOWN if isinstance(study.written.get(key), list | None)}
@@ -324,8 +310,6 @@ CHECKS: list[Callable[[CheckedStudy], Iterable[Mistake]]] = [
     _dialogues,
     _judges,
     _protocol,
-    _comparisons,
-    _mixed_model,
     _figures,
     _recorded,
 ]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from refusal_eval.config.intervention_entry import BestLayers, Intervention, Layers
+from refusal_eval.config.intervention_entry import BestLayers, Intervention, Layers, intervention_of
 from refusal_eval.config.shapes import Entry, Number
 from refusal_eval.core.texts import ranges
-
-if TYPE_CHECKING:
-    from refusal_eval.config.entries import Model
 
 MINUS = "\u2212"
 # Fields of a model that points of one curve may have otherwise.
@@ -43,7 +40,7 @@ class Sweep(Entry):
         return self
 
 
-def swept(name: str, model: Model) -> Iterator[tuple[str, dict[str, Any]]]:
+def swept(name: str, model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name of each model of a sweep, and the keys in which it differs from the sweep's entry."""
     assert model.sweep is not None
     scales: Sequence[float | None] = model.sweep.scale or [None]
@@ -71,7 +68,7 @@ def _layers_text(layers: Sequence[int] | BestLayers, to: str = "\u2013", between
 # ---------------------------------------------------------------- curves
 
 
-def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def curves(models: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the scales, ascending, of models that differ in nothing else, by model and by the curve that they are.
 
     The model without an intervention has scale 0 in each of its curves, as a model with this scale has. A curve's label
@@ -84,12 +81,12 @@ def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[s
     plain: dict[str, str] = {}
     groups: dict[str, dict[str, float]] = {}
     parts: dict[str, list[str]] = {}
-    steered = [(name, model) for name, model in models.items() if model.intervention is not None]
+    steered = [(name, model) for name, model in models.items() if intervention_of(model) is not None]
     for name, model in models.items():
-        if model.intervention is None:
+        if intervention_of(model) is None:
             plain.setdefault(_rest(model), name)
     for name, model in steered:
-        asked = model.intervention
+        asked = intervention_of(model)
         assert asked is not None
         key = _rest(model) + repr(asked.key(without=("scale",)))
         groups.setdefault(key, {})[name] = 1.0 if asked.scale is None else asked.scale
@@ -107,7 +104,7 @@ def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[s
     return found
 
 
-def _rest(model: Model) -> str:
+def _rest(model: Any) -> str:
     return repr(model.model_dump(exclude=OWN_OF_MODEL))
 
 

@@ -11,6 +11,7 @@ from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import Figure
+from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.config.source_entries import Source
@@ -49,7 +50,7 @@ class Study:
         self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
         self.directions: dict[str, Direction] = {
-            name: self.settings.direction_entries[name] for name in self.settings.directions
+            name: self.entries("direction")[name] for name in self.settings.directions
         }
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.paths = Paths(self.config)
@@ -211,7 +212,7 @@ class Study:
     @property
     def steered_models(self) -> list[str]:
         """The models with an intervention."""
-        return [name for name, model in self.models.items() if model.intervention is not None]
+        return [name for name, model in self.models.items() if intervention_of(model) is not None]
 
     @property
     def recorded_models(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.study.study import Study
 
 
@@ -14,7 +15,7 @@ def protocol_label(study: Study) -> dict[str, str]:
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.settings.split_entries[split]
-    asked = study.models[model].intervention
+    asked = intervention_of(study.models[model])
     turns = {"scored": entry.dialogue.scored_turns, "by_turn": entry.dialogue.by_turn} if entry.dialogue else {}
     return {
         "judge": judge,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.core.files import read_json
 from refusal_eval.study.activation_use import ActivationUse, Capture
 
@@ -31,7 +32,7 @@ class DirectionUse(ActivationUse):
     def layers_named(self, study: Study, model: str) -> Iterable[int]:
         """Return the layers of interventions along directions of the model."""
         for entry in study.models.values():
-            asked = entry.intervention
+            asked = intervention_of(entry)
             if asked is not None and any(study.directions[name].model == model for name in asked.directions):
                 yield from asked.layers if isinstance(asked.layers, list) else ()
 

@@ -1,5 +1,6 @@
 """The files of steering: directions, their cosines, and interventions."""
 
+from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.study.files import File, with_endings
 
 DIRECTIONS = File(
@@ -13,7 +14,7 @@ DIRECTIONS = File(
 INTERVENTIONS = File(
     with_endings("interventions/{model}", "json", "safetensors"),
     ("intervention",),
-    lambda study: [(name,) for name, model in study.models.items() if model.intervention is not None],
+    lambda study: [(name,) for name, model in study.models.items() if intervention_of(model) is not None],
     after="directions",
 )
 COSINES = File(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from refusal_eval.features.variation.fit_mixed_models import measure, read_cells
+from refusal_eval.features.variation.variation_keys import VariationKeys
 from refusal_eval.workflow.analyses_stage import opinions
 from refusal_eval.workflow.analysis import Analysis
 from refusal_eval.workflow.whole_study import splits_of
@@ -15,7 +16,7 @@ class MixedModelAnalysis(Analysis):
     measure = staticmethod(measure)
 
     def wanted(self) -> bool:
-        return self.study.settings.mixed_model
+        return VariationKeys.of(self.study.settings).mixed_model
 
     def inputs(self) -> dict[str, list[str]]:
         return {"scores": self.score_files(read_cells(self.params()))}

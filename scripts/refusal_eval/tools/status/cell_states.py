@@ -15,6 +15,7 @@ from pathlib import Path
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
@@ -191,7 +192,8 @@ class Cells:
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
-        directions = model.intervention.directions if model and model.intervention else ()
+        steered = intervention_of(model)
+        directions = steered.directions if steered else ()
         names |= set(directions)
         captures = set[Job]().union(*(jobs.capture_jobs(self._study, name) for name in directions))
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
