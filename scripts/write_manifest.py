@@ -10,12 +10,12 @@ from typing import Any
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import DAMAGED, StoreReader, not_in_store, when_stored
 from refusal_eval.ask.store_index import key_numbers
+from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.config.change import changes
 from refusal_eval.core.files import as_planned, read_json, read_jsonl, sha256_of_file, write_json
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.states import LABELS
 from refusal_eval.core.version import VERSION
-from refusal_eval.study.activation_use import activation_uses
 from refusal_eval.study.files import file_of
 
 PACKAGES = (

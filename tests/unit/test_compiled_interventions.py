@@ -18,11 +18,11 @@ from safetensors.numpy import load_file, save_file
 from refusal_eval.activations import sides
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.direction_entry import Method
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.direction_entry import Method
 from refusal_eval.features.steering.direction_files import read_direction
 from refusal_eval.features.steering.intervention import (
     FittedDirection,

@@ -5,10 +5,10 @@ from config_project import BASE, CATALOGUE, STUDY, changed, with_entry
 from engine_entries import settings_of
 
 from refusal_eval.ask.requests import Ask, write_requests
-from refusal_eval.config.direction_entry import Separation
+from refusal_eval.config.activation_use import Capture
 from refusal_eval.core.files import write_json
+from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.features.separation.separation_jobs import aqi_params, separation_params
-from refusal_eval.study.activation_use import Capture
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import gpus, highest_layer

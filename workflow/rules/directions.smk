@@ -7,7 +7,7 @@ with its card, directions/{direction}.json, and directions/cosines.csv.
 from refusal_eval.features.steering import direction_jobs
 from refusal_eval.workflow import activations_stage
 
-DIRECTIONS = sorted(study.directions)
+DIRECTIONS = sorted(study.listed("directions"))
 
 
 rule direction:

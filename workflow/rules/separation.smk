@@ -7,9 +7,6 @@ separation/aqi/{separation}.csv where a study asks for it.
 from refusal_eval.features.separation import separation_jobs
 from refusal_eval.workflow import activations_stage
 
-SEPARATIONS = sorted(entry.name for entry in study.settings.separation)
-WITH_AQI = sorted(entry.name for entry in study.settings.separation if entry.aqi is not None)
-
 
 rule separation:
     """Measure how far apart two groups of prompts lie in the activations of models, layer by layer."""
@@ -20,7 +17,7 @@ rule separation:
     log:
         f"{LOGS}/separation/{{separation}}.log",
     wildcard_constraints:
-        separation=any_of(SEPARATIONS),
+        separation=any_of(separation_jobs.separation_names(study)),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -48,7 +45,7 @@ rule aqi:
     log:
         f"{LOGS}/separation/aqi/{{separation}}.log",
     wildcard_constraints:
-        separation=any_of(WITH_AQI),
+        separation=any_of(separation_jobs.separation_names(study, aqi=True)),
     localrule: True
     conda:
         "../../envs/workflow.yaml"

@@ -18,9 +18,7 @@ MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
 # The entries in use of a section of the catalogue: `direction_entries`.
 CONFIG_KEYS = Registry("keys of a validated study", "CONFIG_KEYS")
 # The class is the schema of one entry of the section.
-SECTIONS = Registry(
-    "section of the catalogue", "SECTIONS", {"directions": "refusal_eval.config.direction_entry:Direction"}
-)
+SECTIONS = Registry("section of the catalogue", "SECTIONS")
 
 # Functions that yield the mistakes of a study (`config.checked_study.CheckedStudy`).
 CHECKS = Registry("check of a study", "CHECKS")
@@ -31,9 +29,11 @@ class FeatureKeys(Entry):
 
     Attributes:
         makes_several: the key of a model by which its entry stands for several models; None if there is none.
+        in_methods: keys of a study that the methods section names.
     """
 
     makes_several: ClassVar[str | None] = None
+    in_methods: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, entry: Entry) -> Self:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]  # one for each wildcard of a pattern, in its order
 WILDCARD = re.compile(r"\{(\w+)\}")
 CACHE = "{cache}/"  # begins the patterns of files that studies share
-OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table can be made of
-OF_FIGURES = (*OF_TABLES, "separation")
+OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table or a figure can be made of
 
 
 @dataclass(frozen=True)
@@ -389,10 +388,11 @@ def refuse_unknown_needs() -> None:
     if taken := set(file_table()).intersection(ANALYSES.names()):
         where = f"{ANALYSES.module(min(taken)).name}: {ANALYSES.get(min(taken)).__name__}.name"
         raise UserError(f"{where}: other files of a study are called `{min(taken)}`; choose another name")
-    for registry, wildcards in ((TABLES, OF_TABLES), (FIGURES, OF_FIGURES)):
-        nouns = [noun for noun, file in file_table().items() if set(file.wildcards) <= set(wildcards)]
+    for registry in (TABLES, FIGURES):
         for name in registry.names():
             kind, analysis = registry.get(name), getattr(registry.get(name), "of_analysis", None)
+            wildcards = {*OF_TABLES, *getattr(kind, "wildcards", ())}
+            nouns = [noun for noun, file in file_table().items() if set(file.wildcards) <= wildcards]
             asked = [("needs", noun, [*nouns, *ANALYSES.names()]) for noun in kind.needs]
             asked += [("of_analysis", analysis, ANALYSES.names())] if analysis is not None else []
             for attribute, noun, known in asked:

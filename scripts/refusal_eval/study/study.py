@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from refusal_eval.config.activation_use import Capture, activation_uses
 from refusal_eval.config.change import changes_of, source_fields
+from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.config.judge_entry import Way
@@ -17,7 +19,6 @@ from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.study.activation_use import Capture, activation_uses
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
@@ -32,7 +33,7 @@ class Study:
     Attributes:
         settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
         config: the same as plain JSON values, as Snakemake's `config` holds it.
-        models, splits, judges, gold, directions: the entries that it lists by name, in its order.
+        models, splits, judges, gold: the entries that it lists by name, in its order.
         engines: the engines that these ask.
         paths: where its files lie.
 
@@ -49,9 +50,6 @@ class Study:
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
         self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
-        self.directions: dict[str, Direction] = {
-            name: self.entries("direction")[name] for name in self.settings.directions
-        }
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.paths = Paths(self.config)
         if self.settings.plugins:
@@ -79,8 +77,8 @@ class Study:
             splits=self.splits,
             samples=self.settings.samples,
             primary_judge=self.primary_judge,
-            separations={entry.name: entry.models for entry in self.settings.separation},
-            steering=(self.models, self.directions),
+            entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
+            items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
             written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
         )
 
@@ -198,6 +196,10 @@ class Study:
         """Return the entries of one of `NOUNS` by name."""
         found: dict[str, Any] = getattr(self.settings, f"{noun}_entries")
         return found
+
+    def listed(self, section: str) -> dict[str, Any]:
+        """Return the entries that it lists of a section of the catalogue, by name, in its order."""
+        return {name: self.entries(LISTS[section])[name] for name in getattr(self.settings, section)}
 
     @property
     def asked_models(self) -> list[str]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from refusal_eval.config.direction_entry import Side
+from refusal_eval.config.activation_use import activation_uses
+from refusal_eval.config.capture_entry import Side
 from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.study.activation_use import activation_uses
 from refusal_eval.study.files import file_of
 from refusal_eval.study.study import Study
 

@@ -2,5 +2,7 @@
 
 RULES = ["separation"]
 FILES = {"separation": "separation_files:SEPARATION", "aqi": "separation_files:AQI"}
+STUDY_KEYS = {"separation": "separation_keys:SeparationKeys"}
+CHECKS = {"separation": "separation_mistakes:separation_mistakes"}
 ACTIVATION_USES = {"separation": "separation_use:SeparationUse"}
 FIGURES = {"separation": "separation_figure:SeparationFigure"}

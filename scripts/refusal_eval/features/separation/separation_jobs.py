@@ -2,14 +2,20 @@
 
 from typing import Any
 
-from refusal_eval.config.direction_entry import Separation
+from refusal_eval.features.separation.separation_entry import Separation
+from refusal_eval.features.separation.separation_keys import SeparationKeys
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.activations_stage import files_of_sides, sources_of_sides
 
 
+def separation_names(study: Study, aqi: bool = False) -> list[str]:
+    """Return the separations of a study by name, or those of them with AQI's composites, in alphabetical order."""
+    return sorted(entry.name for entry in SeparationKeys.of(study.settings).separation if entry.aqi or not aqi)
+
+
 def separation_entry(study: Study, name: str) -> Separation:
     """Return a separation of the study."""
-    return next(entry for entry in study.settings.separation if entry.name == name)
+    return next(entry for entry in SeparationKeys.of(study.settings).separation if entry.name == name)
 
 
 def separation_params(study: Study, name: str) -> dict[str, Any]:

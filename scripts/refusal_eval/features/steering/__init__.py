@@ -6,7 +6,11 @@ FILES = {
     "interventions": "steering_files:INTERVENTIONS",
     "cosines": "steering_files:COSINES",
 }
+SECTIONS = {"directions": "direction_entry:Direction"}
+STUDY_KEYS = {"directions": "direction_keys:DirectionKeys"}
+CONFIG_KEYS = {"directions": "direction_keys:DirectionEntries"}
 MODEL_KEYS = {"steering": "steering_keys:SteeringKeys"}
+CHECKS = {"directions": "direction_mistakes:direction_mistakes"}
 ACTIVATION_USES = {"directions": "direction_use:DirectionUse"}
 CHANGES = {"intervention": "steering_change:SteeringChange"}
 FIGURES = {"dose_response": "dose_response_figure:DoseResponseFigure"}

@@ -9,12 +9,12 @@ from refusal_eval.workflow.activations_stage import files_of_sides, sources_of_s
 def direction_entry(study: Study, name: str) -> dict[str, Any]:
     """Return the keys of its entry that decide a direction (its label does not), and the sources of its sides."""
     entry = {key: value for key, value in study.config["direction_entries"][name].items() if key != "label"}
-    return entry | {"sources": sources_of_sides(study, study.directions[name].sides)}
+    return entry | {"sources": sources_of_sides(study, study.listed("directions")[name].sides)}
 
 
 def side_files(study: Study, name: str) -> dict[str, dict[str, str]]:
     """Return the files that each side of a direction is read from: prompts, activations and, with a judge, scores."""
-    direction = study.directions[name]
+    direction = study.listed("directions")[name]
     return files_of_sides(study, direction.model, direction.positions, direction.sides)
 
 

@@ -6,7 +6,7 @@ from refusal_eval.study.files import File, with_endings
 DIRECTIONS = File(
     with_endings("directions/{direction}", "safetensors", "json"),
     ("direction",),
-    lambda study: [(direction,) for direction in study.directions],
+    lambda study: [(direction,) for direction in study.listed("directions")],
     of_report=True,
     shown=True,
     after="activations",
@@ -20,7 +20,7 @@ INTERVENTIONS = File(
 COSINES = File(
     ("directions/cosines.csv",),
     ("direction_cosines",),
-    lambda study: [()] if len(study.directions) > 1 else [],
+    lambda study: [()] if len(study.listed("directions")) > 1 else [],
     of_report=True,
     shown=True,
     after="cards",

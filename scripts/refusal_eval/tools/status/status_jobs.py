@@ -115,10 +115,10 @@ def _load(
     return Load(NOT_STARTED) if trouble is None else Load(trouble.state, trouble)
 
 
-def capture_jobs(study: Study, direction: str) -> set[Job]:
-    """Return the captures that a direction is made from."""
-    entry = study.directions[direction]
-    return {(CAPTURE, f"{entry.positions}/{entry.model}/{side.split}") for side in entry.sides.values()}
+def capture_jobs(study: Study, use: str, name: str) -> set[Job]:
+    """Return the captures that one thing is made from: its use of activations, and its name."""
+    own = [capture for capture in study.captures if (capture.use, capture.name) == (use, name)]
+    return {(CAPTURE, f"{one.positions}/{one.model}/{side.split}") for one in own for side in one.sides.values()}
 
 
 def captures(study: Study, now: float) -> dict[Job, Trouble]:

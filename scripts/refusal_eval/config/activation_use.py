@@ -5,15 +5,17 @@ A use is one class in the folder of its feature, found by `ACTIVATION_USES` (con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from refusal_eval.config.direction_entry import Positions, Side
+from refusal_eval.config.capture_entry import Positions, Side
 from refusal_eval.config.kinds import ACTIVATION_USES
+from refusal_eval.config.shapes import KeyPath
 
 if TYPE_CHECKING:
+    from refusal_eval.config.checked_study import CheckedStudy
     from refusal_eval.study.study import Study
 
 
@@ -29,20 +31,35 @@ class Capture:
     sides: dict[str, Side]
 
 
+@dataclass(frozen=True)
+class CheckedUse:
+    """A valid entry of a study that is checked: where it stands, and what it reads."""
+
+    place: KeyPath
+    models: Mapping[KeyPath, str]  # by their place in the entry
+    sides: Mapping[str, Side]  # by their key in the entry
+
+
 class ActivationUse:
     """What a feature makes from activations.
 
     Attributes:
-        name: noun of what it makes, a key of `study.files.FILES`.
+        name: of its key in a study file, and noun of the files that it makes.
         made: nouns of all files that it makes; the manifest holds their hashes.
+        of_changed: whether it reads activations of models with a change (`Change.captured`), too.
         done: what `status` says of one that is made, if steps of the study wait for them: `fitted`.
         alone: what the methods section says of a split that is used for nothing else.
     """
 
     name: ClassVar[str]
     made: ClassVar[tuple[str, ...]]
+    of_changed: ClassVar[bool] = False
     done: ClassVar[str] = ""
     alone: ClassVar[str]
+
+    def checked(self, study: CheckedStudy) -> Iterator[CheckedUse]:
+        """Yield what a study that is checked asks for."""
+        raise NotImplementedError
 
     def captures(self, study: Study) -> list[Capture]:
         """Return the activations that a study needs for it."""
@@ -51,6 +68,10 @@ class ActivationUse:
     def layers_named(self, study: Study, model: str) -> Iterable[int]:
         """Return the layers of a model that the study names apart from those of `captures`."""
         return ()
+
+    def written(self, config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return the entries of a validated study, as its config holds them."""
+        raise NotImplementedError
 
     def in_manifest(self, files: Sequence[Path]) -> dict[str, Any]:
         """Return what the study's manifest says of what was made, beyond the hashes of these files."""
