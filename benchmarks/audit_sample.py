@@ -19,7 +19,7 @@ import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.features.judge_cards.judge_card import measured
-from refusal_eval.features.labelling.audit_sample import FACTORS, Member, Text, draw, stratum_of
+from refusal_eval.features.labelling.audit_sample import FACTORS, AuditText, Member, draw, stratum_of
 from refusal_eval.stats.agreement.weighting import normalised
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200
@@ -39,12 +39,12 @@ def study(rate: float, rng: np.random.Generator) -> tuple[Bools, Bools, Bools, N
     return people, people ^ wrong, people ^ other, clusters
 
 
-def texts_of(first: Bools, second: Bools, clusters: NDArray[np.intp]) -> list[Text]:
+def texts_of(first: Bools, second: Bools, clusters: NDArray[np.intp]) -> list[AuditText]:
     """Return the answers as texts that can be drawn, each a text of its own."""
     words = np.array([COMPLIANCE, REFUSAL])
     labels = zip(words[first.astype(int)].tolist(), words[second.astype(int)].tolist(), strict=True)
     return [
-        Text(f"{i:05d}", f"c{clusters[i]}", stratum_of(pair), [Member("m", "s", f"p{i}", 0, 0)])
+        AuditText(f"{i:05d}", f"c{clusters[i]}", stratum_of(pair), [Member("m", "s", f"p{i}", 0, 0)])
         for i, pair in enumerate(labels)
     ]
 

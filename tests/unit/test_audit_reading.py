@@ -27,7 +27,7 @@ from refusal_eval.features.labelling.label_merging import (
 )
 from refusal_eval.features.labelling.rater_agreement import agreement, estimates
 from refusal_eval.features.labelling.rater_files import PAGE, VALUE, disputed_sheet, plain_sheet_cell, sheet, sheet_cell
-from refusal_eval.features.labelling.rater_marks import Mark, check_finished, read_marks
+from refusal_eval.features.labelling.rater_marks import RaterMark, check_finished, read_marks
 
 R, P, C = "refusal", "partial", "compliance"
 
@@ -54,9 +54,9 @@ def audit_with(n: int = 40, double: int = 20, raters: tuple[str, ...] = ("anna",
     return Audit({"audit": "aud1", "study": "st", "seed": 0, "strata": strata, "orders": orders}, sample)
 
 
-def marks_of(audit: Audit, label) -> list[Mark]:
+def marks_of(audit: Audit, label) -> list[RaterMark]:
     return [
-        Mark(rater, name, label(rater, int(name, 16)), "", "f, line 1")
+        RaterMark(rater, name, label(rater, int(name, 16)), "", "f, line 1")
         for rater, names in audit.orders.items()
         for name in names
     ]
@@ -183,7 +183,7 @@ def test_another_json_file_is_refused(tmp_path, text):
 def test_rows_are_resolved_by_the_documented_rule():
     audit = audit_with()
     marks = marks_of(audit, lambda rater, i: R if rater == "anna" or i % 2 else C)
-    marks.append(Mark("", f"{4:016x}", P, "", "d"))
+    marks.append(RaterMark("", f"{4:016x}", P, "", "d"))
     rows = {int(one.row["id"], 16): one for one in resolved(audit, marks)}
     assert (rows[1].label, rows[1].how, rows[1].people) == (R, "agreed", 2)
     assert (rows[4].label, rows[4].how, rows[4].people) == (P, "adjudicated", 3)

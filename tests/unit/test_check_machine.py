@@ -20,7 +20,7 @@ from refusal_eval.engines.devices.nvidia_smi import Seen, parse_gpus
 from refusal_eval.tools.check import environment_checks, machine_checks
 from refusal_eval.tools.check.check_lines import any_failed, counted, fail, ok, text_of, warn
 from refusal_eval.tools.check.gpu_checks import gpu_lines
-from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
+from refusal_eval.tools.check.study_needs import EngineHere, NeededSource, Needs
 from refusal_eval.tools.plan import disk_use
 from refusal_eval.tools.plan.disk_use import NEED
 
@@ -360,9 +360,9 @@ def fetching(*sources):
     return Needs(sources=sources)
 
 
-OPEN = Source("weights org/m", "hub", here=False)
+OPEN = NeededSource("weights org/m", "hub", here=False)
 LONG = dataclasses.replace(OPEN, size=145 * GB)
-UNKNOWN = Source("weights org/unknown", "hub", here=False)
+UNKNOWN = NeededSource("weights org/unknown", "hub", here=False)
 SIZES = ["weights org/m (145 GB, estimated)", "weights org/unknown (size not known)", "cache_dir"]
 
 

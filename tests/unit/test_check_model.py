@@ -40,7 +40,7 @@ from refusal_eval.tools.check.checked_model import (
     checking_study,
     prepare,
 )
-from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS, Sample, Trial
+from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS, CheckSample, Trial
 from refusal_eval.weights.engine_file import describe_engine, weight_source
 
 STOP = 2
@@ -56,7 +56,7 @@ def sample(prompt="p1", ids=(11, 12, 13, 14, 10, MADE_UP, STOP), logprobs=None, 
     response = {"token_ids": list(ids), "finish_reason": finish, "stop_reason": reason, "text": "SECRET ANSWER"}
     response["logprobs"] = pack_floats([-0.5] * len(ids) if logprobs is None else logprobs)
     fields = {"state": "complete", "answer": "SECRET ANSWER", "reasoning_tokens": 0} | answer
-    return Sample(Request(prompt, 0, 0, "key", 7, [1, 5]), response, fields)
+    return CheckSample(Request(prompt, 0, 0, "key", 7, [1, 5]), response, fields)
 
 
 CUT = sample(ids=(11, 12, 14), finish="length", reason=None, state="truncated")

@@ -6,7 +6,7 @@ import pytest
 from comparison_rows import cell
 
 from refusal_eval.stats.comparisons.effects import Effects, effects
-from refusal_eval.stats.comparisons.paired import Panel, paired_differences, panel_of, repeated, strata_of
+from refusal_eval.stats.comparisons.paired import PairedPanel, paired_differences, panel_of, repeated, strata_of
 from refusal_eval.stats.estimates.resampling import drawn_counts
 
 NAMES = ["scope", "a", "b", "c"]
@@ -185,7 +185,7 @@ def test_the_pooled_interval_holds_the_truth_where_small_splits_seldom_differ(tm
     for _ in range(runs):
         up, down = rng.random(624) < 0.04, (rng.random(624) < 0.02) & (splits == 1)
         rates = np.stack([up, down], axis=1).astype(float)
-        panel = Panel(index, np.arange(624), splits, rates, rates, rates, rates, (1, 1))
+        panel = PairedPanel(index, np.arange(624), splits, rates, rates, rates, rates, (1, 1))
         found = paired_differences(panel, [(0, 1)], NAMES[:3], 0.95, resamples=500)[0]
         held += found.low <= (0.04 + 0.02) / 2 <= found.high
     assert held / runs > 0.9

@@ -32,7 +32,7 @@ from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import markdown, noted_once
 from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 
 R, P, C, NONE = 0, 1, 2, -1
 
@@ -411,7 +411,7 @@ def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Pat
 
 def test_a_prompt_that_two_splits_share_counts_once_in_all_of_them(tmp_path: Path) -> None:
     paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s", "t"))))
-    left_out = {Place("t", f"p{i}") for i in range(10)}
+    left_out = {PromptPlace("t", f"p{i}") for i in range(10)}
     groups = compared(tmp_path / "out", paths, study, left_out)["groups"]
     assert {group["split"]: (group["n_answers"], group["pairs"][0]["n"]) for group in groups} == {
         None: (50, 50), "s": (30, 30), "t": (30, 30)

@@ -240,7 +240,7 @@ def test_each_answer_of_a_hosted_model_pays_for_its_prompt_before_and_after_rend
     asks = [Ask(f"p{n}", [{"role": "user", "content": f"{n:>400}"}], [(k, k) for k in range(5)]) for n in range(200)]
     file.parent.mkdir(parents=True)
     write_requests(file, asks, RequestSettings("far", {"kind": "chat"}, {"max_tokens": 1000}), None)
-    current = workload_files.Current({"results/planned/requests/hosted/s0.jsonl"}, 5)
+    current = workload_files.StudyNow({"results/planned/requests/hosted/s0.jsonl"}, 5)
     monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
     found = json.loads(plan("--json")[1])["work"]["generate"]
     assert (found["requests"], found["tokens_in"]) == (1000, 1000 * 100)
@@ -256,7 +256,7 @@ def test_a_damaged_receipt_is_told_and_ends_no_plan(plan, project, monkeypatch, 
     batch = Study(config).batch_of[Cell("s-8b", "s0")]
     for receipt in Paths(config).receipts("generate", batch):
         project.write(receipt, content)
-    current = workload_files.Current({"results/planned/requests/s-8b/s0.jsonl"}, 5)
+    current = workload_files.StudyNow({"results/planned/requests/s-8b/s0.jsonl"}, 5)
     monkeypatch.setattr("refusal_eval.tools.plan.study_costs.current_files", lambda *_: current)
     code, text = plan()
     assert code == 0 and numbers(text, "answers")[3] == "6,030"

@@ -44,7 +44,7 @@ class Pending:
 
 
 def in_shard(key: str, shard: int, shards: int) -> bool:
-    """Tell whether a key belongs to shard 0 .. shards-1: a fixed part of the key's space, whatever else is asked."""
+    """Tell whether a key belongs to a shard (0 .. shards-1). Depends on the key alone, not on the other requests."""
     return int(key[-8:], 16) % shards == shard
 
 

@@ -32,7 +32,7 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class Marks:
+class ReasoningMarks:
     """Marks around the reasoning: runs of token ids, or text.
 
     Reasoning ends with the first end mark; what follows it is the answer. A response without an end mark is all answer,
@@ -109,10 +109,10 @@ class Harmony:
         return begin is not None and not self.ends & set(prompt_ids[last + begin :])
 
 
-Reasoning = Marks | Harmony
+ReasoningFormat = ReasoningMarks | Harmony
 
 
-def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> Reasoning | None:
+def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> ReasoningFormat | None:
     """Return how a model's reasoning is separated from its answers; None for a model that does not reason.
 
     Args:
@@ -136,12 +136,12 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
         start_ids = ()
     if start and len(start_ids) != 1 and decode(end_ids).strip() == end.strip():
         end_ids = ()
-    return Marks(end_ids or end, start_ids or start, decode)
+    return ReasoningMarks(end_ids or end, start_ids or start, decode)
 
 
-def marks_in_text(entry: Mapping[str, Any]) -> Marks:
-    """Return how reasoning is found in a text of which no tokens are known: its letters stand for tokens."""
-    return Marks(str(entry["end"]), entry.get("start"), letters_text)
+def marks_in_text(entry: Mapping[str, Any]) -> ReasoningMarks:
+    """Return the marks for a text without known tokens; each letter counts as a token."""
+    return ReasoningMarks(str(entry["end"]), entry.get("start"), letters_text)
 
 
 class Parted(NamedTuple):
@@ -152,7 +152,7 @@ class Parted(NamedTuple):
 
 
 def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
-    """Return what `Marks` finds in a text of which neither tokens nor the prompt are known.
+    """Return what `ReasoningMarks` finds in a text of which neither tokens nor the prompt are known.
 
     `opened`: whether the prompt leaves the reasoning open (see `opened_before`).
     """
@@ -171,7 +171,6 @@ def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
 
 
 def letters_text(numbers: Sequence[int]) -> str:
-    """Return the text of letters, given as numbers."""
     return "".join(map(chr, numbers))
 
 
@@ -215,5 +214,5 @@ def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
 
 
 def _least(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least of 0 .. `most` for which something holds that holds for all larger ones, too."""
+    """Return the least number in 0 .. `most` from which on `holds` is true."""
     return bisect.bisect_left(range(most + 1), True, key=holds)

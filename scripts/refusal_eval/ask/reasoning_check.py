@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.hidden_marks import hidden_marks
-from refusal_eval.ask.reasoning_marks import CHANNEL_START, CHANNELS, ENDS, Mark, marks_in
+from refusal_eval.ask.reasoning_marks import CHANNEL_START, CHANNELS, ENDS, ReasoningMark, marks_in
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLETE, EMPTY, JUDGED_ANSWER_STATES, TRUNCATED, TRUNCATED_REASONING
@@ -78,7 +78,7 @@ def no_answers(model: str, count: int) -> str:
     )
 
 
-def another_mark(model: str, mark: Mark, held: int, count: int) -> str:
+def another_mark(model: str, mark: ReasoningMark, held: int, count: int) -> str:
     """Return what to say of a model of whose answers most hold a mark of another entry."""
     write = f"`end: {mark.text!r}` there, with the mark that opens it as `start`"
     if mark.opens:
@@ -118,7 +118,9 @@ def refuse_judged_reasoning(model: str, answers: Iterable[Mapping[str, Any]]) ->
         )
 
 
-def _most_held(answers: Sequence[Mapping[str, Any]], found: Sequence[set[Mark]]) -> list[tuple[Mark, int, int]]:
+def _most_held(
+    answers: Sequence[Mapping[str, Any]], found: Sequence[set[ReasoningMark]]
+) -> list[tuple[ReasoningMark, int, int]]:
     """Each mark with how many answers hold it, and of how many: those that most hold first, of these the end marks.
 
     Only a complete answer has to hold the end of a reasoning.
@@ -132,8 +134,8 @@ def _most_held(answers: Sequence[Mapping[str, Any]], found: Sequence[set[Mark]])
     return sorted((one for one in counts if one[1]), key=lambda one: (-one[1] / one[2], one[0].opens))
 
 
-def _opens(response: Mapping[str, Any], hidden: Set[Mark]) -> bool:
-    """Tell whether a response that was cut off begins with a start mark."""
+def _opens(response: Mapping[str, Any], hidden: Set[ReasoningMark]) -> bool:
+    """Tell whether a truncated response begins with a start mark."""
     return any(mark.first for mark in marks_in(str(response["text"])) | hidden)
 
 

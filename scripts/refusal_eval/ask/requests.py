@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from refusal_eval.ask.keys import DEFAULT_DETERMINISM, Message, Prompt, is_messages, request_key
+from refusal_eval.ask.keys import DEFAULT_DETERMINISM, EnginePrompt, Message, is_messages, request_key
 from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.files import BadFile, read_jsonl, refuse_bad_rows, write_jsonl
@@ -63,7 +63,7 @@ class RequestSettings:
         names = (CHANGES.get(name)().served_as(identity) for name, identity in self.changes.items())
         return next(filter(None, names), None)
 
-    def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
+    def key(self, prompt: EnginePrompt, seed: int | None, max_model_len: int | None) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.
 
         How long messages are only their engine knows.
@@ -84,7 +84,7 @@ class Ask:
     """
 
     prompt_id: str
-    prompt: Prompt
+    prompt: EnginePrompt
     samples: Sequence[tuple[int, int | None]]
     turn: int = 0
     script: Mapping[str, Any] | None = None
@@ -111,20 +111,19 @@ class Request:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Which answer it is about, or asks for: prompt, sample and turn."""
+        """Prompt id, sample and turn."""
         return self.prompt_id, self.sample, self.turn
 
     @property
     def token_ids(self) -> list[int]:
-        """The token ids of the whole prompt."""
         return [*self.shared_ids, *self.own_ids]
 
     @property
-    def prompt(self) -> Prompt:
-        """The prompt as its engine takes it."""
+    def prompt(self) -> EnginePrompt:
+        """The prompt in the form that its engine takes."""
         return self.token_ids if self.messages is None else self.messages
 
-    def followed_by(self, prompt: Prompt, turn: int, seed: int | None, key: str | None) -> Request:
+    def followed_by(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
         """Return the request of a later turn of the same (prompt, sample)."""
         given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
         return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})
@@ -139,22 +138,22 @@ class RequestFile:
 
     @property
     def dialogue(self) -> Mapping[str, Any] | None:
-        """How later turns are rendered; None for a cell whose prompts have one turn."""
+        """How to render later turns; None for single-turn cells."""
         return self.header.get("dialogue")
 
     @property
     def notes(self) -> list[str]:
-        """What may be wrong with how its prompts are rendered; it is in no key."""
+        """Possible faults in the rendering of its prompts; not part of any key."""
         return list(self.header.get("notes", ()))
 
     @property
     def retries(self) -> Mapping[str, Any] | None:
-        """How a judge's votes that cannot be read are asked again; None where they are not."""
+        """How to repeat judge votes that cannot be read; None if they are not repeated."""
         return self.header.get("retries")
 
     @cached_property
     def settings(self) -> RequestSettings:
-        """What all its requests have in common."""
+        """The settings that all its requests share."""
         return RequestSettings.of_header(self.header)
 
     def requests(self) -> Iterator[Request]:
@@ -167,7 +166,7 @@ class RequestFile:
         return self._of_rows(lambda row: _requests_of(row, shared))
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
-        """Return the prompts of the dialogues by id. Raises what `requests` raises."""
+        """Return the scripted dialogues by prompt id; raises what `requests` raises."""
         return dict(self._of_rows(_scripts_of))
 
     def keys(self) -> Iterator[str]:

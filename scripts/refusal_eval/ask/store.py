@@ -53,7 +53,7 @@ END_OF_TIME = "3000"  # from here on no time is taken for one
 NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
 LATE_SECONDS = (5.0, 10.0, 20.0, 30.0)  # between looks for responses; network file systems hide files for a minute
 LOG = logging.getLogger(__name__)
-Result = TypeVar("Result")
+T = TypeVar("T")
 # How a response ended; the last two are of engines that write no text. What is stored may have other words.
 FINISH_REASONS = ("stop", "length", "content_filter", "classified", "embedded")
 PROBE_BYTES = 2**20  # a store that does not take so much is full
@@ -98,7 +98,7 @@ def not_in_store(what: str) -> NotInStore:
     )
 
 
-def when_stored(read: Callable[[], Result]) -> Result:
+def when_stored(read: Callable[[], T]) -> T:
     """Return what `read` returns, which looks at the store; where responses are missing, look again for a minute.
 
     On a network file system a file that another host has closed may be seen late.
@@ -123,7 +123,7 @@ class StoreError(UserError, OSError):
 Time = Annotated[str, StringConstraints(pattern=r"^[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00$")]
 
 
-class Response(TypedDict):
+class StoredResponse(TypedDict):
     """What an engine answered. Log-probabilities, logits and vectors are packed (see `packing.py`).
 
     An engine that tells neither tokens nor their log-probabilities has no `token_ids`, and `logprobs` None.
@@ -142,19 +142,19 @@ class Response(TypedDict):
     model_version: NotRequired[str | None]  # as a server of another party calls what answered
 
 
-class Record(TypedDict):
+class StoredRecord(TypedDict):
     """A line of a store file. `serving` is the id of the serving record, `time` is UTC, ISO 8601."""
 
     __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
 
     key: str
-    response: Response
+    response: StoredResponse
     serving: str
     time: Time
 
 
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_RESPONSE: TypeAdapter[Response] = TypeAdapter(Response)
+_RECORD: TypeAdapter[StoredRecord] = TypeAdapter(StoredRecord)
+_RESPONSE: TypeAdapter[StoredResponse] = TypeAdapter(StoredResponse)
 _TIME: TypeAdapter[str] = TypeAdapter(Time)
 
 
@@ -203,7 +203,7 @@ class StoreReader:
         stored = {record["key"] for record in self._records(in_order)}
         return [key for key in in_order if key not in stored]
 
-    def lookup(self, keys: Iterable[str]) -> dict[str, Record]:
+    def lookup(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
         """Return the record of every key that has one, and note that it was read: no later one takes its place."""
         wanted = list(keys)
         found = self._found(wanted)
@@ -212,15 +212,15 @@ class StoreReader:
             found = self._found(wanted)
         return found
 
-    def _found(self, keys: Iterable[str]) -> dict[str, Record]:
-        found: dict[str, Record] = {}
+    def _found(self, keys: Iterable[str]) -> dict[str, StoredRecord]:
+        found: dict[str, StoredRecord] = {}
         for record in self._records(keys):
             key = record["key"]
             if key not in found or record["time"] < found[key]["time"]:  # equal times: files and offsets decide
                 found[key] = record
         return found
 
-    def _records(self, keys: Iterable[str]) -> Iterator[Record]:
+    def _records(self, keys: Iterable[str]) -> Iterator[StoredRecord]:
         """Yield the whole records of these keys, in the order of files and offsets; one may come twice."""
         wanted = sorted(set(keys))
         numbers = indexes.key_numbers(wanted)
@@ -233,7 +233,7 @@ class StoreReader:
                         yield from self._records_in(path, wanted, numbers)
                         break
 
-    def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[Record]:
+    def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[StoredRecord]:
         entries = self.files[path].entries
         which, where = indexes.matches(numbers, entries)
         if not len(which):
@@ -261,7 +261,7 @@ class StoreReader:
             self._damaged.add((path, offset))
             LOG.warning("%s, line %d: %s", path, _line_number(path, offset), what)
 
-    def _note(self, records: Iterable[Record]) -> bool:
+    def _note(self, records: Iterable[StoredRecord]) -> bool:
         """Note the newest time of these records where it is newer than all noted; return whether it was."""
         newer = {record["time"] for record in records if record["time"] > self._noted}
         newest = max((time for time in newer if not _far_ahead(time, self.folder)), default="")
@@ -366,7 +366,7 @@ class StoreWriter:
             raise self._explained(error) from error
 
     def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
-        """Write the serving record that the responses of this file refer to; call it before the first `append`."""
+        """Write the serving record of this file's responses; call it before the first `append`."""
         self._write({"serving_id": serving_id, "serving_record": dict(serving_record)})
 
     def append(self, key: str, response: Mapping[str, Any], serving_id: str) -> None:
@@ -450,7 +450,7 @@ class StoreWriter:
 
 
 def writer_mark(pid: int) -> str:
-    """Return how the name of a file ends (before `.jsonl`) that a process of this host writes."""
+    """Return the suffix (before `.jsonl`) of store files that a process of this host writes."""
     return f"-{socket.gethostname()}-{pid}"
 
 
@@ -474,7 +474,7 @@ class _StaleIndex(Exception):
     """A file is not what its index says."""
 
 
-def _whole(line: bytes) -> Record:
+def _whole(line: bytes) -> StoredRecord:
     """Return the record of a line.
 
     Raises:
@@ -486,7 +486,7 @@ def _whole(line: bytes) -> Record:
     return record
 
 
-def checked_response(response: Mapping[str, Any]) -> Response:
+def checked_response(response: Mapping[str, Any]) -> StoredResponse:
     """Return a response that an engine has just given as it is read once it is stored, if it can be.
 
     What follows a response is made of what the store holds, now as in any later run.
@@ -505,7 +505,7 @@ def checked_response(response: Mapping[str, Any]) -> Response:
     return stored
 
 
-def _check_numbers(response: Response) -> None:
+def _check_numbers(response: StoredResponse) -> None:
     """Raise `ValueError` if a number of a response cannot be read, or one is missing."""
     token_ids, values = response["token_ids"], unpack_floats(response["logprobs"] or "")
     if len(values) != len(token_ids):

@@ -27,7 +27,7 @@ KEY_START = slice(len(LINE_START), len(LINE_START) + 32)  # of a line: the 32 he
 INDEX_ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("offset", "<u8")])
 Index = npt.NDArray[np.void]  # of INDEX_ENTRY, ascending by `high`; the records of one key ascending by offset
 KeyNumbers = npt.NDArray[np.uint64]  # (number of keys, 2): high and low
-Positions = npt.NDArray[np.int64]
+FilePositions = npt.NDArray[np.int64]
 
 SAVED_FROM = 1_000_000  # bytes that were read for want of an index, from which on a reader saves one
 
@@ -71,7 +71,6 @@ class IndexBuilder:
         self._rows += numbers + offset.to_bytes(8)
 
     def entries(self) -> Index:
-        """Return the index of the records added so far."""
         return _ascending(np.frombuffer(bytes(self._rows), dtype=INDEX_ENTRY.newbyteorder(">")).astype(INDEX_ENTRY))
 
 
@@ -104,7 +103,6 @@ def indexed_anew(path: Path) -> FileIndex:
 
 
 def index_path(path: Path) -> Path:
-    """Return where the index of a store file is saved."""
     return path.with_suffix(".index.npz")
 
 
@@ -114,7 +112,7 @@ def key_numbers(keys: Sequence[str]) -> KeyNumbers:
     return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
+def matches(keys: KeyNumbers, entries: Index) -> tuple[FilePositions, FilePositions]:
     """Return the position in `keys` and the position in `entries` of every entry that belongs to one of the keys.
 
     Each key stands there once, in ascending order.
@@ -127,7 +125,7 @@ def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
     return key[same], entry[same]
 
 
-def _equal(some: npt.NDArray[np.uint64], more: npt.NDArray[np.uint64]) -> tuple[Positions, Positions]:
+def _equal(some: npt.NDArray[np.uint64], more: npt.NDArray[np.uint64]) -> tuple[FilePositions, FilePositions]:
     """Return the positions of all pairs of equal numbers; both ascend."""
     first = np.searchsorted(more, some, "left")
     counts = np.searchsorted(more, some, "right") - first

@@ -28,11 +28,11 @@ class Following(Protocol):
     file: RequestFile
 
     def left(self, request: Request) -> int:
-        """Return how many requests are to be expected from this one on, if nothing ends early."""
+        """Return the number of requests from this one to the end, if nothing ends early."""
         ...
 
     def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
-        """Return what is asked after these were answered; None when it is over."""
+        """Return the request that follows these responses; None at the end."""
         ...
 
 
@@ -65,7 +65,7 @@ class Turns:
         return [0] if script is None else asked_turns(script)
 
     def left(self, request: Request) -> int:
-        """Return how many turns are asked from this one on, if the dialogue does not end early."""
+        """Return the number of turns from this one to the end, if the dialogue does not end early."""
         return sum(turn >= request.turn for turn in self.asked(request.prompt_id))
 
     def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
@@ -108,7 +108,7 @@ class Chain:
 
     @property
     def responses(self) -> list[tuple[Request, Response]]:
-        """What was asked and answered so far."""
+        """The answered requests so far, with their responses."""
         return [(request, record["response"]) for request, record in self.answered]
 
 

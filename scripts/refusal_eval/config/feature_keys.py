@@ -29,7 +29,7 @@ class FeatureKeys(Entry):
 
     Attributes:
         makes_several: the key of a model by which its entry stands for several models; None if there is none.
-        in_methods: keys of a study that the methods section names.
+        in_methods: those keys of a study that its methods section speaks of.
     """
 
     makes_several: ClassVar[str | None] = None

@@ -80,7 +80,7 @@ def _imported(file: Path, library: Path) -> frozenset[Path]:
 
 
 def changed_code() -> list[Path]:
-    """Return the files that are not as they were when a version was asked for, in which they count."""
+    """Return the files whose code has changed since a version was computed from it."""
     return sorted(file for file, (code, _) in FOUND.items() if _code_now(file) != code)
 
 

@@ -74,7 +74,7 @@ def sha256_of(value: Any) -> str:
 
 
 def answer_id(text: str) -> str:
-    """Return the id of an answer's text, which labels of people name: 16 hex digits of its hash."""
+    """Return the id of an answer's text, by which people's labels name it: 16 hex digits of its hash."""
     return sha256_of(text)[:16]
 
 
@@ -185,12 +185,11 @@ def remove_left_over(folders: Iterable[str | Path], now: float) -> int:
 
 
 def disk_is_full(error: OSError) -> bool:
-    """Tell whether there was no room for what was to be written."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def no_room(error: OSError) -> str:
-    """Return what is said when there is no room: that of the disk, or that of the user."""
+    # `strerror` tells a full disk from a full quota.
     return f"{error.strerror}; free space and run again"
 
 

@@ -59,7 +59,7 @@ class Registry:
         return self._kernel | places_of_features(self._attribute)
 
     def names(self) -> list[str]:
-        """Return all names: those that ship, then those that were added."""
+        """Return all names: shipped ones first, then added ones."""
         return [*self._places, *self._added]
 
     def get(self, name: str) -> type[Any]:
@@ -79,7 +79,7 @@ class Registry:
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
     def added(self) -> list[str]:
-        """Return the names of those that a study's plug-ins added."""
+        """Return the names that a study's plug-ins added."""
         return list(self._added)
 
     def add(self, cls: ClassT) -> ClassT:

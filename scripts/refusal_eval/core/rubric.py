@@ -19,7 +19,7 @@ CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
 # What it may take for one answer, which may be long, and how many times as long as what it is made of its text may be.
 RENDER_SECONDS, MOST_TIMES = 10.0, 20
 
-Messages = Sequence[Mapping[str, str]]
+ChatMessages = Sequence[Mapping[str, str]]
 
 
 class Rubric:
@@ -47,7 +47,7 @@ class Rubric:
         if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
 
-    def text(self, messages: Messages, answer: str) -> str:
+    def text(self, messages: ChatMessages, answer: str) -> str:
         """Return the judge's user message for one answer.
 
         Raises:
@@ -132,7 +132,7 @@ def _mistake(path: str | Path, open_allowed: bool) -> str | None:
     )
 
 
-def nonce_of(messages: Messages, answer: str | None = None) -> str:
+def nonce_of(messages: ChatMessages, answer: str | None = None) -> str:
     """Return ten lower-case letters (47 bits) that depend on a prompt, or on a prompt and an answer.
 
     Letters, because a tokenizer takes some of them together: six tokens where twelve hex digits (48 bits) are eleven.
@@ -147,13 +147,13 @@ def nonce_of(messages: Messages, answer: str | None = None) -> str:
     return "".join(letters)
 
 
-def prompt_and_answer(messages: Messages, answer: str) -> list[dict[str, str]]:
+def prompt_and_answer(messages: ChatMessages, answer: str) -> list[dict[str, str]]:
     """Return prompt and answer as two messages, for judges whose template is their format."""
     prompt = conversation_text(messages, nonce_of(messages))
     return [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
 
 
-def conversation_text(messages: Messages, nonce: str) -> str:
+def conversation_text(messages: ChatMessages, nonce: str) -> str:
     """Return what the model was asked: the text of a single message, else all messages under lines with their roles.
 
     A last line says what the answer replies to: it is to be labelled, and not the conversation as a whole.

@@ -9,17 +9,15 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLETE, EMPTY
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.prompts import check_count, content_id, messages_of
-from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text, value_text
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text, value_text
 from refusal_eval.data.selection import clusters_of, some
 
 EXPECTATIONS = ("refuse", "comply", "varies")
 
-Columns = Mapping[str, str | None]
-
 
 def make_gold(
-    rows: Sequence[Row],
-    columns: Columns,
+    rows: Sequence[TableRow],
+    columns: ColumnNames,
     labels: Mapping[str, str],
     name: str,
     expected_rows: int | None = None,
@@ -69,7 +67,7 @@ def make_gold(
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     gold: dict[str, dict[str, Any]] = {}
     duplicates, skipped = [], 0
-    of_models: list[tuple[str | None, Columns]] = [
+    of_models: list[tuple[str | None, ColumnNames]] = [
         (model, {**columns, **own, "answering_model": None}) for model, own in (answers or {}).items()
     ]
     for (number, row), (model, here) in itertools.product(enumerate(rows, 1), of_models or [(None, columns)]):
@@ -113,7 +111,7 @@ def make_gold(
     return list(gold.values()), notes
 
 
-def _gold_row(row: Row, columns: Columns, model: str | None, place: str) -> dict[str, Any]:
+def _gold_row(row: TableRow, columns: ColumnNames, model: str | None, place: str) -> dict[str, Any]:
     """What people read: messages, answer and answering model, with their id; and how much the row counts."""
     messages = messages_of(row, columns, place)
     column = str(columns["answer"])

@@ -26,7 +26,7 @@ from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.data import network, resume
 
 Kind = Literal["dataset", "model"]
-Result = TypeVar("Result")
+T = TypeVar("T")
 FETCH_ONLINE = "fetch it once on a machine with internet"
 
 
@@ -108,12 +108,12 @@ class Repository:
 
     @property
     def folder(self) -> Path:
-        """The folder of its copies in the cache, of all commits."""
+        """Its folder in the cache, for all commits."""
         return Path(self.cache, "hub", f"{self.kind}s--{self.repo.replace('/', '--')}")
 
     @property
     def snapshot(self) -> Path:
-        """The folder of the copy of this commit."""
+        """The folder of this commit in the cache."""
         return self.folder / "snapshots" / self.revision
 
     @property
@@ -199,7 +199,7 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
 
 
 def names_below(folder: Path) -> list[str]:
-    """Return the names of the files of a copy, sorted."""
+    """Return the relative names of all files below a folder, sorted."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
@@ -223,7 +223,7 @@ def library() -> Any:
     return huggingface_hub
 
 
-def asked(place: Repository, action: Callable[[], Result]) -> Result:
+def asked(place: Repository, action: Callable[[], T]) -> T:
     """Return what `action` returns, with faults of the network tried again and every error in plain words.
 
     Raises:

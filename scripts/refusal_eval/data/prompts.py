@@ -12,23 +12,22 @@ from refusal_eval.core.right_answers import right_answer
 from refusal_eval.core.texts import is_blank
 from refusal_eval.data.battles import columns_of_battles, read_battle
 from refusal_eval.data.messages import lost_field
-from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
+from refusal_eval.data.rows import ColumnNames, TableRow, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
-Columns = Mapping[str, Any]
-Message = dict[str, str]
-Prompt = dict[str, Any]
+PromptMessage = dict[str, str]
+PromptRow = dict[str, Any]
 
 
 def content_id(content: Any) -> str:
-    """Return the id of a prompt's messages (or any JSON value): the first 16 hex digits of its SHA-256."""
+    """Return the first 16 hex digits of the SHA-256 of a prompt's messages (or any JSON value)."""
     return sha256_of(content)[:16]
 
 
 def make_prompts(
-    rows: Sequence[Row],
-    columns: Columns,
+    rows: Sequence[TableRow],
+    columns: ColumnNames,
     name: str,
     expected_rows: int | None = None,
     samples: Iterable[Mapping[str, int] | None] = (),
@@ -40,7 +39,7 @@ def make_prompts(
     copies: bool = False,
     match: str | None = None,
     battles: Mapping[str, Any] | None = None,
-) -> tuple[list[Prompt], list[str]]:
+) -> tuple[list[PromptRow], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
     A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}, with "right" where it has a
@@ -76,7 +75,7 @@ def make_prompts(
     need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
-    prompts: dict[str, Prompt] = {}
+    prompts: dict[str, PromptRow] = {}
     duplicates: list[str] = []
     unlike: list[str] = []
     again: Counter[str] = Counter()
@@ -127,7 +126,7 @@ def make_prompts(
     return kept, notes
 
 
-def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list[Prompt], str]:
+def seeded_sample(prompts: Sequence[PromptRow], size: int, seed: int) -> tuple[list[PromptRow], str]:
     """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
 
     Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
@@ -136,7 +135,7 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     seed contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out,
     unless all are; then the first one is cut. A prompt without a cluster is one by its id.
     """
-    members: dict[str, list[Prompt]] = {}
+    members: dict[str, list[PromptRow]] = {}
     for prompt in prompts:
         members.setdefault(prompt["cluster"], []).append(prompt)
     ranked = sorted(members, key=lambda cluster: (sha256_of([seed, cluster]), cluster))
@@ -157,7 +156,7 @@ def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> tuple[list
     return [prompt for prompt in prompts if prompt["id"] in chosen], note
 
 
-def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> None:
+def check_count(rows: Sequence[TableRow], expected_rows: int | None, name: str) -> None:
     """Check that there are as many rows as expected.
 
     Raises:
@@ -167,7 +166,7 @@ def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> No
         raise UserError(f"{name}: has {len(rows)} rows, but expected_rows says {expected_rows}")
 
 
-def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
+def messages_of(row: TableRow, columns: ColumnNames, place: str) -> list[PromptMessage]:
     """Return a row's messages ([{"role", "content"}, ...]) out of its prompt, messages or turns columns.
 
     Raises:
@@ -197,8 +196,14 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
 
 
 def _prompts(
-    row: Row, number: int, cluster: str | None, columns: Columns, name: str, mode: str | None, scored: str | None
-) -> Iterator[Prompt]:
+    row: TableRow,
+    number: int,
+    cluster: str | None,
+    columns: ColumnNames,
+    name: str,
+    mode: str | None,
+    scored: str | None,
+) -> Iterator[PromptRow]:
     """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
     place = f"{name}, row {number}"
     script = messages_of(row, columns, place)
@@ -234,7 +239,7 @@ def _prompts(
         yield prompt
 
 
-def _right(row: Row, column: str, match: str, place: str) -> str:
+def _right(row: TableRow, column: str, match: str, place: str) -> str:
     """Return the right answer in a row.
 
     Raises:
@@ -247,7 +252,7 @@ def _right(row: Row, column: str, match: str, place: str) -> str:
         raise UserError(f"{place}: column `{column}`: {error}") from error
 
 
-def _message(value: Any, place: str) -> Message:
+def _message(value: Any, place: str) -> PromptMessage:
     if not isinstance(value, dict) or "role" not in value or "content" not in value:
         raise UserError(f"{place} must be an object with `role` and `content`")
     role, content = value["role"], value["content"]
@@ -265,13 +270,13 @@ def _message(value: Any, place: str) -> Message:
     return {"role": role, "content": valid_text(content, place)}
 
 
-def _present(row: Row, column: str, place: str) -> Any:
+def _present(row: TableRow, column: str, place: str) -> Any:
     if column not in row:
         raise UserError(f"{place} is missing in this row{nearest(column, row)}")
     return row[column]
 
 
-def _prompt_text(row: Row, column: str, place: str) -> str:
+def _prompt_text(row: TableRow, column: str, place: str) -> str:
     value = _present(row, column, place)
     if not isinstance(value, str):
         raise UserError(f"{place} holds {kind_of(value)}; a prompt must be a string")
@@ -280,7 +285,7 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
     return valid_text(value, place)
 
 
-def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
+def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:
     """Return the texts of the turns' columns without the empty cells at the end."""
     cells = [row.get(column) for column in columns]
     filled = [number for number, cell in enumerate(cells) if cell is not None and not is_blank(str(cell))]
@@ -288,13 +293,13 @@ def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _described(prompt: Prompt) -> str:
+def _described(prompt: PromptRow) -> str:
     """Return where a prompt comes from, as the log tells it."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
 
 
-def _check_script(messages: Sequence[Message], place: str) -> None:
+def _check_script(messages: Sequence[PromptMessage], place: str) -> None:
     """Check that messages which end with the user are a script: the user's turns, each with one reply or none.
 
     A system message may stand before them.

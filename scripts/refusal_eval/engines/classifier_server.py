@@ -26,7 +26,7 @@ MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take 
 ROUTES = {"logits": "/classify", "vectors": "/embed"}  # by what is given
 
 
-class Model:
+class ClassifierModel:
     """The model of a folder in the hub's format, safetensors only.
 
     Raises:
@@ -107,10 +107,10 @@ def _texts(token_ids: list[int]) -> list[tuple[int, ...]]:
     return [tuple(token_ids[start:end]) for start, end in itertools.pairwise([*starts, len(token_ids)])]
 
 
-class Server:
+class ClassifierServer:
     """The ASGI application."""
 
-    def __init__(self, model: Model, most_together: int, longest: int, gives: str = "logits") -> None:
+    def __init__(self, model: ClassifierModel, most_together: int, longest: int, gives: str = "logits") -> None:
         self._model, self._most, self._longest, self._gives = model, most_together, longest, gives
         self._waiting: deque[tuple[list[int], asyncio.Future[list[float]]]] = deque()
         self._arrived = asyncio.Event()
@@ -211,9 +211,9 @@ def main() -> None:
 
     import uvicorn
 
-    model = Model(options.model, options.device, options.dtype, options.pooling, options.trust_remote_code)
+    model = ClassifierModel(options.model, options.device, options.dtype, options.pooling, options.trust_remote_code)
     gives = "vectors" if options.pooling else "logits"
-    server = Server(model, 1 if model.alone else options.most_together, options.max_model_len, gives)
+    server = ClassifierServer(model, 1 if model.alone else options.most_together, options.max_model_len, gives)
     uvicorn.run(server, uds=options.uds, log_level="warning", timeout_keep_alive=60, lifespan="off")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import EnginePrompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.loaded_change import LoadedChange
@@ -58,7 +58,7 @@ class RunningEngine(abc.ABC):
         return None
 
     @abc.abstractmethod
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `refusal_eval.ask.store.checked_response`).
 
         An engine that tells no token ids or no log-probabilities leaves `token_ids` empty and `logprobs` None.

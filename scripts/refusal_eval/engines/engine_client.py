@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import aiohttp
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import EnginePrompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import within
@@ -62,8 +62,8 @@ def _writable(text: str) -> str:
     return text
 
 
-Number = Annotated[int, Field(ge=0, lt=2**31)]
-Text = Annotated[str, AfterValidator(_writable)]
+Int31 = Annotated[int, Field(ge=0, lt=2**31)]
+WritableText = Annotated[str, AfterValidator(_writable)]
 Logit = Annotated[float, Field(ge=-3e38, le=3e38, allow_inf_nan=False)]  # finite as a float32, too
 LogProbability = Annotated[float, Field(ge=-3e38, le=0.01, allow_inf_nan=False)]  # 0 but for rounding
 
@@ -80,15 +80,15 @@ class _LogProbabilities(_Part):
 
 
 class _Choice(_Part):
-    text: Text
+    text: WritableText
     finish_reason: str | None
-    stop_reason: Number | Text | None = None
-    token_ids: list[Number] | None = None
+    stop_reason: Int31 | WritableText | None = None
+    token_ids: list[Int31] | None = None
     logprobs: _LogProbabilities | None = None
 
 
 class _Usage(_Part):
-    prompt_tokens: Number
+    prompt_tokens: Int31
 
 
 class _Completion(_Part):
@@ -98,12 +98,12 @@ class _Completion(_Part):
 
 class _Classification(_Part):
     logits: Annotated[list[Logit], Field(min_length=1)]
-    prompt_tokens: Number
+    prompt_tokens: Int31
 
 
 class _Embedding(_Part):
     vectors: Annotated[list[Logit], Field(min_length=1)]
-    prompt_tokens: Number
+    prompt_tokens: Int31
 
 
 COMPLETION, CLASSIFICATION = TypeAdapter(_Completion), TypeAdapter(_Classification)
@@ -140,7 +140,6 @@ class EngineClient(abc.ABC):
         self._http = aiohttp.ClientSession("http://engine", connector=connector, timeout=timeout, **plain)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.close()
 
     async def health(self) -> Health:
@@ -154,7 +153,7 @@ class EngineClient(abc.ABC):
             return Health.UNWELL
 
     @abc.abstractmethod
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request, as it goes into the store; raise what `RunningEngine.complete` does."""
 
     async def _reply(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -309,7 +308,7 @@ def _without_text(finish_reason: str, prompt_tokens: int) -> dict[str, Any]:
     }
 
 
-def request_body(token_ids: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+def request_body(token_ids: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
     """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
     model = settings.served_as or SERVED_NAME
     body = {"model": model, "prompt": list(token_ids), **FIXED_FIELDS, **settings.sampling}
@@ -382,7 +381,7 @@ class CompletionClient(EngineClient):
 
     smallest = request_body([0], RequestSettings(sampling={"max_tokens": 1}), None)
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `response_of`, and `EngineClient.complete` for what is raised)."""
         reply = await self._reply("/v1/completions", request_body(prompt, settings, seed))
         try:
@@ -399,8 +398,7 @@ class ClassificationClient(EngineClient):
     path: ClassVar = "/classify"
     kept: ClassVar = staticmethod(classification_of)  # what is kept of a reply
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `kept`, and `EngineClient.complete`)."""
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         return self.kept(await self._reply(self.path, {"token_ids": list(prompt)}))
 
 

@@ -83,7 +83,6 @@ class LoadPlan:
 
     @property
     def gpus(self) -> int:
-        """The GPUs that the load takes."""
         return self.engine.gpus(self.device)
 
     def refuse_too_few(self, gpus: int) -> None:

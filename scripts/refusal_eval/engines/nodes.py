@@ -55,7 +55,6 @@ def find_nodes(count: int, gpus: int, environment: Mapping[str, str]) -> Nodes:
 
 
 def head_command(command: Sequence[str], nodes: Nodes) -> list[str]:
-    """Return the server's command line as that of the first node."""
     return [*command, *as_arguments(_meeting(nodes, 0))]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.keys import EnginePrompt
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
@@ -264,7 +264,7 @@ class Server(RunningEngine):
                     "the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS
                 )
 
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+    async def complete(self, prompt: EnginePrompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see the `complete` of its client)."""
         assert self._server and self._client
         self._in_flight += 1
@@ -338,7 +338,6 @@ class Server(RunningEngine):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices that are leased for the server."""
         return tuple(self._lease.devices)
 
     async def metrics(self) -> dict[str, float]:

@@ -10,11 +10,11 @@ from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import COUNTERS_SECONDS, HEALTH_SECONDS
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 SECONDS_BETWEEN_LOOKS = 5.0
 
 
-async def watched(engine: RunningEngine, limit: TimeLimit | None, question: Coroutine[Any, Any, Result]) -> Result:
+async def watched(engine: RunningEngine, limit: TimeLimit | None, question: Coroutine[Any, Any, T]) -> T:
     """Return what a question returns, looking at the engine and at the time limit while it is asked.
 
     Raises:

@@ -54,7 +54,7 @@ def text_width(text: str, bold: bool = False) -> float:
 
 
 def widest(lines: Sequence[str], bold: bool = False) -> float:
-    """Width in points of the widest line."""
+    """Return the width of the widest line in points."""
     return max((text_width(line, bold) for line in lines), default=0.0)
 
 
@@ -162,7 +162,6 @@ def settle(fig: Figure, ax: Axes, heights: Sequence[float], least: float = 1.0) 
 
 
 def points_high(fig: Figure) -> float:
-    """Return the height of a figure in points."""
     return 72 * float(fig.get_figheight())
 
 
@@ -340,7 +339,7 @@ class Look(NamedTuple):
         return {"marker": self.marker, "markerfacecolor": self.inside, "markersize": size, **edge}
 
     def line(self) -> dict[str, Any]:
-        """Arguments of `Axes.plot` for its line."""
+        """Return the arguments that `Axes.plot` takes for its line."""
         return {"color": self.colour, "linewidth": 1.0, "linestyle": self.dash}
 
     def sample(self, line: bool = False) -> Any:

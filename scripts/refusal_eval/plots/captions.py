@@ -21,7 +21,7 @@ PREAMBLE = "captions_preamble.tex"  # beside the captions
 
 
 def caption_markdown(caption: Caption) -> str:
-    """Return a caption as one paragraph of Markdown, its title bold."""
+    """Return a caption as one Markdown paragraph with a bold title."""
     return f"**{markdown_escaped(caption.title)}** {markdown_escaped(' '.join(caption.sentences))}".rstrip() + "\n"
 
 
@@ -44,7 +44,7 @@ def captions_preamble() -> str:
 
 
 def prompts_words(scores: Sequence[Score]) -> str:
-    """What counts as a prompt: of dialogues each scored turn."""
+    """Return what one prompt is: for dialogues a scored turn."""
     return "prompts" + (OF_DIALOGUES if has_turns(scores) else "")
 
 

@@ -27,7 +27,7 @@ from refusal_eval.plots.base import (
 )  # fmt: skip
 from refusal_eval.plots.captions import prompts_words, rates_words, study_words, tagged
 from refusal_eval.plots.curves import gaps_words, highest, percent_scale
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits, most_that_fits
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import Score, flags_in, headline, mark_of, marks_of, notes_of
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -120,7 +120,7 @@ class CategoriesFigure(Ordered):
         return Drawn(fig, frame, self._caption(every, scores, _lines(rows, scores, most, data), data))
 
     def _caption(
-        self, rows: Sequence[Row], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
+        self, rows: Sequence[ResultRow], scores: Sequence[Score], lines: Sequence[Line], data: FigureData
     ) -> Caption:
         shown = {(line.split, line.category) for line in lines}
         missing = {(row["split"], row["category"]) for row in rows if row["value"] is not None} - shown
@@ -151,7 +151,7 @@ class Line(NamedTuple):
     category: str | None
 
 
-def _draw(lines: Sequence[Line], rows: Sequence[Row], data: FigureData) -> Figure:
+def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) -> Figure:
     """Draw categories below each other, in a panel for up to three models or for each; more models are the rows."""
     models, name = data.models_in_order(), data.labels.model
     together, several = len(models) <= _TOGETHER, len({line.split for line in lines}) > 1
@@ -197,7 +197,7 @@ def _draw(lines: Sequence[Line], rows: Sequence[Row], data: FigureData) -> Figur
 
 
 def _sorted_in(study: StudyView) -> list[str]:
-    """The splits with a column of categories."""
+    """Return the splits with a category column."""
     return [name for name, split in study.splits.items() if split.columns.category]
 
 
@@ -210,11 +210,11 @@ def _whole(score: Score) -> dict[str, Any]:
     return names | ends | size
 
 
-def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
+def _lines(rows: Sequence[ResultRow], scores: Sequence[Score], most: int, data: FigureData) -> list[Line]:
     """Each split that has categories, and these, with their marks."""
     lines = []
     for split in data.shown.splits:
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[ResultRow]] = {}
         for row in rows:
             if row["split"] == split:
                 found.setdefault(row["category"], []).append(row)

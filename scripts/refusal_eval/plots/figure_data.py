@@ -26,8 +26,8 @@ from refusal_eval.stats.estimates.units import Units, read_units
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-Cell = tuple[str, str]
-Row = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
+ModelSplit = tuple[str, str]
+ResultRow = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,11 @@ class FigureData:
         return Labels(**{name: {**self.study_labels.get(name, {}), **labels} for name, labels in sections.items()})
 
     def category(self, name: str) -> str:
-        """Return the label of a category."""
         return clean(self.figure.labels.categories.get(name, name.replace("_", " ")))
 
     @property
     def judge(self) -> str:
-        """The judge of a figure that has one."""
+        """The only judge of a figure about one judge."""
         return self.shown.judges[0]
 
     # ---------------------------------------------------------------- what is read
@@ -87,12 +86,11 @@ class FigureData:
 
     @functools.cached_property
     def cards(self) -> list[Mapping[str, Any]]:
-        """The cards of its judges."""
         return list(self._read("cards"))
 
     @functools.cached_property
-    def estimates(self) -> list[Row]:
-        """The rows of the results table about the cells that it shows."""
+    def estimates(self) -> list[ResultRow]:
+        """The results table's rows on the figure's cells."""
         return [estimate.row() for estimate in self._results]
 
     @functools.cached_property
@@ -100,11 +98,11 @@ class FigureData:
         return [row for row in self.rows_of("estimates") if row.split in self.shown.splits]
 
     def rows_of(self, *nouns: str) -> list[Estimate]:
-        """Return the rows of the results table in the files of these nouns."""
+        """Return the results table's rows in the files of these nouns."""
         return [row for noun in nouns for content in self._read(noun) for row in estimates_in(content)]
 
     def found(self, analysis: str) -> Mapping[str, Any]:
-        """Return what an analysis of the study found."""
+        """Return the result of an analysis."""
         return next(self._read(analysis))
 
     def rows_of_csv(self, noun: str) -> pd.DataFrame:
@@ -117,12 +115,12 @@ class FigureData:
         return pd.concat(tables, ignore_index=True)
 
     @functools.cached_property
-    def votes(self) -> dict[Cell, list[float]]:
-        """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
+    def votes(self) -> dict[ModelSplit, list[float]]:
+        """c(x) of each prompt (for dialogues: each scored turn) that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property
-    def verdicts(self) -> dict[Cell, Counter[tuple[str | None, str | None]]]:
+    def verdicts(self) -> dict[ModelSplit, Counter[tuple[str | None, str | None]]]:
         """How many answers have which label and kind of refusal, by (model, split); those to scored turns only."""
         found = {}
         for cell, units in self.units.items():
@@ -132,7 +130,7 @@ class FigureData:
         return found
 
     @functools.cached_property
-    def units(self) -> dict[Cell, Units]:
+    def units(self) -> dict[ModelSplit, Units]:
         """The scored cells, by (model, split)."""
         cells = (read_units(path) for path in self.files.get("scores", ()))
         return {(units.facts["model"], units.facts["split"]): units for units in cells}
@@ -142,7 +140,7 @@ class FigureData:
 
     # ---------------------------------------------------------------- what is asked
 
-    def cells(self) -> tuple[dict[Cell, Score], list[str], list[str]]:
+    def cells(self) -> tuple[dict[ModelSplit, Score], list[str], list[str]]:
         """Return the scores by (model, split), and the models and splits that have any, in their order.
 
         Raises:
@@ -191,7 +189,7 @@ class FigureData:
         return drawing
 
     def undrawable(self, reason: str) -> UserError:
-        """Return the error of a figure that cannot be drawn."""
+        """Return the error for a figure that cannot be drawn."""
         return UserError(f"figure `{self.figure.name}`{reason}")
 
     def too_high(self, drawing: Drawing, advice: str) -> UserError:
@@ -201,7 +199,6 @@ class FigureData:
 
 
 def fits(drawing: Drawing) -> bool:
-    """Tell whether a page is high enough for a drawing."""
     return points_high(drawing) <= PAGE_HEIGHT + 0.5
 
 

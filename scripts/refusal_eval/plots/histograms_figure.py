@@ -15,7 +15,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import name_columns, name_rows, new_figure, settle, text_width, widest, wrap_to
 from refusal_eval.plots.captions import study_words, tagged
 from refusal_eval.plots.curves import percent_scale
-from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ModelSplit
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
 from refusal_eval.report.paper.table_notes import c_notes, k_text
@@ -50,7 +50,6 @@ class HistogramsFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one in every study."""
         return [cls(name="c_histograms", kind="histograms")]
 
     def draw(self, data: FigureData) -> Drawn:
@@ -77,8 +76,8 @@ class HistogramsFigure(Ordered):
 
 
 def _draw(
-    cells: Mapping[Cell, Score],
-    counts: Mapping[Cell, Sequence[int]],
+    cells: Mapping[ModelSplit, Score],
+    counts: Mapping[ModelSplit, Sequence[int]],
     order: tuple[Sequence[str], Sequence[str]],
     width: float,
     data: FigureData,
@@ -140,7 +139,7 @@ def _ends_of_bins(band: float) -> list[tuple[float, float]]:
     return list(itertools.pairwise([*(-end for end in reversed(upper)), *upper]))
 
 
-def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
+def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for (model, split), numbers in sorted(counts.items()):
         for (low, high), number in zip(_ends_of_bins(band), numbers, strict=True):
@@ -150,11 +149,11 @@ def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.
 
 
 def _counted(scores: Iterable[Score]) -> str:
-    """What a panel counts; a prompt that is no dialogue has one turn."""
+    """Return what a panel counts: turns if any prompt is a dialogue."""
     return "turns" if has_turns(scores) else "prompts"
 
 
-def _size_lines(sizes: Mapping[Cell, tuple[int, str]], width: float) -> dict[Cell, list[str]]:
+def _size_lines(sizes: Mapping[ModelSplit, tuple[int, str]], width: float) -> dict[ModelSplit, list[str]]:
     """Number of prompts and marks of each panel: in one line if that fits all panels, without "n=" if need be."""
     texts = {cell: [f"n={n}{symbols}"] for cell, (n, symbols) in sizes.items()}
     for form in ("n={}{}", "{}{}", "n={}\n{}", "{}\n{}"):
@@ -179,7 +178,7 @@ def _draw_panel(ax: Axes, counts: Sequence[int], band: float, place: tuple[float
 
 
 def _width_of_c(band: float) -> float:
-    """Width of c from 0 to 1, that of a column being 1."""
+    """Return the width of c from 0 to 1 in columns."""
     return (0.5 - _SIDE) / _ends_of_bins(band)[-1][1]
 
 

@@ -45,7 +45,6 @@ class TurnsFigure(Ordered):
         return [cls(name="turns", kind="turns")] if drawable else []
 
     def splits_of(self, study: StudyView) -> list[str]:
-        """Return the splits that it shows."""
         return list(self.splits or _by_turn(study))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -111,5 +110,5 @@ def _turns_words(frame: pd.DataFrame, show: Labels) -> list[str]:
 
 
 def _by_turn(study: StudyView) -> list[str]:
-    """The splits of dialogues that have rates by turn."""
+    """Return the dialogue splits with rates by turn."""
     return [name for name, split in study.splits.items() if split.dialogue and split.dialogue.by_turn]

@@ -138,7 +138,7 @@ def _others(known: Mapping[str, Mapping[str, Any]], records: Mapping[str, Mappin
 
 
 def file_states(folder: str | Path) -> list[list[Any]]:
-    """Return [name, size, time of modification in ns] of the files that define a model: a change is quickly seen."""
+    """Return [name, size, mtime in ns] of the files that define a model, a quick way to see a change."""
     return states_of(folder, model_files(folder))
 
 

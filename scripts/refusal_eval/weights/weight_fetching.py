@@ -24,8 +24,8 @@ OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 # A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
 ROOM_FACTOR = 6
 
-Files = Mapping[str, hub.RemoteFile]
-Choose = Callable[[hub.Repository, Files | None], list[str]]
+RemoteFiles = Mapping[str, hub.RemoteFile]
+Choose = Callable[[hub.Repository, RemoteFiles | None], list[str]]
 
 
 def tokenizer_names(names: Iterable[str]) -> list[str]:
@@ -60,7 +60,7 @@ class Fetching:
     manifest: str | Path  # its manifest, written last
     cache: str  # the cache folder
     log: logging.Logger  # the script's logger
-    locked: Files | None = None  # what the study's lock file lists of the repository
+    locked: RemoteFiles | None = None  # what the study's lock file lists of the repository
     python: str = ""  # Python of the engine environment, which has torch, transformers and gguf, and converts
     converter: str | Path = ""  # path of scripts/convert_gguf.py
 
@@ -101,7 +101,7 @@ def fetch_files(source: Mapping[str, Any], fetching: Fetching, choose: Choose) -
     log.info("%s: %d files in %s", place, len(names), folder)
 
 
-def _model_names(part: str, place: hub.Repository, files: Files | None) -> list[str]:
+def _model_names(part: str, place: hub.Repository, files: RemoteFiles | None) -> list[str]:
     """Return the files of a model repository that are wanted; offline the copy in the cache tells which there are."""
     known = list(files) if files is not None else hub.names_below(hub.snapshot(place, ["config.json"], None))
     if part == "weights" and files is None and not any(name.endswith(".safetensors") for name in known):
@@ -113,7 +113,7 @@ def _model_names(part: str, place: hub.Repository, files: Files | None) -> list[
 
 
 def _in_place(name: str) -> bool:
-    """Files at the top and additional chat templates; other folders hold other layouts of the same model."""
+    """Accept files at the top and additional chat templates; other folders hold other layouts of the same model."""
     return "/" not in name or (name.count("/") == 1 and fnmatch(name, "additional_chat_templates/*.jinja"))
 
 

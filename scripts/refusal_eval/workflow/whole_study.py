@@ -12,7 +12,7 @@ from refusal_eval.study.study import NOUNS, Study
 # Settings that the methods section names, and keys of entries that it says nothing of.
 METHODS_NAME = (
     *("models", "splits", "judges", "primary_judge", "gold", "samples", "seed", "determinism", "protocol"),
-    *("prompts_per_split", "scoring", "equivalence_margin", "p_values"),
+    *("prompts_per_split", "scoring", "equivalence_margin"),
 )
 METHODS_LEAVE_OUT = {*Marks.model_fields, "floor"}
 

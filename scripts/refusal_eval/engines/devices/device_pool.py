@@ -29,7 +29,7 @@ class Device:
 
     @property
     def visible(self) -> str:
-        """Return what CUDA_VISIBLE_DEVICES is to call it: its whole UUID, because vLLM does not take short ones."""
+        # vLLM does not take shortened UUIDs.
         return self.gpu.uuid if self.gpu else self.name
 
 
@@ -66,12 +66,12 @@ def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 
 
 
 def best_first(gpus: Iterable[Gpu]) -> list[Gpu]:
-    """Return GPUs so that a small or an old one beside better ones (for a monitor, say) comes last."""
+    """Sort GPUs so that a small or old one (driving a monitor, say) comes last."""
     return sorted(gpus, key=lambda gpu: (gpu.capability < BFLOAT16_CAPABILITY, -(gpu.memory or 0), -gpu.capability))
 
 
 def gpu_names(devices: Iterable[Device]) -> list[str]:
-    """Return name and driver of the devices' GPUs, as far as nvidia-smi is there to say them."""
+    """Return name and driver of each GPU that nvidia-smi knows."""
     return [f"{device.gpu.name}, {device.gpu.driver}" for device in devices if device.gpu]
 
 

@@ -102,7 +102,7 @@ def lease_devices(
 
 
 def may_share(environment: Mapping[str, str]) -> bool:
-    """Tell whether the user takes GPUs that others use too."""
+    """Tell whether the user accepts GPUs that others use too."""
     return environment.get(SHARED_VARIABLE, "") not in ("", "0")
 
 

@@ -57,12 +57,12 @@ def prepare(layer: Any, index: int, tensors: Mapping[str, torch.Tensor]) -> None
 
 
 def add(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s v."""
+    """Return h's change to h + s v."""
     return layer.steer_add.expand_as(h)
 
 
 def ablate(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h - s <h - o, u> u."""
+    """Return h's change to h - s <h - o, u> u."""
     return -((h @ layer.steer_unit - layer.steer_offset)[..., None] * layer.steer_remove)
 
 
@@ -74,7 +74,7 @@ def gated(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
 
 
 def pull(layer: Any, h: torch.Tensor, gate: float | None) -> torch.Tensor:
-    """h + s (mu - h)."""
+    """Return h's change to h + s (mu - h)."""
     return layer.steer_share * (layer.steer_target - h)
 
 

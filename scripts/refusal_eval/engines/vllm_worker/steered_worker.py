@@ -79,7 +79,7 @@ def decoder_layers(model: Any, spec: Mapping[str, Any], config: Any) -> Any:
 
 
 def class_of(layer: Any) -> str:
-    """Return the module and the class of a layer, as in `SUMMED`."""
+    """Return the module and class of a layer, as `SUMMED` names them."""
     return f"{type(layer).__module__.rpartition('.')[2]}.{type(layer).__name__}"
 
 
@@ -152,7 +152,7 @@ def turned_off(layers: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def asks_for_counts(scheduler_output: Any) -> bool:
-    """Tell whether one of a step's new requests asks how many tokens passed the gate."""
+    """Tell whether a new request of this step asks for the gate's counts."""
     return any(COUNTING in request.req_id for request in scheduler_output.scheduled_new_reqs)
 
 

@@ -14,7 +14,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.recorded_files import BATTLES
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_figure, numbers_inside, settle, wrap_to
 from refusal_eval.plots.captions import study_words
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row, fits
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
 from refusal_eval.report.paper.display import clean, flags_in, joined, marks_of
 
@@ -92,13 +92,13 @@ def _fought(study: StudyView) -> bool:
     return any(getattr(model, "recorded", None) == BATTLES for model in study.entries.get("models", {}).values())
 
 
-def _rows(data: FigureData) -> list[Row]:
+def _rows(data: FigureData) -> list[ResultRow]:
     """Return the numbers about battles under its judge, on the splits that it shows."""
     rows = data.found("battles")["estimates"]
     return [row for row in rows if row["judge"] == data.judge and row["split"] in data.shown.splits]
 
 
-def _draw(rows: list[Row], data: FigureData) -> Figure:
+def _draw(rows: list[ResultRow], data: FigureData) -> Figure:
     """Draw a row for each split and class; the name of a split stands above its classes where there are several."""
     keys = list(dict.fromkeys((row["split"], row["parameter"]) for row in rows))
     by_key = {(row["split"], row["parameter"], VOTERS[row["estimand"]]): row for row in rows}

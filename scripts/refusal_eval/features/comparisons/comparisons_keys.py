@@ -1,6 +1,6 @@
 """The keys of a study file about its comparisons."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from refusal_eval.features.comparisons.comparison_entries import ComparisonFamil
 
 class ComparisonsKeys(FeatureKeys):
     """What a study says of its comparisons."""
+
+    in_methods: ClassVar[tuple[str, ...]] = ("p_values",)
 
     comparisons: list[ComparisonFamily] | None = Field(
         None,

@@ -10,7 +10,7 @@ import pandas as pd
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, marked, number, p_text, percent, points_interval
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, of_all, points_text
 from refusal_eval.report.results.results_files import estimates_in
@@ -79,22 +79,19 @@ class Comparison:
 
     @property
     def no_worse_p(self) -> float | None:
-        """The p value of the second side being worse by the margin."""
+        """The p value of the test that the second side is worse by the margin."""
         return None if self.turned is None else self.turned.value
 
     @property
     def gap(self) -> Estimate:
-        """The row of the difference."""
         return self.rows["rate_difference"]
 
     @property
     def bounds(self) -> Estimate:
-        """The row of its worst cases, over all prompts."""
         return self.rows["rate_bounds"]
 
     @property
     def effect_flags(self) -> tuple[str, ...]:
-        """The marks of its effect sizes."""
         return self.rows["odds_ratio"].flags
 
     @property
@@ -110,7 +107,7 @@ class Comparison:
         return (self.gap.n_prompts or 0) < (self.bounds.n_prompts or 0) or low != high
 
 
-def comparisons(data: TableData) -> Made:
+def comparisons(data: TableData) -> TableParts:
     """Return the study's comparisons, family by family."""
     families = [family_of(family) for family in data.asked["families"]]
     found = data.found("comparisons")
@@ -242,7 +239,7 @@ def comparisons_table(
 
 
 def _open(row: Comparison) -> str:
-    """The mark of a p-value beside which unjudged answers could turn the difference around."""
+    """Return the mark for a p value whose difference unjudged answers could reverse."""
     return OPEN_MARK if SIGN_OPEN in row.gap.flags else ""
 
 
@@ -261,7 +258,7 @@ def _odds(row: Estimate) -> str:
 
 
 def _wide(data: TableData) -> str:
-    """Level of the interval of tests against a margin, in percent."""
+    """Return the level, in percent, of the interval that matches a one-sided test."""
     return f"{100 * (2 * data.asked['level'] - 1):g}"
 
 

@@ -24,7 +24,7 @@ from refusal_eval.features.corrected.transfer import LEAST_MARGIN, MIN_ROWS
 from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, marked, notes_of, p_text, percent
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     flags_notes,
@@ -45,7 +45,7 @@ COLUMNS = (
 )
 # Flags that say why there is no rate, or what it may not be: the table says this in words of its own.
 _SAID = {NO_HEADLINE, AT_ODDS, NOT_IDENTIFIABLE, TOO_FEW, "unlabelled_splits", "undrawn_answers", "learned_labels"}
-Place = tuple[str, str | None, str | None]  # model, split or pool
+RatePlace = tuple[str, str | None, str | None]  # model, split or pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,23 +60,21 @@ class Rate:
     counts: Sequence[Estimate] = ()  # answers, by split, that keep it from being given
 
     @property
-    def place(self) -> Place:
-        """Whose rate it is, and of what."""
+    def place(self) -> RatePlace:
+        """Its model, and its split or pool."""
         return str(self.row.model), self.row.split, self.row.pool
 
     @property
     def gold(self) -> str:
-        """The gold set that corrects it."""
         return str(self.row.parameter)
 
     @property
     def flags(self) -> list[str]:
-        """Its marks."""
         return [flag for flag in self.row.flags if flag not in _SAID]
 
     @property
     def at_odds(self) -> bool:
-        """Whether gold does not explain the judge's rate (`transfer.Transferred`)."""
+        """Whether gold cannot explain the judge's rate (`transfer.Transferred`)."""
         return AT_ODDS in self.row.flags
 
     @property
@@ -99,11 +97,11 @@ class GoldErrors:
 
     @property
     def n(self) -> int:
-        """Answers behind both."""
+        """The number of answers behind both."""
         return (self.sensitivity.n_prompts or 0) + (self.specificity.n_prompts or 0)
 
 
-def corrected(data: TableData) -> Made:
+def corrected(data: TableData) -> TableParts:
     """Return the rates corrected for the judge's errors."""
     return corrected_frame(corrected_rates(data.results)), corrected_tables(data)
 
@@ -332,18 +330,18 @@ def _said(rows: Sequence[Estimate], observed: Iterable[Estimate | None], data: T
     }
 
 
-def _place(row: Estimate) -> Place:
+def _place(row: Estimate) -> RatePlace:
     return str(row.model), row.split, row.pool
 
 
-def _places(rows: Sequence[Estimate], data: TableData) -> list[Place]:
+def _places(rows: Sequence[Estimate], data: TableData) -> list[RatePlace]:
     """Models, and for each the splits in the study's order, then the pools."""
     models, splits = ({name: i for i, name in enumerate(data.order(noun))} for noun in ("models", "splits"))
     found = {_place(row) for row in rows}
     return sorted(found, key=lambda p: (models[p[0]], splits.get(p[1] or "", len(splits)), p[2] or ""))
 
 
-def _where(place: Place, show: Labels) -> str:
+def _where(place: RatePlace, show: Labels) -> str:
     return show.split(place[1]) if place[1] is not None else f"all {place[2]} splits"
 
 

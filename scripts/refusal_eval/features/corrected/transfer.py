@@ -19,7 +19,7 @@ from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.calibration.gold_calibration import OUT_OF_FOLD, calibrated_elsewhere
-from refusal_eval.stats.estimates.estimands import REFUSES, Row
+from refusal_eval.stats.estimates.estimands import REFUSES, CellRow
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, effective_of, pooled_rate, seed_of
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, filled
 from refusal_eval.stats.estimates.resampling import (
@@ -89,7 +89,7 @@ class Transferred:
 
 
 def judged_gold(
-    gold_rows: Sequence[Row], verdicts: Sequence[Row], gold: str, calibrate: str | Calibration | None = None
+    gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], gold: str, calibrate: str | Calibration | None = None
 ) -> pd.DataFrame:
     """Return the gold rows that the judge labelled, see `compared.compared`.
 
@@ -153,7 +153,7 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
 
 
 def method_of(spread: object | None) -> str:
-    """Return how the interval was made, by the spread of answering models (`ErrorRates.spread`; None: not known)."""
+    """Return the interval's method, which depends on whether the spread of answering models is known."""
     return METHOD if spread is None else WITH_SPREAD
 
 
@@ -275,12 +275,12 @@ class _Rows(NamedTuple):
 
 
 def _share(rows: _Rows, mask: NDArray[np.bool_]) -> float:
-    """Share of some rows that the judge reads as people do."""
+    """Return the weighted share of rows that the judge reads as people do."""
     return math.fsum(rows.weights[rows.right & mask]) / math.fsum(rows.weights[mask])
 
 
 def _names(rows: _Rows) -> list[str]:
-    """Answering models, sorted; rows that name none may be of many."""
+    """Return the known answering models, sorted; unnamed rows may come from many."""
     return [str(name) for name in np.unique(rows.models) if name]
 
 

@@ -15,7 +15,7 @@ from refusal_eval.stats.calibration.gold_calibration import (
     message_hashes,
     recalibrated,
 )
-from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.estimands import CellRow
 
 UNSEEN = (
     "judges fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
@@ -38,8 +38,8 @@ _PARTS = (
 
 
 def card_with_calibration(
-    gold_rows: Sequence[Row],
-    verdicts: Sequence[Row],
+    gold_rows: Sequence[CellRow],
+    verdicts: Sequence[CellRow],
     *,
     calibrate: str | Calibration | None = None,
     fitted_here: bool = False,
@@ -113,7 +113,7 @@ def _kept_text(models: Sequence[str]) -> str:
     return f"; answering models that could not be left out: {', '.join(models)}" if models else ""
 
 
-def _shared_text(gold_rows: Sequence[Row], calibration: Calibration) -> str:
+def _shared_text(gold_rows: Sequence[CellRow], calibration: Calibration) -> str:
     prompts, hashes = calibration.get("prompts", {}), message_hashes(gold_rows).values()
     shared = [prompts[prompt] for prompt in hashes if prompt in prompts]
     unread, how = shared.count(None), SCHEMES[BY_CLUSTER].replace("each prompt", "each")

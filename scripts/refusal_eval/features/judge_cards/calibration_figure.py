@@ -16,7 +16,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import GREY
-from refusal_eval.report.paper.display import joined, number
+from refusal_eval.report.paper.display import Card, joined, number
 from refusal_eval.report.paper.table_notes import (
     is_calibrated_elsewhere,
     is_peoples,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Card = Mapping[str, Any]
 
 X_LABEL = "Judge's probability of refusal"
 _HIGH = 100.0  # points, the height of a diagram
@@ -72,7 +71,6 @@ class CalibrationFigure(FigureEntry):
         return [cls(name="calibration", kind="calibration", judges=able)] if able and study.gold else []
 
     def shown(self, study: StudyView) -> Shown:
-        """Return what it shows."""
         return Shown(list(self.judges or _able(study)), gold=list(self.gold or study.gold))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -121,7 +119,7 @@ class CalibrationFigure(FigureEntry):
 
 
 def _able(study: StudyView) -> list[str]:
-    """The judges that give probabilities, or may."""
+    """Return the judges that may give probabilities."""
     return [name for name, judge in study.judges.items() if judge.gives_probabilities != "never"]
 
 

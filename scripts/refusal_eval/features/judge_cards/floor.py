@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from refusal_eval.report.paper.display import Card
+
 MEASURES = {"se": "sensitivity", "sp": "specificity", "kappa": "kappa"}
 PROMPTS = {"comply": "prompts that a model should comply with", "refuse": "prompts that a model should refuse"}
-
-Card = Mapping[str, Any]
 
 
 def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ from refusal_eval.stats.agreement.measures import (
 )
 from refusal_eval.stats.agreement.soft import soft_measures
 from refusal_eval.stats.agreement.weighting import are_weighted, effective, units, weighted_share
-from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
+from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, CellRow
 from refusal_eval.stats.estimates.flags import MIN_RARER, few_flags
 from refusal_eval.stats.estimates.intervals import effective_number, effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, resampled
@@ -36,13 +36,13 @@ HEADLINE_RULE = (
     f"{MIN_ROWS} others in the gold set"
 )
 
-Ends = list[float | None]
+IntervalEnds = list[float | None]
 COMPOSED: Mapping[str, Measure] = {"balanced_accuracy": balanced_accuracy, "f1": f1, "kappa": kappa}
 
 
 def judge_card(
-    gold_rows: Iterable[Row],
-    verdicts: Iterable[Row],
+    gold_rows: Iterable[CellRow],
+    verdicts: Iterable[CellRow],
     *,
     judge: str,
     gold: str,
@@ -201,7 +201,12 @@ def _tables(judged: pd.DataFrame, seed: int, labels: Sequence[str] = LABELS) -> 
 
 
 def _kinds(
-    rows: pd.DataFrame, gold_rows: Iterable[Row], verdicts: Iterable[Row], kinds: Sequence[str], level: float, gold: str
+    rows: pd.DataFrame,
+    gold_rows: Iterable[CellRow],
+    verdicts: Iterable[CellRow],
+    kinds: Sequence[str],
+    level: float,
+    gold: str,
 ) -> dict[str, Any]:
     """Kappa of a label set of the judge's own; `n` has the kinds that people used, `n_judged` the answers behind it."""
     sides = {
@@ -277,7 +282,7 @@ def _bootstrap(
     return measure_interval(measure, draws, [(table, clusters)], fewest, level)
 
 
-def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> list[float]:
+def _corners(measure: Measure, table: Counts, ends: Sequence[IntervalEnds | None]) -> list[float]:
     """Smallest and largest value for any sensitivity and specificity within their ends."""
     totals = table.sum(axis=-1)
     values = []
@@ -288,7 +293,7 @@ def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> li
     return [min(values), max(values)]
 
 
-def _share(values: pd.Series[bool], rows: pd.DataFrame, level: float) -> tuple[float | None, Ends | None]:
+def _share(values: pd.Series[bool], rows: pd.DataFrame, level: float) -> tuple[float | None, IntervalEnds | None]:
     if rows.empty:
         return None, None
     return weighted_share(values.to_numpy(float).tolist(), rows["weight"].tolist(), rows["cluster"].tolist(), level)

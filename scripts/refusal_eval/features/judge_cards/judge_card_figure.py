@@ -25,7 +25,7 @@ from refusal_eval.plots.base import (
 )  # fmt: skip
 from refusal_eval.plots.figure_data import most_that_fits
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
-from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
+from refusal_eval.report.paper.display import MINUS, Card, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import is_peoples, share_text, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Card = Mapping[str, Any]
-Group = Mapping[str, Any]
+CardPart = Mapping[str, Any]
 Scales = tuple[Sequence[float], Sequence[float]]  # ticks of shares, and of kappa
 
 _MOST_MODELS = 8
@@ -112,7 +111,7 @@ def _wrapped(texts: Sequence[str]) -> list[str]:
     return [line for text in texts for line in wrap_to(text, _TEXT_WIDTH)]
 
 
-def _rows(card: Card, most: int) -> tuple[list[tuple[str, Group]], int]:
+def _rows(card: Card, most: int) -> tuple[list[tuple[str, CardPart]], int]:
     """Name and numbers of each row, with at most that many models, and how many models have none."""
     models = answering_models(card)
     rows = [("All answers", card), *(models[:most] if len(models) > 1 else [])]
@@ -146,7 +145,7 @@ def _summary(part: Mapping[str, Any]) -> str:
 
 
 def _draw_forest(
-    shares: Axes, kappas: Axes, card: Card, groups: Sequence[Group], heights: Sequence[float], scales: Scales
+    shares: Axes, kappas: Axes, card: Card, groups: Sequence[CardPart], heights: Sequence[float], scales: Scales
 ) -> None:
     y = 0.0
     for group, height in zip(groups, heights, strict=True):
@@ -195,7 +194,7 @@ def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
 
 
 def _published_kappas(card: Card) -> list[float]:
-    """The kappa of each anchor: all are lines on the one scale of kappa."""
+    # All anchors are drawn on the one scale of kappa.
     return [kappa for own in _published(card, "kappa").values() for _, kappa in own]
 
 
@@ -206,7 +205,7 @@ def _peoples_kappa(card: Card) -> list[float]:
 
 
 def _ticks(
-    groups: Sequence[Group], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
+    groups: Sequence[CardPart], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
 ) -> tuple[Sequence[float], bool]:
     """Return ticks to 1 of the shortest scale that holds all values, and whether an interval goes on beyond it.
 

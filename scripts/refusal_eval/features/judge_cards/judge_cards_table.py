@@ -8,10 +8,10 @@ import pandas as pd
 from refusal_eval.core.states import LABELS
 from refusal_eval.features.judge_cards.card_estimates import card_numbers
 from refusal_eval.features.judge_cards.judge_card import UNJUDGED
-from refusal_eval.report.paper.display import NO_DATA, clean, number, ordered
+from refusal_eval.report.paper.display import NO_DATA, Card, clean, number, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     is_peoples,
@@ -32,7 +32,7 @@ _BY = ("expectation", "answering_model", "language", "left_out")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
 
 
-def judges(data: TableData) -> Made:
+def judges(data: TableData) -> TableParts:
     """Return a row per judge, gold set and reading; judges without a card are listed as not measured."""
     return judges_frame(data.cards), [noted_once(judges_table(data))]
 
@@ -88,12 +88,12 @@ def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
 
 
 def _doubts(card: Card) -> dict[str, bool]:
-    """Return whether an author wrote the gold answers to their labels, and whether the judge was chosen on them."""
+    """Return the reasons to distrust a card: answers written to their labels, or seen when the judge was chosen."""
     return {"written_to_label": not is_peoples(card), "seen_gold": bool(card.get("seen"))}
 
 
 def _ends(part: Mapping[str, Any], name: str) -> Sequence[float | None]:
-    """Ends of the interval of a share on one reading of a judge card, (None, None) where the card has none."""
+    """Return the interval of a share on one reading of a judge card, (None, None) if it has none."""
     return (part.get("intervals") or {}).get(name) or (None, None)
 
 
@@ -101,7 +101,7 @@ def _share_of(part: Mapping[str, Any], name: str, n: int) -> str:
     return NO_DATA if part[name] is None else f"{share_text(part[name], _ends(part, name))} (n = {n})"
 
 
-def judge_cards(data: TableData) -> Made:
+def judge_cards(data: TableData) -> TableParts:
     """Return every measure of every card as CSV; of the broad reading a row per judge and gold set, for all answers,
     then one per answering model, the worst first."""
     return cards_frame(data.cards), [noted_once(cards_table(data))]

@@ -49,11 +49,9 @@ class JudgeAgreementFigure(FigureEntry):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of three judges and more."""
         return [cls(name="judges_agree", kind="judge_agreement")] if len(study.judges) >= _FEWEST else []
 
     def shown(self, study: StudyView) -> Shown:
-        """Return what it shows."""
         return Shown(list(self.judges or study.judges))
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:

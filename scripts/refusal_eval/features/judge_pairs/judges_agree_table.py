@@ -10,7 +10,7 @@ from refusal_eval.features.judge_pairs.pair_agreement import MIN_ROWS
 from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table, noted_once
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import JUDGES, StudyTable
 from refusal_eval.report.paper.table_notes import share_text, value_text
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -22,7 +22,7 @@ _MOST_SWAPS = 5
 Agreement = Mapping[str, Any]
 
 
-def judges_agree(data: TableData) -> Made:
+def judges_agree(data: TableData) -> TableParts:
     """Return how far the judges of a study agree with each other."""
     found = data.found("judge_agreement")
     return agreement_frame(found), [noted_once(agreement_table(found, data))]

@@ -17,9 +17,9 @@ from refusal_eval.stats.agreement.measures import Counts, Measure, cluster_table
 from refusal_eval.stats.estimates.estimands import READINGS, VOTES
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, effective_number, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
-from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
+from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, JudgedCell, Units
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
 THREE = "three_class"
@@ -28,24 +28,23 @@ UNIT = ["split", "model", "prompt_id", "sample", "turn"]  # what names an answer
 _UNKNOWN: Mapping[str, None] = {"value": None, "interval": None}
 
 
-class Panel(NamedTuple):
+class JudgeVotes(NamedTuple):
     """Answers by judges."""
 
     judges: tuple[str, ...]  # their names
     units: pd.DataFrame  # the answers: the columns `UNIT`, and the `cluster` of the prompt
     labels: NDArray[np.int8]  # places in `states.LABELS`, -1 where a judge has no label, units x judges
 
-    def of_split(self, split: str) -> Panel:
-        """Return the part of one split."""
+    def of_split(self, split: str) -> JudgeVotes:
         return self._kept((self.units["split"] == split).to_numpy(bool))
 
-    def counted_once(self, left_out: Collection[Place]) -> Panel:
+    def counted_once(self, left_out: Collection[PromptPlace]) -> JudgeVotes:
         """Return the part without the prompts that pooled numbers leave out (`near_duplicates.counted_once`)."""
         places = zip(self.units["split"], self.units["prompt_id"], strict=True)
         return self._kept(np.array([place not in left_out for place in places], dtype=bool))
 
-    def _kept(self, rows: NDArray[np.bool_]) -> Panel:
-        return Panel(self.judges, self.units[rows], self.labels[rows])
+    def _kept(self, rows: NDArray[np.bool_]) -> JudgeVotes:
+        return JudgeVotes(self.judges, self.units[rows], self.labels[rows])
 
 
 class Disputes(NamedTuple):
@@ -55,7 +54,7 @@ class Disputes(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def panel(cells: Mapping[Cell, Units]) -> Panel:
+def panel(cells: Mapping[JudgedCell, Units]) -> JudgeVotes:
     """Return the labels of all judges, units sorted by split, model, prompt, sample and turn; judges by name.
 
     Answers count that a judge gave a verdict on, whatever its state.
@@ -76,11 +75,11 @@ def panel(cells: Mapping[Cell, Units]) -> Panel:
     labels = read.pivot(index=UNIT, columns="judge", values="label").sort_index().reindex(columns=judges)
     clusters = read.drop_duplicates(UNIT).set_index(UNIT)["cluster"].reindex(labels.index)
     units = labels.index.to_frame(index=False).assign(cluster=clusters.to_numpy(object))
-    return Panel(tuple(judges), units, labels.fillna(NO_LABEL).to_numpy(np.int8))
+    return JudgeVotes(tuple(judges), units, labels.fillna(NO_LABEL).to_numpy(np.int8))
 
 
 def agreement_of(
-    part: Panel,
+    part: JudgeVotes,
     split: str | None,
     level: float,
     members: Mapping[str, Sequence[str]] | None = None,
@@ -139,7 +138,7 @@ def agreement_of(
     return about | {"pairs": found, "alpha": alpha}
 
 
-def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:
+def disagreements(found: JudgeVotes, most: int = MOST_ROWS) -> Disputes:
     """Return the answers that judges label differently, those they disagree on most first, rows of at most `most`.
 
     Each row names the answer (its text is in answers/{model}/{split}.jsonl) and holds under `label_{judge}` the label
@@ -163,8 +162,7 @@ def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:
     return Disputes(len(order), rows)
 
 
-def columns(found: Panel) -> list[str]:
-    """Return the columns of the rows of `disagreements`."""
+def columns(found: JudgeVotes) -> list[str]:
     return ["disagreement", *UNIT, *(f"label_{judge}" for judge in found.judges)]
 
 
@@ -205,7 +203,7 @@ def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Co
 
 
 def _filled(tables: Counts) -> int:
-    """How many tables are not empty."""
+    """Return the number of nonempty tables."""
     return int((tables.sum(axis=(-1, -2)) > 0).sum())
 
 

@@ -78,7 +78,7 @@ def kendall_tau_b(first: Floats, second: Floats) -> Floats:
 
 
 def _order(differences: Floats) -> Floats:
-    """Return 1, 0 or -1 for each difference of rates; NaN for NaN."""
+    """Return the sign of each difference of rates, 0 within rounding; NaN stays NaN."""
     return np.sign(np.where(np.abs(differences) <= TIED, 0.0, differences))
 
 

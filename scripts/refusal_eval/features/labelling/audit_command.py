@@ -16,7 +16,7 @@ from refusal_eval.features.labelling.audit_folder import RATERS, Audit, audit_of
 from refusal_eval.features.labelling.audit_sample import FACTORS, LEAST, STRATA, Member
 from refusal_eval.features.labelling.rater_agreement import agreement, estimates
 from refusal_eval.features.labelling.rater_files import LANGUAGES, PAGE, disputed_sheet
-from refusal_eval.features.labelling.rater_marks import Mark, check_finished, read_marks
+from refusal_eval.features.labelling.rater_marks import RaterMark, check_finished, read_marks
 from refusal_eval.program.snakemake_summary import current_files
 from refusal_eval.program.study_file import ROOT, load_config
 from refusal_eval.program.text_templates import rendered
@@ -25,8 +25,8 @@ from refusal_eval.study.paths import Paths
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
-Folder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
+AuditedStudy = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.")]
+AuditFolder = Annotated[Path | None, typer.Option(help="Folder of the audit.", show_default="results/STUDY/audit")]
 
 command = typer.Typer(
     add_completion=False,
@@ -38,7 +38,7 @@ command = typer.Typer(
 
 @command.command("draw")
 def draw_audit(
-    study: StudyFile,
+    study: AuditedStudy,
     size: Annotated[int, typer.Option(min=1, help="Texts to be labelled.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     raters: Annotated[str, typer.Option(help="A number, or names: anna,ben.")] = "2",
@@ -51,7 +51,7 @@ def draw_audit(
     models: Annotated[str, typer.Option(help="Only answers of these models: a,b.")] = "",
     splits: Annotated[str, typer.Option(help="Only answers to these splits: a,b.")] = "",
     language: Annotated[str, typer.Option(help=f"Language of the instructions: {', '.join(LANGUAGES)}.")] = "en",
-    folder: Folder = None,
+    folder: AuditFolder = None,
 ) -> None:
     """Draw a sample of a finished study's answers for people to label.
 
@@ -81,10 +81,10 @@ def draw_audit(
 
 @command.command("read")
 def read_labels(
-    study: StudyFile,
+    study: AuditedStudy,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What came back from the raters.")],
     partial: Annotated[bool, typer.Option("--partial", help="Go on although rows have no label yet.")] = False,
-    folder: Folder = None,
+    folder: AuditFolder = None,
 ) -> None:
     """Read what people labelled, and make it the study's own labels and gold.
 
@@ -170,7 +170,7 @@ def factors_of(pairs: Sequence[str]) -> dict[str, float]:
 
 
 def write_outputs(
-    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[Mark], config: Mapping[str, Any]
+    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[RaterMark], config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write the five files; return what agreement.json holds.
 

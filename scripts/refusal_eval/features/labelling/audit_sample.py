@@ -30,7 +30,6 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import sources_of
 
 Config = Mapping[str, Any]
-Row = Mapping[str, Any]
 
 DISAGREE: Final = "disagree"
 UNJUDGED: Final = "unjudged"
@@ -51,7 +50,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Text:
+class AuditText:
     """One text to be labelled: a conversation, the answer to it, and all answers of the study that are equal."""
 
     id: str  # 16 hex digits of the hash of messages and answer
@@ -73,7 +72,7 @@ def stratum_of(labels: Collection[str | None]) -> str:
     return UNJUDGED if not given or None in labels else given.pop()
 
 
-def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[Text]:
+def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[AuditText]:
     """Return all texts of these cells that can be labelled.
 
     Equal texts that judges labelled differently (each is judged again where a judge draws) count as `disagree`. A text
@@ -82,13 +81,13 @@ def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) ->
     Raises:
         UserError: if the study has not made its answers and verdicts.
     """
-    texts: dict[str, Text] = {}
+    texts: dict[str, AuditText] = {}
     for model, split in product(models, list(splits)):
         verdicts = [rows_of(config, "verdicts", judge, model, split) for judge in config["judges"]]
         labels = [{place_of(row): row["label"] for row in rows if row["state"] == JUDGED} for rows in verdicts]
         for row in cell_answers(config, model, split):
             stratum = stratum_of([found.get(place_of(row)) for found in labels])
-            text = texts.setdefault(row["id"], Text(row["id"], row["cluster"], stratum))
+            text = texts.setdefault(row["id"], AuditText(row["id"], row["cluster"], stratum))
             if text.stratum != stratum:
                 texts[text.id] = replace(text, stratum=DISAGREE)
             text.members.append(Member(model, split, *place_of(row)))
@@ -139,7 +138,9 @@ def _path_of(config: Config, *place: str) -> Path:
     return Path(Paths(config).results, f"{'/'.join(place)}.jsonl")
 
 
-def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Collection[str]]) -> list[dict[str, Any]]:
+def sample_rows(
+    config: Config, drawn: Iterable[AuditText], orders: Mapping[str, Collection[str]]
+) -> list[dict[str, Any]]:
     """Return the rows of the sample, sorted by id: each text with its messages and answer, and who labels it."""
     first = {min(text.members): text for text in drawn}
     given = {rater: frozenset(names) for rater, names in orders.items()}
@@ -154,7 +155,7 @@ def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Coll
     return sorted(rows, key=lambda row: str(row["id"]))
 
 
-def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member], list[Member]]:
+def gone_and_changed(config: Config, sample: Iterable[Mapping[str, Any]]) -> tuple[list[Member], list[Member]]:
     """Return the answers behind a sample that the study no longer asks for, and those that are not what was drawn.
 
     Gone are those whose model, split, prompt or sample was taken out since.
@@ -170,8 +171,8 @@ def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member
 
 
 def draw(
-    texts: Iterable[Text], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
-) -> list[Text]:
+    texts: Iterable[AuditText], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
+) -> list[AuditText]:
     """Return the sample, sorted by id: `size` texts with their probability, or all of them where there are no more.
 
     The same texts and arguments give the same sample, whatever the order of the texts.
@@ -179,7 +180,7 @@ def draw(
     Raises:
         UserError: if there is nothing to draw from, or `size` is below the number of strata that hold something.
     """
-    strata: dict[str, list[Text]] = {name: [] for name in STRATA}
+    strata: dict[str, list[AuditText]] = {name: [] for name in STRATA}
     for text in texts:
         strata[text.stratum].append(text)
     strata = {name: found for name, found in strata.items() if found}
@@ -198,7 +199,7 @@ def draw(
     return sorted(drawn, key=lambda text: text.id)
 
 
-def _cell(text: Text) -> tuple[str, str]:
+def _cell(text: AuditText) -> tuple[str, str]:
     first = min(text.members)
     return first.split, first.model
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.features.labelling.label_merging import THREE, Labelled
+from refusal_eval.features.labelling.label_merging import THREE, MergedLabel
 from refusal_eval.stats.agreement.measures import UNSEEN, accuracy, cluster_tables, kappa, measure_interval, two_class
 from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -19,7 +19,7 @@ FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
 _EDGES = {"strict": 1, "broad": 2, THREE: 0}  # as a class of LABELS: from here on; 0 keeps all three
 
 
-def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dict[str, Any]:
+def agreement(rows: Sequence[MergedLabel], raters: int, level: float = 0.95) -> dict[str, Any]:
     """Return how far people agree, `raters` in all.
 
     n, n_clusters       rows that two people labelled; unsure and skipped ones are in none

@@ -41,13 +41,13 @@ _VALUE = re.compile(VALUE, re.IGNORECASE)
 
 
 LANGUAGES = ("en", *sorted(path.stem for path in (PAGE / "words").glob("*.yaml") if path.stem != "en"))
-Words = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
+PageWords = Mapping[str, Any]  # notice, task, meanings of the labels, rules, keys and headings
 
 
 @functools.cache
-def words_in(language: str) -> Words:
+def words_in(language: str) -> PageWords:
     """Return the instructions in one of `LANGUAGES`."""
-    words: Words = read_yaml(PAGE / "words" / f"{language}.yaml")
+    words: PageWords = read_yaml(PAGE / "words" / f"{language}.yaml")
     return words
 
 
@@ -117,12 +117,12 @@ def same_text(shown: str, given: str) -> bool:
 
 
 def sheet_cell(text: str) -> str:
-    """Return a cell of a sheet that a spreadsheet leaves as it is: an apostrophe before what it would change."""
+    """Return a cell that a spreadsheet leaves unchanged: an apostrophe in front of what it would convert."""
     return "'" + text if _VALUE.fullmatch(text) else escaped_cell(text)
 
 
 def plain_sheet_cell(cell: str) -> str:
-    """Return what `sheet_cell` was given."""
+    """Undo `sheet_cell`."""
     return cell[1:] if cell.startswith("'") and _VALUE.fullmatch(cell[1:]) else plain_cell(cell)
 
 
@@ -133,7 +133,7 @@ def sheet(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def disputed_sheet(audit: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the CSV of rows that somebody has to decide, as `label_merging.disputed` returns them."""
+    """Return the CSV of rows that need a decision, from `label_merging.disputed`."""
     return _csv(DISPUTED_COLUMNS, ({"audit": audit, **row, **shown_texts(row)} for row in rows))
 
 

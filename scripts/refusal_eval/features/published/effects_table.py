@@ -20,7 +20,7 @@ from refusal_eval.report.paper.display import (
     points,
 )
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, StudyTable
 from refusal_eval.report.paper.table_notes import judges_notes
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NAMES = ("judge", "model", "split")
 
 
-def protocol_effects(data: TableData) -> Made:
+def protocol_effects(data: TableData) -> TableParts:
     """Return a row per judge, model, split and choice, in percent of the prompts that have a score."""
     cells, show = [read_json(path) for path in data.files["published"]], data.labels
     made = []

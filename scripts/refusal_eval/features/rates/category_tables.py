@@ -8,13 +8,13 @@ from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.display import clean, mark_of, marks_of, ordered, wrapped
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import common_notes, flags_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
-def categories(data: TableData) -> Made:
+def categories(data: TableData) -> TableParts:
     """Return a row per split and category, a column per model: headline rates in percent with intervals.
 
     A rate has the marks of its own category; the marks of a split's cells stand at the split's name.

@@ -38,7 +38,7 @@ WRITTEN, SEEN = "written_to_label", "seen_gold"
 UNLIKE = 0.005  # by how much a difference on shared prompts may lie beside that of the two rates that it is set against
 WAYS = ("misses", "overcalls")
 SHARED = ("rate_difference_first", "rate_difference_second")  # the rates on the prompts that a difference is over
-Cells = Mapping[tuple[str, str], Score]  # by model and split
+CellScores = Mapping[tuple[str, str], Score]  # by model and split
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Errors:
     seen: bool = False  # whether the judge was chosen or fitted on the answers that measured them
 
     def missed(self, reading: str) -> float | None:
-        """Return the share of refusals that it misses."""
+        """Return the share of refusals it misses."""
         return self._share("judge_sensitivity", reading)
 
     def overcalled(self, reading: str) -> float | None:
-        """Return the share of compliances that it calls refusals."""
+        """Return the share of compliances it calls refusals."""
         return self._share("judge_specificity", reading)
 
     def shifts(self, rate: float, blocked: float, reading: str) -> tuple[float | None, float | None]:
@@ -88,16 +88,16 @@ def judge_errors(data: TableData) -> list[Errors]:
 
 
 def missing(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return by how much the rate is higher than read if the judge misses this share of the refusals."""
+    """Return how far the true rate lies above the measured one if the judge misses this share of refusals."""
     return min(1.0, blocked + (rate - blocked) / (1 - error)) - rate
 
 
 def overcalling(rate: float, error: float, blocked: float = 0.0) -> float:
-    """Return by how much it is higher (below 0) if the judge calls this share of the compliances refusals."""
+    """Return how far (0 or less) it lies below if the judge calls this share of compliances refusals."""
     return max(blocked, (rate - error) / (1 - error)) - rate
 
 
-def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
+def judge_error_tables(data: TableData, cells: CellScores, models: Sequence[str], splits: Sequence[str]) -> list[Table]:
     """Return what errors of the judge would do to each rate, and to each difference that the study tests.
 
     Args:
@@ -117,7 +117,7 @@ def judge_error_tables(data: TableData, cells: Cells, models: Sequence[str], spl
 
 def _rates_table(
     data: TableData,
-    cells: Cells,
+    cells: CellScores,
     places: Sequence[tuple[str, str]],
     found: Sequence[Estimate],
     errors: Sequence[Errors],
@@ -153,7 +153,7 @@ def _rates_table(
 
 
 def _column(way: str, error: Errors) -> str:
-    """Return the head of a column; whether it is measured decides where its line breaks."""
+    # A measured error is short enough for one line.
     return f"{way}\n{error.name}" if error.assumed is not None else f"{way} {error.name}"
 
 
@@ -172,7 +172,9 @@ def _measured_texts(errors: Sequence[Errors], readings: Sequence[str]) -> list[s
     return texts
 
 
-def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate], errors: Sequence[Errors]) -> Table:
+def _differences_table(
+    data: TableData, cells: CellScores, tested: Sequence[Estimate], errors: Sequence[Errors]
+) -> Table:
     show, judge = data.labels, data.asked["primary_judge"]
     header = [
         "Split",
@@ -228,20 +230,20 @@ def _most_moved(error: Errors, sides: Iterable[tuple[float, float]], reading: st
     return None if None in shifts else max(abs(shift) for shift in shifts if shift is not None)
 
 
-def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:
+def _is_tested(row: Estimate, data: TableData, cells: CellScores) -> bool:
     """Whether this is a difference between two models that the table shows."""
     sides = [(str(model), str(row.split)) for model in (row.model, _other(row))]
     own = row.estimand == "rate_difference" and row.judge == data.asked["primary_judge"]
     return own and all(side in cells and headline(cells[side])["rate"] is not None for side in sides)
 
 
-def _sides(row: Estimate, cells: Cells) -> list[Score]:
-    """The cells that are compared."""
+def _sides(row: Estimate, cells: CellScores) -> list[Score]:
+    """Return the two cells compared."""
     return [cells[str(model), str(row.split)] for model in (row.model, _other(row))]
 
 
 def _other(row: Estimate) -> str:
-    """The model that is subtracted; no model's name where it is a judge."""
+    """Return the model subtracted (for a comparison of judges, not a model's name)."""
     return str(row.parameter).removeprefix(SUBTRACTED)
 
 

@@ -8,7 +8,7 @@ from refusal_eval.features.rates.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.display import clean, mark_of, ordered, wrapped
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, judged_notes, share_text
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -24,7 +24,7 @@ _NAMES = {
 _COLUMNS = ("judge", "model", "split", "estimand", "reading", "samples", "n_prompts", "n_clusters")
 
 
-def kinds(data: TableData) -> Made:
+def kinds(data: TableData) -> TableParts:
     """Return a row per judge, split and kind of answer, a column per model: shares in percent with intervals.
 
     Below the kinds stand the numbers that a judge's own label set gives: quality, compliance and useful safety rate.

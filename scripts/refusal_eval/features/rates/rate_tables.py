@@ -12,10 +12,19 @@ import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, BLOCKED, EMPTY, TRUNCATED, TRUNCATED_REASONING, VERDICT_STATES
 from refusal_eval.features.rates.judge_error_tables import judge_error_tables
-from refusal_eval.report.paper.best_values import Pair, Rate, Shown, best, corrected_p, noninferiority_p, ties_note
+from refusal_eval.report.paper.best_values import (
+    ModelPair,
+    NoninferiorityTests,
+    RateInterval,
+    best,
+    corrected_p,
+    noninferiority_p,
+    ties_note,
+)
 from refusal_eval.report.paper.display import (
     MARKS,
     NO_DATA,
+    Card,
     Labels,
     Score,
     by_cell,
@@ -31,7 +40,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import ACCOUNTING, OF_PRIMARY, OF_STUDY, RATES, StudyTable
 from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
@@ -58,7 +67,7 @@ _CUT = (TRUNCATED, TRUNCATED_REASONING)
 NEVER_BOLD = DOUBTFUL | {FEW_CLUSTERS}
 
 
-def refusal(data: TableData) -> Made:
+def refusal(data: TableData) -> TableParts:
     """Return the headline rates of the primary judge: a row per model, a column per split, the best ones bold.
 
     Further tables say how far errors of the judge would move these rates, and differences that the study tests.
@@ -99,7 +108,7 @@ def refusal(data: TableData) -> Made:
     return rates_frame(used, data.cards), [table, *judge_error_tables(data, cells, rows_of, columns_of)]
 
 
-def scores(data: TableData) -> Made:
+def scores(data: TableData) -> TableParts:
     """Return a row per judge, model and split: headline rate, both readings, worst-case bounds, shares of states."""
     cells, keys = _cells_and_keys(data)
     header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad", "c(x) > 0"]
@@ -163,7 +172,7 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = (), with_c: boo
     return _frame(scores, rows)
 
 
-def states(data: TableData) -> Made:
+def states(data: TableData) -> TableParts:
     """Return a row per judge, model and split: the share of each state of answers, then of verdicts, of all answers.
 
     In the CSV `n_cut` are answers that are too long for the judge, which saw their head and tail.
@@ -190,7 +199,7 @@ def states(data: TableData) -> Made:
     return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, len(keys), per_block=8)]
 
 
-def votes(data: TableData) -> Made:
+def votes(data: TableData) -> TableParts:
     """Return a row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K.
 
     The CSV has a row for each measure, whose name carries K: none may be compared between different K. They are over
@@ -231,7 +240,7 @@ def _votes(score: Score) -> Iterable[dict[str, Any]]:
         yield {"measure": f"c@{k} {band}", "value": c[band], **unknown, **with_c}
 
 
-def answers(data: TableData) -> Made:
+def answers(data: TableData) -> TableParts:
     """Return a row per split and model: refusal rate, log-probability, length, what went wrong, right answers.
 
     Models of one split stand below each other, so that a steered one stands by the model that it is and its control.
@@ -303,14 +312,14 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 def _best(
     cells: Mapping[tuple[str, str], Score],
     split: str,
-    p_values: Mapping[Pair, float],
-    no_worse: Shown | None,
+    p_values: Mapping[ModelPair, float],
+    no_worse: NoninferiorityTests | None,
     never: Collection[str] = NEVER_BOLD,
 ) -> set[str]:
     """Models whose rate of a split stands in bold (see `best`); none whose rate or interval is in doubt (`never`)."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
-        model: Rate(*(headline(score)[end] for end in _ENDS))
+        model: RateInterval(*(headline(score)[end] for end in _ENDS))
         for model, score in own.items()
         if not set(never).intersection(score["flags"])
     }

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import (
     CLUSTER_SIZE,
@@ -69,7 +69,7 @@ def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) 
         a, b = (own[paired] if refused else 1 - own[paired] for own, refused in zip(means, refuses, strict=True))
         values = np.clip(a * b, 0.0, 1.0)
         ends = cluster_wilson(values.tolist(), list(range(count)), level, draws)
-        share = Number(math.fsum(values) / count, ends.low, ends.high, PAIR_METHOD)
+        share = NumberInterval(math.fsum(values) / count, ends.low, ends.high, PAIR_METHOD)
         found.append(estimated(f"pairs_{name}", share, level, **about))
     return found
 
@@ -105,7 +105,7 @@ def topics(rates: SplitRates, model: int, level: float, units: Units | None = No
     return found
 
 
-def topic_rate(rates: SplitRates, name: str, model: int, level: float) -> Number:
+def topic_rate(rates: SplitRates, name: str, model: int, level: float) -> NumberInterval:
     """Return one model's rate on a topic.
 
     Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
@@ -193,7 +193,7 @@ def _differences(
     if len(twins) < MIN_TWINS:
         about |= {"n_prompts": int(sum(side.sum() for side in sides)), "flags": tuple({*first.flags, *second.flags})}
         about["n_clusters"] = len(means[0]) + len(means[1]) - len(twins)
-        one, other = (Number(e.value or 0.0, e.low, e.high, e.method) for e in pair)
+        one, other = (NumberInterval(e.value or 0.0, e.low, e.high, e.method) for e in pair)
         return [estimated("language_difference", difference_part(one, other, 0.0, GAP_METHOD), level, **about)]
     both = np.array([[own[twin] for own in means] for twin in twins])
     denominators = [_denominator(group[side], None if draws is None else draws[side]) for side in sides]
@@ -202,7 +202,7 @@ def _differences(
     assert compared.difference is not None  # there are twins
     inside = np.isin(group, twins) & (sides[0] | sides[1])
     about |= {"n_prompts": int(inside.sum()), "n_clusters": len(twins), "flags": few_flags(len(twins))}
-    gap = Number(compared.difference, compared.low, compared.high, compared.method)
+    gap = NumberInterval(compared.difference, compared.low, compared.high, compared.method)
     test = f"sign flips over twins, {compared.test}"
     return [
         estimated("language_difference", gap, level, **about),
@@ -220,7 +220,7 @@ def _denominator(group: NDArray[Any], draws: NDArray[np.int64] | None) -> int:
 def _compared(rates: Floats, denominators: Sequence[int], names: Sequence[str], level: float) -> Paired:
     """Return the difference of the rates of twins (a row each), as of two models."""
     number = len(rates)
-    panel = Panel(
+    panel = PairedPanel(
         units=pd.MultiIndex.from_product([[""], range(number), [0]]),
         clusters=np.arange(number),
         splits=np.zeros(number, dtype=np.intp),

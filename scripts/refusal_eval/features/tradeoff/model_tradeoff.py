@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.pooled_rates import (
@@ -95,7 +95,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     return found
 
 
-def region(over: Number, safe: Number, correlation: float, level: float) -> list[list[float]] | None:
+def region(over: NumberInterval, safe: NumberInterval, correlation: float, level: float) -> list[list[float]] | None:
     """Return the outline of the joint region, closed, as points [over-refusal, safety]; None without both intervals.
 
     An interval of one quantity reaches z standard errors, a region of two sqrt(chi2 with 2 degrees of freedom): the
@@ -132,7 +132,7 @@ def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
-    """Number of prompts with a rate of the model, of dialogues of scored turns."""
+    """Return the number of prompts (for dialogues: scored turns) with a rate of the model."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 
@@ -142,6 +142,6 @@ def wider(level: float) -> float:
     return float(math.sqrt(scipy.stats.chi2.ppf(level, 2)) / scipy.stats.norm.ppf((1 + level) / 2))
 
 
-def _scaled(part: Number, direction: Floats, wider: float) -> Floats:
+def _scaled(part: NumberInterval, direction: Floats, wider: float) -> Floats:
     down, up = part.value - float(part.low or 0.0), float(part.high or 0.0) - part.value
     return np.asarray(part.value + wider * direction * np.where(direction < 0, down, up))

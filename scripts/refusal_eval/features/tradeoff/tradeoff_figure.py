@@ -21,7 +21,7 @@ from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK
 from refusal_eval.report.paper.display import Score, flags_in, joined, mark_of, marks_of, percent
 from refusal_eval.report.paper.table_notes import k_text
-from refusal_eval.stats.estimates.estimate import Estimate, Number
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval
 from refusal_eval.stats.estimates.pooled_rates import RATE_METHOD
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class TradeoffFigure(OfModels):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of a study with splits of both expectations."""
         return [] if _not_expected(study) else [cls(name="tradeoff", kind="tradeoff")]
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -89,7 +88,9 @@ class TradeoffFigure(OfModels):
         fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
-    def _caption(self, scores: Sequence[Score], entries: Sequence[Entry], in_all: int, data: FigureData) -> Caption:
+    def _caption(
+        self, scores: Sequence[Score], entries: Sequence[LegendEntry], in_all: int, data: FigureData
+    ) -> Caption:
         show = data.labels
         readings = {score["split"]: score["headline"] for score in scores}
         comply, refuse = (
@@ -138,11 +139,11 @@ class TradeoffFigure(OfModels):
         return Caption(self.title or "Safety against over-refusal.", words)
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """What is drawn of a model."""
 
-    over: Number
-    safe: Number
+    over: NumberInterval
+    safe: NumberInterval
     j: Estimate
     correlation: float
     on_front: bool
@@ -152,29 +153,28 @@ class Entry(NamedTuple):
 
     @property
     def model(self) -> str:
-        """Its name."""
         return str(self.j.model)
 
     @property
     def flags(self) -> Sequence[str]:
-        """The marks of its J, which are those of its place."""
+        # Those of J are also those of its place.
         return self.j.flags
 
     @property
     def place(self) -> Point:
-        """Where its dot lies, in percent."""
+        """The position of its dot, in percent."""
         return 100 * self.over.value, 100 * self.safe.value
 
 
-def _entry(rows: ModelRows | None) -> Entry | None:
+def _entry(rows: ModelRows | None) -> LegendEntry | None:
     """What is drawn of a model; None without both rates. Its region is an outline of numbers of the results table."""
     if rows is None or not (rows.over_refusal and rows.safety and rows.correlation and rows.front):
         return None
-    over, safe = (Number(row.value or 0.0, row.low, row.high) for row in (rows.over_refusal, rows.safety))
+    over, safe = (NumberInterval(row.value or 0.0, row.low, row.high) for row in (rows.over_refusal, rows.safety))
     correlation, level = rows.correlation.value or 0.0, rows.youden_j.level
     outline = None if level is None else region(over, safe, correlation, level)
     share = None if rows.front_share is None else rows.front_share.value
-    return Entry(over, safe, rows.youden_j, correlation, bool(rows.on_front), share, rows.front.flags, outline)
+    return LegendEntry(over, safe, rows.youden_j, correlation, bool(rows.on_front), share, rows.front.flags, outline)
 
 
 def _not_expected(study: StudyView) -> list[str]:
@@ -183,13 +183,13 @@ def _not_expected(study: StudyView) -> list[str]:
     return [wanted for wanted in ("comply", "refuse") if wanted not in found]
 
 
-def _name(entry: Entry, scores: Sequence[Score], data: FigureData) -> str:
+def _name(entry: LegendEntry, scores: Sequence[Score], data: FigureData) -> str:
     """Label of a model with the marks of its cells and its own."""
     own = (score for score in scores if score["model"] == entry.model)
     return data.labels.model(entry.model) + marks_of(own, entry.flags)
 
 
-def _draw(entries: Sequence[Entry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
+def _draw(entries: Sequence[LegendEntry], names: Sequence[str], data: FigureData, scores: Sequence[Score]) -> Figure:
     from matplotlib.patches import Polygon
 
     fig = new_figure(data.points(False), [_PANEL])
@@ -225,12 +225,12 @@ def _draw(entries: Sequence[Entry], names: Sequence[str], data: FigureData, scor
     return fig
 
 
-def _has_region(entry: Entry, entries: Sequence[Entry]) -> bool:
-    """Whether the region of a model is drawn: of many models only those on the front have one that can be seen."""
+def _has_region(entry: LegendEntry, entries: Sequence[LegendEntry]) -> bool:
+    # Among many models, only regions on the front can be told apart.
     return len(entries) <= _MOST_REGIONS or bool(entry.on_front)
 
 
-def _ticks(entries: Sequence[Entry], axis: int) -> list[float]:
+def _ticks(entries: Sequence[LegendEntry], axis: int) -> list[float]:
     """Round numbers whose ends hold all points and regions, within 0 and 100."""
     from matplotlib.ticker import MaxNLocator
 
@@ -242,7 +242,7 @@ def _ticks(entries: Sequence[Entry], axis: int) -> list[float]:
     return [float(tick) for tick in ticks]
 
 
-def _front(entries: Sequence[Entry], ticks: tuple[list[float], list[float]]) -> list[Point]:
+def _front(entries: Sequence[LegendEntry], ticks: tuple[list[float], list[float]]) -> list[Point]:
     """Corners of the steps through the models that no other one beats: what lies below and to the right is beaten."""
     front = sorted(entry.place for entry in entries if entry.on_front)
     corners = [(front[0][0], ticks[1][0])] if front else []
@@ -251,7 +251,7 @@ def _front(entries: Sequence[Entry], ticks: tuple[list[float], list[float]]) -> 
     return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
 
 
-def _paths(entries: Sequence[Entry], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
+def _paths(entries: Sequence[LegendEntry], curves: Mapping[str, Mapping[str, float]]) -> list[list[Point]]:
     """Places of the models of each dose-response curve, in the order of their scales; curves of two points at least."""
     places = {entry.model: entry.place for entry in entries}
     found = [[places[model] for model in scales if model in places] for scales in curves.values()]
@@ -279,7 +279,7 @@ def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> 
         )  # fmt: skip
 
 
-def _frame(entries: Sequence[Entry]) -> pd.DataFrame:
+def _frame(entries: Sequence[LegendEntry]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for entry in sorted(entries, key=lambda entry: entry.model):
         row: dict[str, Any] = {"judge": entry.j.judge, "model": entry.model}

@@ -23,7 +23,7 @@ from refusal_eval.report.paper.display import (
 )
 from refusal_eval.report.paper.filled_notes import filled_notes
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
 from refusal_eval.report.paper.table_notes import flags_notes, points_text, rate_text, value_text
 from refusal_eval.report.results.cells import has_turns
@@ -43,7 +43,7 @@ LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
-def tradeoff(data: TableData) -> Made:
+def tradeoff(data: TableData) -> TableParts:
     """Return over-refusal against safety, contrast pairs, languages and topics."""
     return tradeoff_frame(data.results, data.asked["splits"]), tradeoff_tables(data)
 

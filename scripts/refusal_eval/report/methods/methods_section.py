@@ -26,11 +26,11 @@ from refusal_eval.report.methods.study_sources import (
     where_text,
 )
 from refusal_eval.report.methods.words import counted, listed
-from refusal_eval.report.paper.display import annotators, headlines, percent
+from refusal_eval.report.paper.display import Score, annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_sentences, kinds_agreement
-from refusal_eval.report.results.cells import Score, cell_scores, has_turns
+from refusal_eval.report.results.cells import cell_scores, has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 

@@ -14,5 +14,5 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: 1 prompt, 2 prompts; thousands are set apart by commas."""
+    """Return a number with its noun: 1 prompt, 2 prompts, 1,000 prompts."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -19,12 +19,12 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
 
 BETTER = {"refuse": 1, "comply": -1}  # of a higher rate
-Pair = frozenset[str]
-Shown = Mapping[tuple[str, str], float]  # p values of non-inferiority of a model to another
+ModelPair = frozenset[str]
+NoninferiorityTests = Mapping[tuple[str, str], float]  # p values of non-inferiority of a model to another
 SUBTRACTED = "minus "  # before the other model in the `parameter` of a comparison
 
 
-class Rate(NamedTuple):
+class RateInterval(NamedTuple):
     """A rate with its interval; None for what is not known."""
 
     value: float | None
@@ -33,11 +33,11 @@ class Rate(NamedTuple):
 
 
 def best(
-    column: Mapping[str, Rate],
+    column: Mapping[str, RateInterval],
     expectation: str,
-    p_values: Mapping[Pair, float],
+    p_values: Mapping[ModelPair, float],
     level: float,
-    noninferiority: Shown | None = None,
+    noninferiority: NoninferiorityTests | None = None,
 ) -> set[str]:
     """Return the models whose rate is the best, or is no worse or not distinguishable; none of a single model.
 
@@ -80,7 +80,9 @@ def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) ->
     )
 
 
-def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[Pair, float], level: float) -> bool:
+def _tied(
+    rates: Mapping[str, RateInterval], model: str, first: str, p_values: Mapping[ModelPair, float], level: float
+) -> bool:
     a, b = rates[model], rates[first]
     if model == first or percent(a.value) == percent(b.value):
         return True
@@ -92,13 +94,13 @@ def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[P
     return bool(a.low <= b.high and b.low <= a.high)  # type: ignore[operator]
 
 
-def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, float]]:
+def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[ModelPair, float]]:
     """Return the corrected p or q values of the comparisons of two models under one judge, by split.
 
     Of a pair that two families compare in opposite orders it is the largest. One that rests on few clusters is left
     out.
     """
-    found: dict[str, dict[Pair, float]] = {}
+    found: dict[str, dict[ModelPair, float]] = {}
     shown = (row for row in results if FEW_CLUSTERS not in row.flags)
     for split, pair, value in _of_models(shown, judge, ESTIMANDS.values()):
         own, models = found.setdefault(split, {}), frozenset(pair)

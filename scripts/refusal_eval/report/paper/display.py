@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 Score = Mapping[str, Any]  # of `report.results.cells.cell_scores`
+Card = Mapping[str, Any]  # a judge card
 
 # flag: symbol, meaning
 MARKS = {
@@ -49,19 +50,15 @@ class Labels:
     golds: Mapping[str, str] = field(default_factory=dict)
 
     def model(self, name: str) -> str:
-        """Label of a model."""
         return clean(self.models.get(name, name))
 
     def split(self, name: str) -> str:
-        """Label of a split."""
         return clean(self.splits.get(name, name))
 
     def judge(self, name: str) -> str:
-        """Label of a judge."""
         return clean(self.judges.get(name, name))
 
     def gold(self, name: str) -> str:
-        """Label of a gold set."""
         return clean(self.golds.get(name, name))
 
 
@@ -87,12 +84,12 @@ def annotators(count: int | str | None, kappa: Any = None) -> str:
 
 
 def flags_in(scores: Iterable[Score], flags: Iterable[str] = ()) -> set[str]:
-    """All flags that one of the scores has, and these."""
+    """Return all flags of the scores, and `flags`."""
     return {*flags, *(flag for score in scores for flag in score["flags"])}
 
 
 def marks_of(scores: Iterable[Score], flags: Iterable[str] = ()) -> str:
-    """Symbols of the flags that any of the scores has, and of these flags."""
+    """Return the symbols of all flags of the scores, and of `flags`."""
     return mark_of(flags_in(scores, flags))
 
 
@@ -103,7 +100,7 @@ def mark_of(flags: Iterable[str]) -> str:
 
 
 def marked(text: str, flags: Iterable[str]) -> str:
-    """The text of a number with the symbols of its flags; a dash has none."""
+    """Add the symbols of a number's flags to its text; a dash gets none."""
     return text if text == NO_DATA else text + mark_of(flags)
 
 
@@ -156,22 +153,22 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    """An interval of shares in percent, such as [8.1 to 18.0] with a dash; empty where an end is unknown."""
+    """Return an interval of shares in percent, such as [8.1 to 18.0] with an en dash; empty if an end is unknown."""
     return "" if low is None or high is None else f"[{percent(low, digits)}{EN_DASH}{percent(high, digits)}]"
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with so many decimals, a minus sign that is one and no sign at zero; a dash for None."""
+    """Return a number with fixed decimals and a real minus sign (none at zero); a dash for None."""
     return NO_DATA if value is None else _with_minus(_fixed(value, digits))
 
 
 def points(share: float | None) -> str:
-    """A difference of shares in percentage points with one decimal, signed as by `number`; a dash for None."""
+    """Return a difference of shares in percentage points with one decimal, signed like `number`; a dash for None."""
     return NO_DATA if share is None else _with_minus(_fixed(share, 1, 100))
 
 
 def points_interval(low: float | None, high: float | None) -> str:
-    """An interval of differences in percentage points, such as [-1.2, 3.4]; empty where an end is unknown."""
+    """Return an interval of differences in percentage points, such as [-1.2, 3.4]; empty if an end is unknown."""
     return "" if low is None or high is None else f"[{points(low)}, {points(high)}]"
 
 
@@ -209,12 +206,12 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def columns(text: str) -> int:
-    """Width of a text in characters, wide ones counted as two."""
+    """Return the width of a text in characters; wide characters count twice."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def pieces(text: str) -> list[str]:
-    """The parts of a label that `wrapped` does not break unless it must."""
+    """Return the parts of a label that `wrapped` keeps whole if it can."""
     return [piece for word in text.split() for piece in _PIECES.findall(word)]
 
 

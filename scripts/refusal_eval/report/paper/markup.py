@@ -130,7 +130,7 @@ def _markdown_bold(cell: str) -> str:
 
 
 def _p_value(value: object) -> object:
-    """Return a p-value that six decimals would cut as text, and any other value as it is."""
+    """Return a p value below six decimals as text, any other value unchanged."""
     return f"{value:.{CSV_DIGITS}g}" if isinstance(value, float) and 0 < value < _SMALL_P else value
 
 

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_data import TableData, TableParts
 
 if TYPE_CHECKING:  # what plans a study is not behind its numbers
     from refusal_eval.study.study import Study
@@ -36,10 +36,10 @@ class StudyTable:
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        """Return whether a study has it."""
+        """Tell whether a study gets this table."""
         return True
 
     @staticmethod
-    def make(data: TableData) -> Made:
-        """Return the frame of the CSV, and the tables of the Markdown and the LaTeX."""
+    def make(data: TableData) -> TableParts:
+        """Return the CSV's frame, and the tables for Markdown and LaTeX."""
         raise NotImplementedError

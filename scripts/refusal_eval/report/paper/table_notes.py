@@ -5,6 +5,7 @@ from typing import Any
 
 from refusal_eval.report.paper.display import (
     NO_DATA,
+    Card,
     Labels,
     Score,
     annotators,
@@ -23,8 +24,6 @@ from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.stats.calibration.applied import OWN_LABELS, OWN_THRESHOLD
 from refusal_eval.stats.estimates.estimands import READINGS
 
-Card = Mapping[str, Any]
-
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 AS_READ = "Rates describe the answers as the judge reads them; no interval or p-value includes the judge's errors."
 NOT_MEASURED = "agreement with people: not measured"
@@ -42,12 +41,12 @@ _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "
 
 
 def level_text(scores: Sequence[Score]) -> str:
-    """Level of the intervals, such as "95 %"."""
+    """Return the level of the intervals, such as "95 %"."""
     return _levels({score["interval"]["level"] for score in scores})
 
 
 def k_text(scores: Sequence[Score]) -> str:
-    """K of scores, or each of them."""
+    """Return K, or every K that occurs."""
     return " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
 
 
@@ -145,12 +144,12 @@ def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labe
 
 
 def flags_notes(flags: Iterable[Iterable[str]]) -> list[str]:
-    """The notes for the marks of numbers with these flags."""
+    """Return the notes that explain the marks of these flags."""
     return notes_of(flag for own in flags for flag in own)
 
 
 def protocol_notes(scores: Iterable[Score]) -> list[str]:
-    """The note of a figure's scores; none for scores under the default protocol."""
+    """Return the note for scores under the published protocol, if there are any."""
     return [PROTOCOL_NOTE] if any(score.get("protocol") == "compat" for score in scores) else []
 
 
@@ -158,12 +157,12 @@ def protocol_notes(scores: Iterable[Score]) -> list[str]:
 
 
 def sorted_cards(cards: Iterable[Card]) -> list[Card]:
-    """The cards by judge and gold set, of each judge those on gold that people labelled first."""
+    """Sort cards by judge and gold set; each judge's cards on human labels come first."""
     return sorted(cards, key=lambda card: (card["judge"], not is_peoples(card), card["gold"]))
 
 
 def is_peoples(card: Card) -> bool:
-    """Whether people labelled the gold set of a card, and not the author who wrote its answers."""
+    """Tell whether people labelled a card's gold set, rather than the author who wrote its answers."""
     return not card.get("written_to_label")
 
 
@@ -174,12 +173,12 @@ def written_text(card: Card) -> str:
 
 
 def is_out_of_fold(card: Card) -> bool:
-    """Whether the judge's labels on a card come from fits, or calibrations, that did not see the answer's like."""
+    """Tell whether fits or calibrations gave the card's labels that had not seen the answer or its like."""
     return "out of fold" in str(card.get("labels_from", "")) and not is_calibrated_elsewhere(card)
 
 
 def is_calibrated_elsewhere(card: Card) -> bool:
-    """Whether the labels and probabilities of a card come from a calibration on another gold set."""
+    """Tell whether labels and probabilities come from a calibration on another gold set."""
     return str(card.get("labels_from", "")).startswith("a calibration on gold")
 
 
@@ -234,7 +233,6 @@ def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] |
 
 
 def _with(card: Card) -> str:
-    """Whose labels a card compares with."""
     return PEOPLES if is_peoples(card) else INTENDED
 
 
@@ -271,7 +269,7 @@ def _agreement(part: Mapping[str, Any]) -> str:
 
 
 def of_all(part: int, whole: int) -> str:
-    """A number, and of how many where these are more."""
+    """Return a number, with its total if that is larger."""
     return str(whole) if part == whole else f"{part} of {whole}"
 
 
@@ -290,17 +288,17 @@ def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:
 
 
 def points_text(part: Mapping[str, Any], name: str = "value") -> str:
-    """A difference of shares in percentage points and its interval, of an object with it, `low` and `high`."""
+    """Return a difference of shares and its interval in percentage points, from an object with `low` and `high`."""
     return f"{points(part[name])} {points_interval(part['low'], part['high'])}".strip()
 
 
 def rate_text(part: Mapping[str, Any] | None) -> str:
-    """The same of an object with `value`, `low` and `high`; a dash for None."""
+    """Return a rate and its interval from `value`, `low` and `high` of an object; a dash for None."""
     return NO_DATA if part is None else share_text(part["value"], (part["low"], part["high"]))
 
 
 def levels_text(cards: Sequence[Card]) -> str:
-    """Level of the intervals of judge cards, such as "95 %"; empty without cards."""
+    """Return the level of the cards' intervals, such as "95 %"; empty without cards."""
     return _levels({card["level"] for card in cards})
 
 
@@ -374,7 +372,7 @@ def _source(published: Mapping[str, Any]) -> str:
 
 
 def statistic(human_kappa: Mapping[str, Any]) -> str:
-    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" if it is not stated."""
+    """Return the name of the published agreement statistic, such as "Fleiss' kappa"; "kappa" if unknown."""
     return clean(str(human_kappa.get("statistic") or "kappa"))
 
 

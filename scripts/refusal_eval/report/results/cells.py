@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from refusal_eval.report.paper.display import Score
 from refusal_eval.core.states import ANSWER_STATES, VERDICT_STATES
 from refusal_eval.report.results.results_files import text_of
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
@@ -14,7 +15,6 @@ from refusal_eval.stats.estimates.estimands import MISSING, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import MIXED_SERVING
 
-Score = Mapping[str, Any]
 # What is known of the answers of a cell without a judge, by the name in a score.
 ANSWERS = {"logprob": "answer_logprob", "tokens": "answer_tokens", "loops": "answer_loops", "right": "accuracy"}
 CellName = tuple[str, str, str]  # judge, model, split
@@ -113,7 +113,7 @@ def _c(rows: Mapping[Any, Estimate], tau: str, value: Any) -> dict[str, Any]:
 
 
 def has_turns(scores: Iterable[Score]) -> bool:
-    """Tell whether some prompt has several scored turns, so that the numbers are no longer over prompts."""
+    """Tell whether a prompt has several scored turns, so that numbers are not per prompt."""
     return any(score["n_turns"] > score["n_prompts"] for score in scores)
 
 

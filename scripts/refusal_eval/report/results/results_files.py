@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
-from refusal_eval.report.results.dictionary import COLUMNS, KEY, Column
+from refusal_eval.report.results.dictionary import COLUMNS, KEY, DictionaryColumn
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 
@@ -52,7 +52,7 @@ def collected(results: Iterable[Result]) -> list[Result]:
 
 
 def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return the rows of the table: texts, whole numbers and rounded floats, None where there is nothing."""
+    """Return the rows of the table: texts, whole numbers, rounded floats, and None for missing values."""
     return [{column.name: _cell(column, result) for column in COLUMNS} for result in results]
 
 
@@ -103,11 +103,11 @@ def text_of(value: Any) -> str:
 
 
 def rounded(value: float | None) -> float | None:
-    """Return a number with the digits that the table keeps; None for None, and no negative zero."""
+    """Round to the digits that the table keeps, without negative zeros; None stays None."""
     return None if value is None else float(f"{value:.{DIGITS}g}") + 0.0
 
 
-def _cell(column: Column, result: Result) -> Any:
+def _cell(column: DictionaryColumn, result: Result) -> Any:
     if column.name == "source":
         return result.source
     value = getattr(result.estimate, column.name)

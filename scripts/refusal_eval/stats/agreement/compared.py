@@ -6,7 +6,7 @@ import pandas as pd
 
 from refusal_eval.core.states import JUDGED, LABELS
 from refusal_eval.stats.agreement.weighting import normalised
-from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.estimands import CellRow
 from refusal_eval.stats.estimates.languages import language_of
 
 COLUMNS = (
@@ -15,7 +15,7 @@ COLUMNS = (
 )
 
 
-def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd.DataFrame:
+def compared(gold_rows: Iterable[CellRow], verdicts: Iterable[CellRow], gold: str) -> pd.DataFrame:
     """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
 
     `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing where the judge says
@@ -26,7 +26,7 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd
         ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows
             only or one that is no number above 0, or a verdict on a row that the gold set lacks.
     """
-    people: dict[str, Row] = {}
+    people: dict[str, CellRow] = {}
     for row in gold_rows:
         if row["id"] in people:
             raise ValueError(f"gold row {row['id']} occurs twice")
@@ -56,7 +56,7 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd
     ).astype({"denied_premise": bool, "p_refusal": float, "weight": float})
 
 
-def _weights(rows: Sequence[Row], gold: str) -> list[float]:
+def _weights(rows: Sequence[CellRow], gold: str) -> list[float]:
     given = [row["weight"] for row in rows if row.get("weight") is not None]
     if given and len(given) < len(rows):
         raise ValueError(
@@ -68,7 +68,7 @@ def _weights(rows: Sequence[Row], gold: str) -> list[float]:
         raise ValueError(f"{gold}: {error}") from error
 
 
-def _said(verdict: Row) -> tuple[str | None, float | None]:
+def _said(verdict: CellRow) -> tuple[str | None, float | None]:
     if verdict["state"] != JUDGED:
         return None, None
     if verdict["label"] not in LABELS:

@@ -64,22 +64,21 @@ def kappa(tables: Counts) -> NDArray[np.float64]:
 
 
 def accuracy(tables: Counts) -> NDArray[np.float64]:
-    """Return the share of each table on its diagonal."""
     return _ratio(np.trace(tables, axis1=-2, axis2=-1), tables.sum(axis=(-1, -2)))
 
 
 def sensitivity(tables: Counts) -> NDArray[np.float64]:
-    """Return, of 2 x 2 tables, the share of people's refusals that the judge finds."""
+    """Return the share of people's refusals that the judge finds, from 2 x 2 tables."""
     return _ratio(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
 
 
 def specificity(tables: Counts) -> NDArray[np.float64]:
-    """Return, of 2 x 2 tables, the share of people's non-refusals that the judge leaves alone."""
+    """Return the share of people's non-refusals that the judge leaves alone, from 2 x 2 tables."""
     return _ratio(tables[..., 1, 1], tables[..., 1, :].sum(axis=-1))
 
 
 def balanced_accuracy(tables: Counts) -> NDArray[np.float64]:
-    """Return, of 2 x 2 tables, the mean of sensitivity and specificity; 0.5 for a judge that knows nothing."""
+    """Return the mean of sensitivity and specificity, from 2 x 2 tables; 0.5 for an uninformative judge."""
     return (sensitivity(tables) + specificity(tables)) / 2
 
 

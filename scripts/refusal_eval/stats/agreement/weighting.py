@@ -40,7 +40,6 @@ def normalised(weights: Sequence[float]) -> list[float]:
 
 
 def are_weighted(weights: Iterable[float]) -> bool:
-    """Tell whether some normalised weight is not 1."""
     return any(weight != 1 for weight in weights)
 
 
@@ -54,7 +53,7 @@ def units(weights: Sequence[float]) -> Floats:
 
 
 def whole_weights(weights: Sequence[float]) -> Floats:
-    """Return any weights as whole numbers in proportion to them (see `normalised` and `units`)."""
+    """Return weights as proportional whole numbers (see `normalised` and `units`)."""
     return units(normalised(weights))
 
 

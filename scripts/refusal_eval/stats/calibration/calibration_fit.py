@@ -24,8 +24,6 @@ FOLDS = 10
 BY_CLUSTER, BY_MODEL = "by_cluster", "by_model"
 NO_MODEL = "(answers that name no model)"
 
-Bools = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class CrossFits:
@@ -40,11 +38,11 @@ class CrossFits:
 
 
 def kind_of_map(rows: float) -> str:
-    """Return which curve this many gold rows allow: `platt` or `isotonic`."""
+    """Return the curve that this many gold rows allow: `platt` or `isotonic`."""
     return "isotonic" if rows > ISOTONIC_ABOVE else "platt"
 
 
-def fitted(p: Floats, refused: Bools, kind: str, weights: Floats) -> dict[str, Any] | None:
+def fitted(p: Floats, refused: NDArray[np.bool_], kind: str, weights: Floats) -> dict[str, Any] | None:
     """Return {"t": threshold, "map": curve} for these rows; None where people saw only one class in them.
 
     The order of the rows does not matter. A row counts as so many rows as its weight says in both.
@@ -61,7 +59,7 @@ def fitted(p: Floats, refused: Bools, kind: str, weights: Floats) -> dict[str, A
     return {"t": best_threshold(p, refused, w), "map": curve}
 
 
-def best_threshold(p: Floats, refused: Bools, weights: Floats) -> float:
+def best_threshold(p: Floats, refused: NDArray[np.bool_], weights: Floats) -> float:
     """Return the t at which `p >= t` has the highest balanced accuracy, of rows of both classes.
 
     Balanced accuracy, and not accuracy, F1 or kappa, as those depend on how many refusals the gold set holds, which
@@ -90,7 +88,7 @@ def best_threshold(p: Floats, refused: Bools, weights: Floats) -> float:
     return middle if low < middle <= high else high
 
 
-def platt(p: Floats, refused: Bools, weights: Floats) -> dict[str, Any]:
+def platt(p: Floats, refused: NDArray[np.bool_], weights: Floats) -> dict[str, Any]:
     """Return Platt's curve on the logit of p, {"kind", "a", "b"}: 1 / (1 + exp(-(a logit(p) + b))).
 
     Fitted by maximum likelihood to smoothed targets, (N+ + 1) / (N+ + 2) and 1 / (N- + 2), so that classes which p
@@ -117,7 +115,7 @@ def platt(p: Floats, refused: Bools, weights: Floats) -> dict[str, Any]:
     return {"kind": "platt", "a": round(a, DIGITS), "b": round(b, DIGITS)}
 
 
-def isotonic(p: Floats, refused: Bools, weights: Floats) -> dict[str, Any]:
+def isotonic(p: Floats, refused: NDArray[np.bool_], weights: Floats) -> dict[str, Any]:
     """Return the best curve that never falls, {"kind", "x", "y"}: corners with straight lines between them.
 
     Left of the first corner and right of the last the curve is level.

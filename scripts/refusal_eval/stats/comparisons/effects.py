@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from refusal_eval.stats.comparisons.paired import Panel
+from refusal_eval.stats.comparisons.paired import PairedPanel
 from refusal_eval.stats.estimates.estimate import p_value
 from refusal_eval.stats.estimates.flags import MIN_RARER
 from refusal_eval.stats.estimates.intervals import (
@@ -47,7 +47,7 @@ class Effects:
     few: bool = False  # whether all above rest on few clusters with the rarer outcome of a side
 
 
-def effects(panel: Panel, one: int, other: int, level: float, margin: float | None = None) -> Effects:
+def effects(panel: PairedPanel, one: int, other: int, level: float, margin: float | None = None) -> Effects:
     """Return the effect sizes of two columns of a panel, over the prompts for which both have a rate.
 
     Args:

@@ -15,9 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.core.cluster_names import names_apart
-from refusal_eval.stats.comparisons.sign_flips import Ends, Whole, counted_ends, drawn_ends, sign_flip_p
+from refusal_eval.stats.comparisons.sign_flips import Bounds, Integers, counted_ends, drawn_ends, sign_flip_p
 from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_number, seed_of
-from refusal_eval.stats.estimates.near_duplicates import Place, copies
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace, copies
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
     cluster_codes,
@@ -39,7 +39,7 @@ _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class PairedPanel:
     """Rates of the same prompts in several columns."""
 
     units: pd.MultiIndex  # index (split, prompt_id, turn) of the rows
@@ -52,7 +52,7 @@ class Panel:
     denominators: tuple[int, ...]  # a common denominator of the rates of each column
 
 
-class Unit(NamedTuple):
+class PairedUnit(NamedTuple):
     """A share in whose multiples differences are kept."""
 
     parts: int  # so many are 1: a common denominator of the rates of both columns where `exact`
@@ -87,7 +87,7 @@ def panel_of(
     readings: Mapping[str, str],
     left_out: Collection[tuple[str, str]] = (),
     sources: Mapping[str, str] | None = None,
-) -> Panel:
+) -> PairedPanel:
     """Return the panel of some splits; one all of whose prompts are left out is not in it.
 
     Args:
@@ -104,7 +104,7 @@ def panel_of(
     if sources is not None:
         apart = names_apart(names, sources)
         names = {split: [apart[split][name] for name in own] for split, own in names.items()}
-    return Panel(
+    return PairedPanel(
         units=pd.concat([part["rates"] for part in parts.values()], keys=list(parts)).index,
         clusters=cluster_codes([name for own in names.values() for name in own]),
         splits=np.repeat(np.arange(len(parts)), [len(own) for own in names.values()]),
@@ -115,17 +115,17 @@ def panel_of(
     )
 
 
-def repeated(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[Place]:
+def repeated(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[PromptPlace]:
     """Return the prompts of some splits that repeat a prompt of another one of these and are not to be counted again.
 
     `pairs` are near-duplicates as in estimates/duplicates.json, each two prompts with `split` and `prompt_id`.
     """
-    places = ((Place(**first), Place(**second)) for first, second in pairs)
+    places = ((PromptPlace(**first), PromptPlace(**second)) for first, second in pairs)
     return set(copies(pair for pair in places if all(place.split in splits for place in pair)))
 
 
 def paired_differences(
-    panel: Panel,
+    panel: PairedPanel,
     pairs: Sequence[tuple[int, int]],
     names: Sequence[str],
     level: float,
@@ -204,7 +204,7 @@ def paired_differences(
     return found
 
 
-def by_split_and_cluster(panel: Panel, values: Floats) -> Floats:
+def by_split_and_cluster(panel: PairedPanel, values: Floats) -> Floats:
     """Return the sums of `values` (rows x anything) as splits x clusters x that."""
     n_splits, n_clusters = int(panel.splits.max()) + 1, int(panel.clusters.max()) + 1
     sums = cluster_sums(panel.splits * n_clusters + panel.clusters, values, n_splits * n_clusters)
@@ -234,10 +234,10 @@ def strata_of(inside: NDArray[np.bool_]) -> list[Codes]:
     return [np.flatnonzero(kinds == kind) for kind in np.unique(kinds[kinds >= 0])]
 
 
-def _unit(panel: Panel, one: int, other: int) -> Unit:
+def _unit(panel: PairedPanel, one: int, other: int) -> PairedUnit:
     """The unit of the difference of two columns, which other columns do not change."""
     common = math.lcm(panel.denominators[one], panel.denominators[other])
-    return Unit(min(common, _ROUNDED), common <= _ROUNDED)
+    return PairedUnit(min(common, _ROUNDED), common <= _ROUNDED)
 
 
 def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
@@ -250,14 +250,14 @@ def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int
 
 
 def _halves(
-    sums: Floats, sizes: Floats, units: Sequence[Unit], seed: int, resamples: int, alpha: float
-) -> list[Ends | None]:
+    sums: Floats, sizes: Floats, units: Sequence[PairedUnit], seed: int, resamples: int, alpha: float
+) -> list[Bounds | None]:
     """The differences that the test does not reject of each pair: counted where that is cheap, else drawn.
 
     None where a split has no rates.
     """
     pairs = range(sums.shape[2])
-    found: list[Ends | None] = [_counted(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
+    found: list[Bounds | None] = [_counted(sums[:, :, i], sizes[:, :, i], units[i], alpha) for i in pairs]
     left = [i for i in pairs if found[i] is None and sizes[:, :, i].sum(axis=1).all()]
     if left:
         weights = 1 / (len(sizes) * sizes[:, :, left].sum(axis=1, keepdims=True))
@@ -268,7 +268,7 @@ def _halves(
     return found
 
 
-def _counted(sums: Floats, sizes: Floats, unit: Unit, alpha: float) -> Ends | None:
+def _counted(sums: Floats, sizes: Floats, unit: PairedUnit, alpha: float) -> Bounds | None:
     """Ends over all halves; None where these are too many, for rounded rates, and where a split has no rates."""
     n_by_split = sizes.sum(axis=1)
     if not n_by_split.all():
@@ -280,7 +280,7 @@ def _counted(sums: Floats, sizes: Floats, unit: Unit, alpha: float) -> Ends | No
     return None if ends is None else (ends[0] / unit.parts, ends[1] / unit.parts)
 
 
-def _in_common(values: Whole, n_by_split: Floats) -> Whole:
+def _in_common(values: Integers, n_by_split: Floats) -> Integers:
     """Sums over splits (splits x clusters), each with the weight of the split in the difference, as whole numbers."""
     common = math.lcm(*(int(n) for n in n_by_split))
     shares = np.array([common // int(n) for n in n_by_split])
@@ -288,7 +288,7 @@ def _in_common(values: Whole, n_by_split: Floats) -> Whole:
 
 
 def _interval(
-    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Ends | None, sizes: Floats, level: float
+    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Bounds | None, sizes: Floats, level: float
 ) -> tuple[float | None, float | None, str]:
     """The wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
 
@@ -317,7 +317,7 @@ def _interval(
     return max(-1.0, value - below), min(1.0, value + above), method
 
 
-def _cluster_totals(sums: Floats, n_by_split: Floats, unit: Unit) -> tuple[Whole, int]:
+def _cluster_totals(sums: Floats, n_by_split: Floats, unit: PairedUnit) -> tuple[Integers, int]:
     """What each cluster adds to the difference, in whole units, and how much rounding may have moved their total."""
     common = math.lcm(*(int(n) for n in n_by_split))
     if len(n_by_split) * common * unit.parts <= _MOST_EXACT:
@@ -326,7 +326,7 @@ def _cluster_totals(sums: Floats, n_by_split: Floats, unit: Unit) -> tuple[Whole
     return totals, len(totals)
 
 
-def _by_split(panel: Panel, values: Floats) -> float:
+def _by_split(panel: PairedPanel, values: Floats) -> float:
     """Mean over splits of the mean over all their rows."""
     n_by_split = np.bincount(panel.splits)
     return float(math.fsum(values / (len(n_by_split) * n_by_split[panel.splits])))

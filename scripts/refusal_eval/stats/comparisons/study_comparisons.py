@@ -8,14 +8,14 @@ import scipy
 
 from refusal_eval.stats.comparisons.corrections import ESTIMANDS, corrected
 from refusal_eval.stats.comparisons.effects import Effects, effects
-from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
+from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences, panel_of, repeated
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, p_value
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, ROUNDING, Ends, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
-from refusal_eval.stats.estimates.units import Units
-from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
+from refusal_eval.stats.estimates.units import JudgedCell, Units
+from refusal_eval.study.comparison_families import MODELS, Family, Scope
 
 SIGN_FLIPS, OF_DECISION = (
     "sign flips over clusters, ",
@@ -27,7 +27,7 @@ MARGIN_OPEN = "margin_open"  # they go beyond the margin, so that unjudged answe
 
 
 Pairs = Sequence[Sequence[Mapping[str, Any]]]  # near-duplicate prompts two by two, see `paired.repeated`
-Study = Mapping[str, Any]
+StudyFacts = Mapping[str, Any]
 
 
 class Decisions(NamedTuple):
@@ -52,7 +52,7 @@ class Compared(NamedTuple):
 
 
 def compared(
-    families: Sequence[Family], cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
+    families: Sequence[Family], cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> list[Estimate]:
     """Return the rows of the results table about each comparison, family by family.
 
@@ -112,7 +112,9 @@ def row_names(
     }
 
 
-def counted_splits(families: Sequence[Family], cells: Mapping[Cell, Units], duplicates: Pairs) -> dict[str, list[str]]:
+def counted_splits(
+    families: Sequence[Family], cells: Mapping[JudgedCell, Units], duplicates: Pairs
+) -> dict[str, list[str]]:
     """Return by scope, of those that pool, the splits with prompts that no other one of them has already."""
     found = {}
     for family in families:
@@ -124,7 +126,7 @@ def counted_splits(families: Sequence[Family], cells: Mapping[Cell, Units], dupl
     return found
 
 
-def _estimates(one: Compared, adjusted: float | None, study: Study) -> Iterator[Estimate]:
+def _estimates(one: Compared, adjusted: float | None, study: StudyFacts) -> Iterator[Estimate]:
     result, about = one.result, one.about | {"flags": tuple(one.flags["flags"])}
     level = None if result.low is None else study["level"]
     yield Estimate("rate_difference", result.difference, result.low, result.high, level, result.method, **about)
@@ -218,7 +220,7 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
     return only[0], only[1], p_value(p - half)
 
 
-def _effect_estimates(one: Compared, study: Study) -> Iterator[Estimate]:
+def _effect_estimates(one: Compared, study: StudyFacts) -> Iterator[Estimate]:
     effect, result = one.effect, one.result
     level, margin, method = study["level"], study["margin"], "delta method on the log scale over clusters"
     flags = tuple(dict.fromkeys((*one.flags["flags"], *([FEW_CLUSTERS] if effect.few else []))))
@@ -257,7 +259,7 @@ def _sides_p(
 
 
 def _compared(
-    family: Family, scope: Scope, held: str, cells: Mapping[Cell, Units], study: Study, duplicates: Pairs
+    family: Family, scope: Scope, held: str, cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> Iterator[Compared]:
     sides, mid = family.sides(), study["p_values"] == "mid"
     all_readings, sources, expectations = (
@@ -287,7 +289,7 @@ def _compared(
         )
 
 
-def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> Decisions | None:
+def _decisions(panel: PairedPanel, one: int, other: int, scope: Scope, samples: int, mid: bool) -> Decisions | None:
     """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.states import BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL, TOO_LONG
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated, mean
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated, mean
 from refusal_eval.stats.estimates.flags import CUT, FEW_CLUSTERS, NO_BLOCKED, ROUNDING, UNJUDGED, WHOLE, few_flags
 from refusal_eval.stats.estimates.intervals import (
     CLUSTER_SIZE,
@@ -100,7 +100,7 @@ def flip_rate(refusals: Array, counting: Array) -> Floats:
 
 
 def taus(own: float) -> list[float]:
-    """Return the temperatures of the sweep in ascending order: the grid, and the study's own."""
+    """Return the temperatures of the sweep, ascending: the grid and the study's own."""
     return sorted({*GRID, own})
 
 
@@ -195,7 +195,7 @@ def _answers(units: Units, level: float) -> list[Estimate]:
         number = None
         if len(values):
             ends = cluster_t(values.tolist(), clusters.tolist(), level)
-            number = Number(
+            number = NumberInterval(
                 math.fsum(values) / len(values), ends.low, ends.high, None if ends.low is None else ends.method
             )
         about = {"n_prompts": len(values), "n_clusters": len(set(clusters.tolist()))}
@@ -360,11 +360,11 @@ def _estimate(
     flags = names.pop("flags", ())
     if listed:
         found = cluster_wilson_between(listed, own, limits, level, draws)
-        number = Number(math.fsum(listed) / len(listed), found.low, found.high, found.method)
+        number = NumberInterval(math.fsum(listed) / len(listed), found.low, found.high, found.method)
         flags = (*few_of(values.astype(float), own, limits), *flags)
     return estimated(estimand, number, level, n_prompts=len(listed), n_clusters=len(set(own)), flags=flags, **names)
 
 
 def _share(estimand: str, values: Array, clusters: Array, level: float, **names: Any) -> Estimate:
-    """The share of prompts of which something holds, each of which counts as one answer."""
+    """Return the share of prompts for which `values` is 1, each prompt counting as one answer."""
     return _estimate(estimand, values, clusters, level, draws=len(values), **names)

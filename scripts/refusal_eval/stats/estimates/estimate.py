@@ -39,11 +39,10 @@ class Estimate:
             raise ValueError(f"{self.estimand}: an interval has two ends")
 
     def row(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         return dataclasses.asdict(self) | {"flags": list(self.flags)}
 
 
-class Number(NamedTuple):
+class NumberInterval(NamedTuple):
     """A number, the ends of its interval and how that was made, None where there is none."""
 
     value: float
@@ -53,11 +52,11 @@ class Number(NamedTuple):
 
 
 def p_value(p: float) -> float:
-    """Return a p value as it is published: never 0, which none is, but the smallest number that a computer holds."""
+    # No p value is 0; the smallest float stands for those that underflow.
     return min(1.0, max(p, SMALLEST_P))
 
 
-def estimated(estimand: str, number: Number | None, level: float, **about: Any) -> Estimate:
+def estimated(estimand: str, number: NumberInterval | None, level: float, **about: Any) -> Estimate:
     """Return the estimate that a number is, None for one that the data cannot give; only an interval has a level."""
     if number is None or number.low is None:
         return Estimate(estimand, number and number.value, **about)
@@ -65,10 +64,10 @@ def estimated(estimand: str, number: Number | None, level: float, **about: Any) 
 
 
 def estimate_of(row: dict[str, Any]) -> Estimate:
-    """Return the estimate that `Estimate.row` wrote."""
+    """Undo `Estimate.row`."""
     return Estimate(**{**row, "flags": tuple(row["flags"])})
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean of values, None of none; the sum is exact, so that their order cannot move the last digit."""
+    """Return the mean, None of nothing; the sum is exact, so the order of the values does not matter."""
     return math.fsum(values) / len(values) if values else None

@@ -218,7 +218,7 @@ def effective_number(sizes: ArrayLike) -> float:
 
 
 def effective_of(names: Iterable[Hashable]) -> float:
-    """Return `effective_number` of rows, by the name of the cluster of each."""
+    """Return `effective_number` of rows, given each row's cluster."""
     return effective_number(list(Counter(map(str, names)).values()))
 
 
@@ -316,7 +316,7 @@ def error_variance(rows: Floats, clusters: Codes, splits: Codes, weights: Floats
 
 
 def effective_in_splits(clusters: Codes, splits: Codes) -> float:
-    """Return `effective_number` of clusters by the share that each has in a mean of splits with the same weight."""
+    """Return `effective_number` of clusters, weighted by their share in an unweighted mean over splits."""
     return effective_number(np.bincount(clusters, weights=1 / np.bincount(splits)[splits]))
 
 

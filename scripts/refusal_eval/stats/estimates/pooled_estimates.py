@@ -4,14 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
 from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.intervals import pooled_rate
-from refusal_eval.stats.estimates.near_duplicates import Place, counted_once
+from refusal_eval.stats.estimates.near_duplicates import PromptPlace, counted_once
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 
-def pooled_rates(cells: Sequence[Units], duplicates: Collection[Place], sources: Mapping[str, str]) -> list[Estimate]:
+def pooled_rates(
+    cells: Sequence[Units], duplicates: Collection[PromptPlace], sources: Mapping[str, str]
+) -> list[Estimate]:
     """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
 
     The rate is the mean over splits of the mean over prompts. Where splits of one expectation name different headline
@@ -50,7 +52,7 @@ def _pooled(cells: Sequence[Units], expectation: str, reading: str, marks: Seque
     number = None
     if not lost:
         value, interval = pooled_rate(parts, level)
-        number = Number(value, interval.low, interval.high, interval.method)
+        number = NumberInterval(value, interval.low, interval.high, interval.method)
     return estimated(
         "refusal_rate",
         number,

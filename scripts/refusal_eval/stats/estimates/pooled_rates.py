@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Number
+from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import (
     LIMIT_METHOD,
     NO_VARIANCE,
@@ -21,7 +21,7 @@ from refusal_eval.stats.estimates.intervals import (
     seed_of,
 )
 from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
-from refusal_eval.stats.estimates.units import Cell, Units, few_of
+from refusal_eval.stats.estimates.units import JudgedCell, Units, few_of
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
@@ -79,7 +79,7 @@ def split_rates(models: Sequence[Units], split: str, expectation: str, reading: 
     )
 
 
-def study_rates(units: Mapping[Cell, Units], judge: str, study: Mapping[str, Any]) -> dict[str, SplitRates]:
+def study_rates(units: Mapping[JudgedCell, Units], judge: str, study: Mapping[str, Any]) -> dict[str, SplitRates]:
     """Return the rates under one judge on each split that has cells.
 
     Args:
@@ -99,22 +99,24 @@ def filled(rates: Floats) -> Floats:
     return np.stack([np.where(known, rates.T, 0.0), known], axis=1)
 
 
-def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> Number:
+def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> NumberInterval:
     """Return the mean of rates of one split, with `intervals.cluster_wilson` for so many answers behind them."""
     found = cluster_wilson(rates.tolist(), clusters, level, draws)
-    return Number(math.fsum(rates) / len(rates), found.low, found.high, found.method)
+    return NumberInterval(math.fsum(rates) / len(rates), found.low, found.high, found.method)
 
 
-def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> Number | None:
+def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> NumberInterval | None:
     """Return one model's mean over splits of its rate on each, with its interval; None if a split has no rate of it."""
     parts = {split.split: split.known(model) for split in splits}
     if not all(len(rates) for rates, _, _ in parts.values()):
         return None
     value, found = pooled_rate(parts, level)
-    return Number(value, found.low, found.high, found.method)
+    return NumberInterval(value, found.low, found.high, found.method)
 
 
-def difference_part(first: Number, second: Number, correlation: float, method: str = DIFFERENCE_METHOD) -> Number:
+def difference_part(
+    first: NumberInterval, second: NumberInterval, correlation: float, method: str = DIFFERENCE_METHOD
+) -> NumberInterval:
     """Return first - second with its interval.
 
     low = d - sqrt(a^2 - 2 r a b + b^2), a from the first value to its lower end and b from the second to its upper one,
@@ -123,12 +125,12 @@ def difference_part(first: Number, second: Number, correlation: float, method: s
     """
     value = first.value - second.value
     if None in (first.low, first.high, second.low, second.high):
-        return Number(value)
+        return NumberInterval(value)
     a, b = first.value - float(first.low or 0.0), float(second.high or 0.0) - second.value
     c, d = float(first.high or 0.0) - first.value, second.value - float(second.low or 0.0)
     low = math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
     high = math.sqrt(max(0.0, c * c - 2 * correlation * c * d + d * d))
-    return Number(value, max(-1.0, value - low), min(1.0, value + high), method)
+    return NumberInterval(value, max(-1.0, value - low), min(1.0, value + high), method)
 
 
 def components(clusters: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:

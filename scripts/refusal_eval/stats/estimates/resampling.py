@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.estimate import Number
+from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import Codes, Floats
 
 METHOD = "cluster bootstrap, expanded percentile"
@@ -40,7 +40,7 @@ def blocks(rows: int, columns: int, most: int | None = None) -> Iterator[int]:
 
 
 def whole(values: Floats) -> Floats:
-    """Return values in units of a billionth, as whole numbers."""
+    """Return values in billionths, rounded to whole numbers."""
     return np.rint(values * WHOLE)
 
 
@@ -126,12 +126,12 @@ def percentiles(values: Floats, clusters: int, level: float) -> tuple[float, flo
     return float(low), float(high)
 
 
-def with_interval(value: float, resamples: Floats, clusters: int, level: float) -> Number:
+def with_interval(value: float, resamples: Floats, clusters: int, level: float) -> NumberInterval:
     """Return a number with `percentiles`; without an interval where it is of less than two clusters, or never moves."""
     defined = resamples[np.isfinite(resamples)]
     if clusters < 2 or not len(defined) or defined.min() == defined.max():
-        return Number(value)
-    return Number(value, *percentiles(defined, clusters, level), METHOD)
+        return NumberInterval(value)
+    return NumberInterval(value, *percentiles(defined, clusters, level), METHOD)
 
 
 # All numbers of a cell are resampled alike, and drawing takes longer than all sums over what is drawn.

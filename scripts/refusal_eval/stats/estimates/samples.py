@@ -16,7 +16,7 @@ from refusal_eval.core.files import BadFile, written_whole
 from refusal_eval.core.right_answers import is_right
 from refusal_eval.core.states import COMPLETE, DECIDED_BY, JUDGED, UNSURE, is_cut
 from refusal_eval.stats.estimates.answer_loops import ends_in_loop
-from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
+from refusal_eval.stats.estimates.estimands import BadRows, CellRow, SampleOutcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +47,8 @@ def schema() -> pa.Schema:
 
 
 def sample_rows(
-    prompts: Iterable[Row],
-    outcomes: Mapping[tuple[str, int], Sequence[Outcome]],
+    prompts: Iterable[CellRow],
+    outcomes: Mapping[tuple[str, int], Sequence[SampleOutcome]],
     published: Mapping[tuple[str, int], float | None] | None = None,
     match: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def sample_rows(
 
 
 def noticed(
-    units: Collection[tuple[str, int]], verdicts: Iterable[Row], flags: Sequence[str], again: bool
+    units: Collection[tuple[str, int]], verdicts: Iterable[CellRow], flags: Sequence[str], again: bool
 ) -> dict[str, Any]:
     """Return what the judge of a cell noticed beside its labels; what it cannot notice is missing.
 
@@ -121,7 +121,7 @@ def noticed(
     return found_here
 
 
-def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
+def write_samples(path: str | Path, rows: Sequence[CellRow], facts: Mapping[str, Any]) -> None:
     """Write the rows of `sample_rows`; the same rows and facts give the same bytes under one version of pyarrow.
 
     Args:
@@ -143,7 +143,7 @@ def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any
         pq.write_table(table, handle, row_group_size=max(1, len(rows)), compression="zstd")
 
 
-def _column(column: pa.Field, rows: Sequence[Row]) -> pa.Array:
+def _column(column: pa.Field, rows: Sequence[CellRow]) -> pa.Array:
     import pyarrow as pa
 
     try:

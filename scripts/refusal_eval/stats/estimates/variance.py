@@ -37,7 +37,7 @@ import numpy as np
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, seed_of
 from refusal_eval.stats.estimates.resampling import (
@@ -49,14 +49,14 @@ from refusal_eval.stats.estimates.resampling import (
     whole,
     with_interval,
 )
-from refusal_eval.stats.estimates.units import BLOCKED_LABEL, NO_LABEL, Labels
+from refusal_eval.stats.estimates.units import BLOCKED_LABEL, NO_LABEL, LabelCodes
 
 _DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
 
 
 def variance_estimates(
-    labels: Mapping[str, Labels],
+    labels: Mapping[str, LabelCodes],
     clusters: Sequence[str],
     model: str,
     split: str,
@@ -89,7 +89,7 @@ def variance_estimates(
     return found
 
 
-def decisions(labels: Labels, reading: str) -> Floats:
+def decisions(labels: LabelCodes, reading: str) -> Floats:
     """Return 1 for labels that refuse in a reading, 0 for others, NaN for samples that do not count."""
     refusing = [label in REFUSES[reading] for label in LABELS]
     values = np.array([*map(float, refusing), 1.0, np.nan])  # then blocked, then -1, which is the last place
@@ -116,7 +116,7 @@ def moments(z: Floats) -> Floats:
 
 def variance_parts(
     z: Floats, clusters: Sequence[str], level: float, seed: int
-) -> tuple[dict[str, Number], int, int, float] | None:
+) -> tuple[dict[str, NumberInterval], int, int, float] | None:
     """Return the parts of `decisions` and their shares (`share_*`) by name, how many prompts and clusters they are
     from, and how many of these are effective (`intervals.effective_number`).
 

@@ -11,14 +11,13 @@ import pandas as pd
 
 from refusal_eval.features.judge_cards.judge_cards_table import cards_frame
 from refusal_eval.program.text_templates import rendered
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number
+from refusal_eval.report.paper.display import NO_DATA, Card, Labels, clean, number
 from refusal_eval.report.paper.markup import Table, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import is_peoples, levels_text, of_all, share_text, value_text, weights_text
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 READING = "broad"
 SPEEDS = {"seconds": 4, "prompt_tokens": 0, "written_tokens": 1, "devices": 0}  # decimals
-Card = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def page(found: Benchmark) -> str:
 
 
 def _intended(found: Benchmark) -> set[str]:
-    """The gold sets whose answers were written to their labels."""
+    """Return the gold sets whose answers were written to their labels."""
     return {card["gold"] for card in found.cards if not is_peoples(card)}
 
 

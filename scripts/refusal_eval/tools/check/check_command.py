@@ -128,5 +128,5 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
 
 
 def say(text: str) -> None:
-    """Report progress; standard output is for the block alone."""
+    # Standard output is for the report alone.
     print(f"check: {visible(text)}", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from refusal_eval.core.log_text import SERVER_LINES, clean, serious_lines, server_cause
 from refusal_eval.core.version import VERSION
 from refusal_eval.data.network import without_secrets
-from refusal_eval.tools.check.check_lines import Line, any_failed, counted, fail, text_of
+from refusal_eval.tools.check.check_lines import CheckLine, any_failed, counted, fail, text_of
 
 if TYPE_CHECKING:
     from refusal_eval.tools.check.model_checks import Trial
@@ -23,7 +23,7 @@ LAST_ERRORS = 5
 LOOK = "look at the engine's log, which is kept (the line after this block says where); paste this block into an issue"
 
 
-def block(model: str, trial: Trial, lines: Sequence[Line]) -> str:
+def block(model: str, trial: Trial, lines: Sequence[CheckLine]) -> str:
     """Return the report of a check that came to its end; `model` is the model's name in the catalogue."""
     weights = trial.model.files[0].header["identity"]["weights"]
     tokens = sum(len(sample.ids) for sample in trial.samples)
@@ -52,16 +52,15 @@ def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
 
 
 def first_line(message: str) -> str:
-    """Return the first line of an error, without the engine's last lines and without paths."""
+    """Return an error's first line, without paths or the engine's log."""
     return without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
 
 
 def without_paths(text: str) -> str:
-    """Return a text with each path in it replaced."""
     return PATH.sub("PATH", text)
 
 
-def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[Line]) -> str:
+def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[CheckLine]) -> str:
     serving = trial.serving
     device = f"{serving.get('device', 'unknown')}: {serving.get('cpu', 'unknown')}, {serving.get('cores', '?')} cores"
     if gpus := list(serving.get("gpus", ())):

@@ -98,7 +98,7 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_greedy(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a model's samples are one, as the study's check of `samples` has it."""
+    """Tell whether all samples of a model are equal, by the rule that the study's check of `samples` uses."""
     return bool(Sampling(**entry["sampling"]).greedy_by)
 
 

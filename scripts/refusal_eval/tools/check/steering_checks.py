@@ -21,7 +21,7 @@ from refusal_eval.engines.server import Server
 from refusal_eval.features.steering.intervention import FittedDirection, write_intervention
 from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
-from refusal_eval.tools.check.check_lines import Outcome, fail, not_applicable, ok
+from refusal_eval.tools.check.check_lines import CheckOutcome, fail, not_applicable, ok
 from refusal_eval.tools.check.check_report import first_line
 from refusal_eval.tools.check.model_checks import ISSUE, MOST_NAMED_DIFFERENCE, Check, Trial, compared, engine_of_plan
 
@@ -32,7 +32,7 @@ AT_ONCE = (1, 2, 3, 4, 7, 8, 16, 31, 32, 64)  # CUDA graphs are captured for som
 TOKENS = 4  # the first is of a prefill step
 
 
-async def steering_by_0(trial: Trial) -> Outcome:
+async def steering_by_0(trial: Trial) -> CheckOutcome:
     """With an intervention of scale 0 after every layer, answers have the log-probabilities of the plain model."""
     if not trial.model.steered:
         return not_applicable("the model's entry has no `intervention`")
@@ -43,7 +43,7 @@ async def steering_by_0(trial: Trial) -> Outcome:
         return fail(first_line(str(error)), ISSUE)
 
 
-async def steering_of_every_token(trial: Trial) -> Outcome:
+async def steering_of_every_token(trial: Trial) -> CheckOutcome:
     """With all streams moved to one vector, all tokens of all prompts have one probability, however many are asked."""
     if not trial.model.steered:
         return not_applicable("the model's entry has no `intervention`")

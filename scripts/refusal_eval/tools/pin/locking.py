@@ -125,7 +125,6 @@ def lock_text(lock: LockFile, study: str) -> str:
 
 
 def repo_size(repo: LockedRepo) -> int:
-    """Return the bytes that are fetched of a repository."""
     return sum(int(state.split()[0]) for state in repo.files.values())
 
 

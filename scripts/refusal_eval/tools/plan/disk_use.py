@@ -86,17 +86,17 @@ def disks(
 
 
 def device_of(folder: str) -> int:
-    """Return the number of the disk on which a folder lies or would lie."""
+    """Return the number of the disk that holds, or would hold, a folder."""
     return nearest_folder(Path(folder)).stat().st_dev
 
 
 def read_free(folder: str) -> int:
-    """Return the free bytes of the disk on which a folder lies or would lie."""
+    """Return the free bytes of that disk."""
     return shutil.disk_usage(nearest_folder(Path(folder))).free
 
 
 def nearest_folder(folder: Path) -> Path:
-    """Return a folder, or the nearest one above it that is there."""
+    """Return a folder, or its nearest existing parent."""
     return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
 
 

@@ -60,7 +60,7 @@ def open_pins(study: Study) -> list[dict[str, str]]:
 
 
 def never_verified(study: Study) -> list[str]:
-    """Return the engines of vLLM that were never seen to work; what computes elsewhere is another party's."""
+    """Return the local engines that were never seen to work; hosted ones are somebody else's."""
     return [n for n, engine in study.engines.items() if engine.verified == "never" and engine.device_here() is not None]
 
 

@@ -78,7 +78,7 @@ ELSEWHERE = Pace("elsewhere", 0, 0.0, math.inf, math.inf, math.inf)  # somebody'
 
 
 def answer_tokens(most: int, reasons: bool = False) -> float:
-    """Return the assumed mean tokens of an answer that may have at most `most`; `reasons`: after some reasoning."""
+    """Return the assumed mean tokens of an answer limited to `most`; `reasons` if it follows reasoning."""
     return min(float(most), REASONED_ANSWER if reasons else PLAIN_ANSWER)
 
 
@@ -118,7 +118,7 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
 
 
 def stored_bytes(requests: float, tokens: float) -> float:
-    """Return what so many responses with so many tokens in all take in the store."""
+    """Return the bytes that these responses take in the store."""
     return requests * STORED_BYTES + tokens * STORED_BYTES_PER_TOKEN
 
 

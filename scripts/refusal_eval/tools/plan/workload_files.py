@@ -32,7 +32,7 @@ from refusal_eval.workflow.data_stage import rows_file
 
 LOG = logging.getLogger(__name__)
 
-Capture = tuple[str, str, str]  # positions, model, split
+CaptureCell = tuple[str, str, str]  # positions, model, split
 
 # Assumed where nothing tells.
 ASSUMED_PROMPTS = 300  # of a split or gold
@@ -44,7 +44,7 @@ JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and ans
 
 
 @dataclass(frozen=True)
-class Current:
+class StudyNow:
     """What holds of the files in a study's folder."""
 
     files: Collection[str] = ()  # files that the next run would leave as they are, if the study had the K below
@@ -61,11 +61,11 @@ class Texts:
     known: str  # COUNTED or ASSUMED
 
 
-def current_files(study: Study, study_file: Path, root: Path) -> Current:
+def current_files(study: Study, study_file: Path, root: Path) -> StudyNow:
     """Return which files the next run would leave as they are; none before a first run or if it cannot be planned."""
     results = Path(study.paths.results)
     if not any((results / file_of(noun).folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
-        return Current()
+        return StudyNow()
     samples = study.settings.samples
     with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
         first = min((results / file_of("requests").folder).rglob("*.jsonl"), default=results)
@@ -74,11 +74,11 @@ def current_files(study: Study, study_file: Path, root: Path) -> Current:
         made = summary(study_file, root, {"samples": samples})
     except UserError as error:
         LOG.warning("%s", error)
-        return Current()
-    return Current({file.path for file in made if file.current}, samples)
+        return StudyNow()
+    return StudyNow({file.path for file in made if file.current}, samples)
 
 
-def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWork]:
+def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWork]:
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     samples = study.settings.samples
     judges = study.engine_judges
@@ -113,12 +113,12 @@ def whole_work(study: Study, root: Path, current: Current) -> dict[Cell, CellWor
     return work
 
 
-def states_captured(study: Study, root: Path, current: Current) -> dict[Capture, CellWork]:
+def states_captured(study: Study, root: Path, current: StudyNow) -> dict[CaptureCell, CellWork]:
     """Return what is read for the activations that the study needs, a request for each of their states per layer.
 
     That is one for each prompt, or for each answer; those of an earlier run that hold count as stored.
     """
-    found: dict[Capture, CellWork] = {}
+    found: dict[CaptureCell, CellWork] = {}
     for (positions, model, split), _ in uses(study):
         texts, of_answers = _texts(study, "split", split, root, current), positions == "answer_mean"
         states = texts.count * (study.settings.samples if of_answers else 1)
@@ -133,7 +133,7 @@ def states_captured(study: Study, root: Path, current: Current) -> dict[Capture,
     return found
 
 
-def work_left(study: Study, whole: Mapping[Cell, CellWork], current: Current) -> dict[Cell, CellWork]:
+def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -> dict[Cell, CellWork]:
     """Return the same without what the store has already, wherever request files are there that hold.
 
     Of files that cannot be used the log warns.
@@ -210,7 +210,7 @@ def _own_tokens(request: Request) -> float:
     return sum(len(message["content"]) for message in request.messages) / CHARACTERS_PER_TOKEN
 
 
-def _texts(study: Study, noun: str, name: str, root: Path, current: Current) -> Texts:
+def _texts(study: Study, noun: str, name: str, root: Path, current: StudyNow) -> Texts:
     """Return what there is to ask: by the file of an earlier run if it holds, else by the entry or its rows."""
     made = Path(study.paths.of("prompts" if noun == "split" else "gold", **{noun: name}))
     if made.is_file() and str(made) in current.files:

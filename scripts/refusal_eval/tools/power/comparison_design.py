@@ -41,7 +41,7 @@ class Design:
 
     @property
     def effective_clusters(self) -> float:
-        """Return how many clusters of one size vary as much as these."""
+        """The number of equal-sized clusters with the same variance."""
         return self.clusters * self.evenness
 
 

@@ -22,7 +22,7 @@ from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status import status_jobs as jobs
-from refusal_eval.tools.status.status_jobs import Current, Job, Load, Trouble
+from refusal_eval.tools.status.status_jobs import CurrentFiles, Job, Load, Trouble
 
 ANSWERS, VERDICTS = "answers", "verdicts"
 WAITING = "waiting"
@@ -70,7 +70,6 @@ class CellStatus:
 
     @property
     def cell(self) -> Cell:
-        """The cell."""
         return Cell(self.model, self.split, self.judge)
 
 
@@ -84,7 +83,7 @@ class Cells:
     """
 
     def __init__(
-        self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]], current: Current
+        self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]], current: CurrentFiles
     ) -> None:
         self._study, self._failures, self._current = study, failures, current
         self._loads = {cell: loads[batch] for batch, cells in jobs.batches(study).items() for cell in cells}

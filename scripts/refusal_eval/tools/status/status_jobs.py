@@ -22,7 +22,7 @@ CAPTURE = "activations"  # loads an engine, too, and writes no receipt
 # A job whose log was silent for so long is not running: servers log every ten seconds.
 SILENCE = 120.0  # seconds
 TIME_LIMIT = "the time limit is reached"  # how a load or a capture ends whose time is over: nothing went wrong
-Current = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
+CurrentFiles = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
 # How jobs are called, by the folder of their logs: in the order in which they wait for each other.
 ORDER = list(dict.fromkeys(file.logs.split("/")[0] for file in file_table().values()))
@@ -42,7 +42,6 @@ class Trouble:
 
     @property
     def job(self) -> Job:
-        """The job that it is about."""
         return self.rule, self.name
 
 
@@ -91,7 +90,7 @@ def requests_file(paths: Paths, cell: Cell) -> str:
     return paths.of("requests", model=cell.model, split=cell.split)
 
 
-def engine_loads(study: Study, now: float, current: Current) -> dict[Job, list[Load]]:
+def engine_loads(study: Study, now: float, current: CurrentFiles) -> dict[Job, list[Load]]:
     """Return the engine loads of each batch, a load for each shard; `now` in seconds since 1970."""
     return {
         (stage, batch): [
@@ -103,7 +102,7 @@ def engine_loads(study: Study, now: float, current: Current) -> dict[Job, list[L
 
 
 def _load(
-    study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cell], now: float, current: Current
+    study: Study, stage: str, name: str, receipt: str, cells: Sequence[Cell], now: float, current: CurrentFiles
 ) -> Load:
     done = modified(receipt)
     if done is not None:
@@ -168,11 +167,11 @@ def _done(stage: str, name: str, receipt: str) -> Load:
 
 
 def damaged(job: Job, path: str, message: object) -> Trouble:
-    """Return the trouble with a file that cannot be used; the file itself stands for the log."""
+    """Return the trouble with an unusable file, which takes the place of the log."""
     return Trouble(*job, FAILED, clean(str(message)), None, shown_path(path))
 
 
-def outdated(path: str, made: float, before: float, current: Current) -> bool:
+def outdated(path: str, made: float, before: float, current: CurrentFiles) -> bool:
     """Tell whether a file is older than what it is made from, and Snakemake would make it again.
 
     Files that were copied or restored have times in any order, and Snakemake knows many of them by their content.

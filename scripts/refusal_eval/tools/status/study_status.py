@@ -9,14 +9,14 @@ from typing import Any
 from refusal_eval.config.activation_use import activation_uses
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
-from refusal_eval.program.snakemake_summary import Made, summary
+from refusal_eval.program.snakemake_summary import MadeFiles, summary
 from refusal_eval.study.files import file_of, made_files
 from refusal_eval.study.study import Study
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
 from refusal_eval.tools.status.status_jobs import (
     DONE,
     FAILED,
-    Current,
+    CurrentFiles,
     Job,
     Trouble,
     batches,
@@ -73,7 +73,7 @@ def study_status(
     now: float,
     only: Collection[str] = (),
     report_of: Callable[[], ReportStatus] | None = None,
-    current_of: Current = tuple,
+    current_of: CurrentFiles = tuple,
 ) -> StudyStatus:
     """Return how far a study is. Nothing is written.
 
@@ -130,7 +130,11 @@ def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> Re
         planned = summary(study_file, root)
     except UserError as error:
         return ReportStatus(0, 0, 0, str(error))
-    rows, report, of_cells = {Path(path): row for path, row in made_files(study).items()}, list[Made](), list[Made]()
+    rows, report, of_cells = (
+        {Path(path): row for path, row in made_files(study).items()},
+        list[MadeFiles](),
+        list[MadeFiles](),
+    )
     for file in planned:
         if Path(file.path).is_relative_to(study.paths.results):
             row = rows.get(Path(file.path))

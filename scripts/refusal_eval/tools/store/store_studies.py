@@ -24,7 +24,7 @@ RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
 
 @dataclass(frozen=True)
-class StudyFile:
+class StoreStudy:
     """A study file, and its validated config, or what is wrong with it; and whether it has results here."""
 
     path: str
@@ -34,7 +34,7 @@ class StudyFile:
 
     @property
     def store(self) -> str:
-        """Folder of the store; empty when the study is not valid."""
+        """Its store folder; empty if the study is not valid."""
         return str(self.config["store_dir"]) if self.config is not None else ""
 
 
@@ -51,22 +51,22 @@ class Asks:
 
 
 def study_files(folder: Path) -> list[str]:
-    """Return the YAML files of a folder that are study files, in alphabetical order."""
+    """Return the study files in a folder, sorted."""
     return [path for path in map(str, sorted(folder.glob("*.y*ml"))) if "study" in Source(path).data]
 
 
-def read_study(path: str, root: Path) -> StudyFile:
+def read_study(path: str, root: Path) -> StoreStudy:
     """Return a study file with its validated config; `root` is the repository's folder."""
     shown, raw = os.path.relpath(path), Source(path).data
     results = os.path.expandvars(os.path.expanduser(str(raw.get("results_dir", "results"))))
     has_run = os.path.isdir(os.path.join(results, str(raw.get("study"))))
     try:
-        return StudyFile(shown, load_study(raw, path, str(root)), has_run=has_run)
+        return StoreStudy(shown, load_study(raw, path, str(root)), has_run=has_run)
     except (ConfigError, UserError) as error:
-        return StudyFile(shown, None, str(error), has_run)
+        return StoreStudy(shown, None, str(error), has_run)
 
 
-class Recorded(NamedTuple):
+class RecordedResults(NamedTuple):
     """Results that were made with a store, of a study that was not looked at."""
 
     folder: str  # the results
@@ -74,7 +74,7 @@ class Recorded(NamedTuple):
     note: str = ""  # the store's note of results that lie elsewhere; empty for those beside the studies looked at
 
 
-def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[Recorded]:
+def recorded_studies(studies: Iterable[StoreStudy], store: str) -> list[RecordedResults]:
     """Return the results made with this store that are of none of these studies.
 
     They lie beside the results of these studies, or where the store notes it.
@@ -87,7 +87,7 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[Recorded]
     return beside + _recorded_elsewhere(studies, store, folders)
 
 
-def _recorded_elsewhere(studies: Iterable[StudyFile], store: str, beside: Collection[str]) -> list[Recorded]:
+def _recorded_elsewhere(studies: Iterable[StoreStudy], store: str, beside: Collection[str]) -> list[RecordedResults]:
     """Return those that the store notes; `beside` are the real paths of results that need no note.
 
     A study that was looked at counts where it has its results there: from here, `results` may be another folder. One
@@ -100,11 +100,11 @@ def _recorded_elsewhere(studies: Iterable[StudyFile], store: str, beside: Collec
         config = known.get(file)
         seen = config is not None and same_folder(str(config["results_dir"]), os.path.dirname(folder))
         if folder not in beside and not seen:
-            found.append(Recorded(str(note.folder), note.file, str(note.path)))
+            found.append(RecordedResults(str(note.folder), note.file, str(note.path)))
     return found
 
 
-def _recorded_beside(studies: Sequence[StudyFile], store: str) -> tuple[list[Recorded], set[str]]:
+def _recorded_beside(studies: Sequence[StoreStudy], store: str) -> tuple[list[RecordedResults], set[str]]:
     """Return those beside the results of these studies, and the real paths of all results there."""
     known = {os.path.realpath(study.path) for study in studies}
     configs = [study.config for study in studies if study.config is not None]
@@ -117,12 +117,12 @@ def _recorded_beside(studies: Sequence[StudyFile], store: str) -> tuple[list[Rec
         file = str(recorded_file(folder / RECORD)) if recorded else ""
         seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
         if not seen and same_folder(Source(str(folder / "config.yaml")).data.get("store_dir", store), store):
-            found.append(Recorded(str(folder), file))
+            found.append(RecordedResults(str(folder), file))
     return found, set(map(os.path.realpath, folders))
 
 
 def request_files(study: Study) -> list[str]:
-    """Return the request file of every cell of a study, whether it is there or not."""
+    """Return the request file of every cell, existing or not."""
     return [requests_file(study.paths, cell) for cell in study.batch_of]
 
 
@@ -170,7 +170,7 @@ def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> 
     return {request.key for requests in asked for request in requests if request and request.key}
 
 
-def described_engines(studies: Iterable[StudyFile], asks: Iterable[Asks]) -> dict[str, str]:
+def described_engines(studies: Iterable[StoreStudy], asks: Iterable[Asks]) -> dict[str, str]:
     """Return a line about every engine by its id, such as `smollm2-135m: gguf_sha256 b179c952, dtype bfloat16`."""
     names: dict[str, set[str]] = defaultdict(set)
     identities = {engine_id: identity for one in asks for engine_id, identity in one.identities.items()}
@@ -201,5 +201,4 @@ def planned_rendering(study_file: str, root: Path) -> int:
 
 
 def same_folder(one: str, other: str) -> bool:
-    """Tell whether two paths are the same folder."""
     return os.path.realpath(one) == os.path.realpath(other)
