@@ -13,8 +13,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticUndefined
 
 from refusal_eval.config import (
+    capture_entry,
     datasets,
-    direction_entry,
     engine_entry,
     entries,
     figure_entry,
@@ -33,6 +33,8 @@ from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngi
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.features.comparisons import comparison_entries
 from refusal_eval.features.corrected import corrected_keys
+from refusal_eval.features.separation import separation_entry
+from refusal_eval.features.steering import direction_entry
 from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
@@ -49,8 +51,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Comparison family": comparison_entries.ComparisonFamily,
         "Corrected rates": corrected_keys.Corrected,
         "Prompt sample": datasets.PromptSample,
-        "Separation of activations": direction_entry.Separation,
-        "AQI composites": direction_entry.Aqi,
+        "Separation of activations": separation_entry.Separation,
+        "AQI composites": separation_entry.Aqi,
     },
     "Figures": {
         **{kind.replace("_", " ").capitalize(): FIGURES.get(kind) for kind in FIGURES.names()},
@@ -104,7 +106,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     },
     "Directions": {
         "Direction": direction_entry.Direction,
-        "Side of a direction": direction_entry.Side,
+        "Side of a direction": capture_entry.Side,
         "Ridge": direction_entry.Ridge,
     },
 }

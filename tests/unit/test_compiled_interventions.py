@@ -17,26 +17,25 @@ from engine_entries import engine_of, settings_of
 from safetensors.numpy import load_file, save_file
 
 from refusal_eval.activations import sides
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.intervention import (
-    MODES as COMPILED,
-)
-from refusal_eval.activations.intervention import (
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
+from refusal_eval.config.intervention_entry import MODES, Intervention
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, read_json, write_json
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering import steering_words
+from refusal_eval.features.steering.direction_entry import Method
+from refusal_eval.features.steering.direction_files import read_direction
+from refusal_eval.features.steering.intervention import MODES as COMPILED
+from refusal_eval.features.steering.intervention import (
     FittedDirection,
     compiled,
     ranking_of,
     refuse_other_model,
     write_intervention,
 )
-from refusal_eval.activations.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
-from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.direction_entry import Method
-from refusal_eval.config.intervention_entry import MODES, Intervention
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, read_json, write_json
-from refusal_eval.engines.engine_base import EngineLoad
-from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
 from refusal_eval.features.steering.loaded_intervention import (
     LoadedIntervention,
     gate_counts,
@@ -46,8 +45,8 @@ from refusal_eval.features.steering.loaded_intervention import (
 )
 from refusal_eval.features.steering.steering_change import refuse_fitted
 from refusal_eval.features.steering.steering_words import intervention_text
-from refusal_eval.report.methods import direction_words
 from refusal_eval.report.methods.methods_section import how_asked
+from refusal_eval.report.methods.side_words import position_text
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.generation import loaded_files, request_params
@@ -461,7 +460,7 @@ def test_the_worker_hashes_and_names_things_as_the_workflow_does(repository: Pat
     worker = "".join(
         path.read_text() for path in (repository / "scripts/refusal_eval/engines/vllm_worker").glob("*.py")
     )
-    rooms = ("activations/intervention_file", "features/steering/loaded_intervention")
+    rooms = ("features/steering/intervention_file", "features/steering/loaded_intervention")
     ours = "".join((repository / f"scripts/refusal_eval/{room}.py").read_text() for room in rooms)
     lines = ["VERSION = 1 ", 'HASHED = ("gate", "layers", "mode", "version")', 'RECORD = "intervention.json"']
     lines += ['COUNTS = "intervention_gate.json"']
@@ -707,8 +706,8 @@ def test_the_methods_section_says_how_each_direction_of_a_constellation_was_fitt
 
 
 def test_every_method_and_position_of_a_direction_has_words_in_the_methods_section() -> None:
-    assert set(direction_words.FITTED) == set(get_args(Method))
-    assert direction_words.position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
+    assert set(steering_words.FITTED) == set(get_args(Method))
+    assert position_text("prompt_token-5") == "at token -5 of the prompt, counted from its end"
 
 
 def test_prompts_that_made_a_direction_are_not_evaluated_with_it() -> None:

@@ -18,9 +18,7 @@ MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
 # The entries in use of a section of the catalogue: `direction_entries`.
 CONFIG_KEYS = Registry("keys of a validated study", "CONFIG_KEYS")
 # The class is the schema of one entry of the section.
-SECTIONS = Registry(
-    "section of the catalogue", "SECTIONS", {"directions": "refusal_eval.config.direction_entry:Direction"}
-)
+SECTIONS = Registry("section of the catalogue", "SECTIONS")
 
 # Functions that yield the mistakes of a study (`config.checked_study.CheckedStudy`).
 CHECKS = Registry("check of a study", "CHECKS")

@@ -34,7 +34,7 @@ class Shown:
     splits: list[str] = field(default_factory=list)
     gold: list[str] = field(default_factory=list)
     curves: dict[str, dict[str, float]] = field(default_factory=dict)
-    separations: list[str] = field(default_factory=list)
+    further: dict[str, list[str]] = field(default_factory=dict)  # names for the wildcards of its kind
 
 
 class FigureLabels(Entry):
@@ -52,11 +52,15 @@ class Figure(Entry):
 
     Attributes:
         report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
-        needs: what it is drawn from: nouns of `study.files.FILES`, and names of analyses.
+        needs: what it is drawn from: nouns of the table of files (study/files.py), and names of analyses.
+        wildcards: those in these files besides judge, model, split and gold; `Shown.further` fills them.
+        keys: lists of a study, besides models, splits and judges, that it asks for what it shows.
     """
 
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
+    wildcards: ClassVar[tuple[str, ...]] = ()
+    keys: ClassVar[tuple[str, ...]] = ()
 
     kind: str
     name: Slug = Field(description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv` and `.caption.*`.")
@@ -125,8 +129,9 @@ AnyFigure = Annotated[Figure, OfKind(FIGURES)]
 
 def curves_among(models: Sequence[str], study: StudyView) -> dict[str, dict[str, float]]:
     """Return the dose-response curves among these models, see `sweep.curves`."""
-    entries, directions = study.steering
-    return curves({name: entries[name] for name in models if name in entries}, directions)
+    entries = study.entries.get("models", {})
+    found = {name: entries[name] for name in models if name in entries}
+    return curves(found, study.entries.get("directions", {}))
 
 
 def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:

@@ -1,13 +1,14 @@
 """Mistakes of interventions: keys that do not go together, and what a steered model needs of the study around it."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
-from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.intervention_entry import BestLayers, Intervention, intervention_of
@@ -18,6 +19,9 @@ from refusal_eval.config.study_mistakes import named_in
 from refusal_eval.config.sweep import OWN_OF_MODEL
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.text_config import LAYERS_KEY, of_text
+
+if TYPE_CHECKING:
+    from refusal_eval.features.steering.direction_entry import Direction
 
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
@@ -77,10 +81,8 @@ def _unknown_directions(study: CheckedStudy) -> Iterator[Mistake]:
 
 
 def _asked_of(study: CheckedStudy, model: str) -> list[str]:
-    """Return the splits that a model is asked: the study's, and those of separations that name it."""
-    own = (entry for entry in study.separation.values() if model in entry.models)
-    sides = (side for entry in own for side in entry.sides.values())
-    return [*study.names("splits"), *(side.split for side in sides)]
+    """Return the splits that a model is asked: the study's, and those that its activations are read on."""
+    return [*study.names("splits"), *(side.split for _, side in study.sides(model))]
 
 
 def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:

@@ -291,15 +291,13 @@ def _figures(study: CheckedStudy) -> Iterator[Mistake]:
     """Names must be the study's; the kind of a figure knows what else it needs of the study."""
     names = {key: study.names(key) for key in SHOWN if isinstance(study.written.get(key), list | None)}
     seen = set[str]()
-    can_tell = (
-        names.get("models") and names.get("judges") and study.all_valid("models", "splits", "judges", "separation")
-    )
+    can_tell = names.get("models") and names.get("judges") and study.all_valid("models", "splits", "judges")
     for index, figure in study.figures.items():
         here = ("figures", index)
         if figure.name in seen:
             yield (*here, "name"), f"two figures have the name `{figure.name}`; their files would be the same"
         seen.add(figure.name)
-        lacks = figure.mistakes(study.view) if can_tell else ()
+        lacks = figure.mistakes(study.view) if can_tell and study.all_valid(*figure.keys) else ()
         for path, message in (*name_mistakes(figure, names), *lacks):
             yield (*here, *path), message
 

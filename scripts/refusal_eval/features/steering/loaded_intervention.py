@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from refusal_eval.activations.intervention_file import CompiledIntervention, read_compiled
 from refusal_eval.ask.store import GATE
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.loaded_change import LoadedChange, PostJson
+from refusal_eval.features.steering.intervention_file import CompiledIntervention, read_compiled
 
 if TYPE_CHECKING:
     from refusal_eval.ask.pending import Pending

@@ -4,8 +4,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.config.intervention_entry import BestLayers, Intervention
-from refusal_eval.report.methods.direction_words import direction_text
+from refusal_eval.report.methods.side_words import position_text
+from refusal_eval.report.methods.study_sources import quoted
 from refusal_eval.report.methods.words import counted, listed
+
+# How a direction was fitted, by its method, and on which activations.
+FITTED = {
+    "md": "the difference of means",
+    "wmd": "the difference of means weighted by the size of the refusal score",
+    "rmd": "the difference of means after the inverse covariance of the negative side",
+    "wrmd": "the difference of means weighted by the size of the refusal score, after the inverse covariance of the "
+    "negative side",
+    "random": "fitted vectors, turned together into a random place, as a control",
+}
+
+
+def direction_text(direction: Mapping[str, Any], named: bool) -> str:
+    """Return how a direction of an intervention's card was fitted; with its name where there may be several."""
+    n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
+    return (
+        f"the direction{name} is {FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
+        f"{position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
+        f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
+    )
 
 
 def intervention_text(asked: Intervention, card: Mapping[str, Any] | None = None) -> str:

@@ -20,7 +20,7 @@ class StudyTable:
 
     Attributes:
         name: name of its files.
-        needs: what it is made of: nouns of `study.files.FILES`, and names of analyses.
+        needs: what it is made of: nouns of the table of files (study/files.py), and names of analyses.
         shows: what it shows of the study file; where `primary_judge` is among it, cells and cards are only its.
         report: category and name in Snakemake's report.
         of_analysis: the analysis whose numbers it shows; a study without it has no such table.

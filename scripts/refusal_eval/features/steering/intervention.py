@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from refusal_eval.activations.direction_files import CONTROLLED, read_direction
-from refusal_eval.activations.intervention_file import METADATA, VERSION, intervention_sha256
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
 from refusal_eval.core.text_config import LAYERS_KEY, of_text
 from refusal_eval.core.texts import ranges
+from refusal_eval.features.steering.direction_files import CONTROLLED, read_direction
+from refusal_eval.features.steering.intervention_file import METADATA, VERSION, intervention_sha256
 from refusal_eval.weights.engine_file import model_config, quantization_of
 
 # What a model's card says of each direction, and what directions of one constellation have in common.

@@ -56,7 +56,7 @@ class DoseResponseFigure(OfModels):
 
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows: of steered models those of its mode, whose scales have one unit."""
-        entries, _ = study.steering
+        entries = study.entries.get("models", {})
         steered = {name: entry.intervention for name, entry in entries.items() if entry.intervention is not None}
         others = {name for name, asked in steered.items() if asked.mode != self.mode}
         models = [name for name in self.models or study.models if name not in others]

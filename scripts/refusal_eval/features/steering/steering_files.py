@@ -1,0 +1,27 @@
+"""The files of steering: directions, their cosines, and interventions."""
+
+from refusal_eval.config.intervention_entry import intervention_of
+from refusal_eval.study.files import File, with_endings
+
+DIRECTIONS = File(
+    with_endings("directions/{direction}", "safetensors", "json"),
+    ("direction",),
+    lambda study: [(direction,) for direction in study.listed("directions")],
+    of_report=True,
+    shown=True,
+    after="activations",
+)
+INTERVENTIONS = File(
+    with_endings("interventions/{model}", "json", "safetensors"),
+    ("intervention",),
+    lambda study: [(name,) for name, model in study.models.items() if intervention_of(model) is not None],
+    after="directions",
+)
+COSINES = File(
+    ("directions/cosines.csv",),
+    ("direction_cosines",),
+    lambda study: [()] if len(study.listed("directions")) > 1 else [],
+    of_report=True,
+    shown=True,
+    after="cards",
+)
