@@ -18,10 +18,8 @@ from refusal_eval.config import (
     engine_entry,
     entries,
     figure_entry,
-    intervention_entry,
     judge_entry,
     shapes,
-    sweep,
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
@@ -34,7 +32,7 @@ from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.features.comparisons import comparison_entries
 from refusal_eval.features.corrected import corrected_keys
 from refusal_eval.features.separation import separation_entry
-from refusal_eval.features.steering import direction_entry
+from refusal_eval.features.steering import direction_entry, intervention_entry, sweep
 from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds

@@ -19,7 +19,6 @@ from safetensors.numpy import load_file, save_file
 from refusal_eval.activations import sides
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Ask, Request, RequestSettings, read_requests, write_requests
-from refusal_eval.config.intervention_entry import MODES, Intervention
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.engine_base import EngineLoad
@@ -35,6 +34,7 @@ from refusal_eval.features.steering.intervention import (
     refuse_other_model,
     write_intervention,
 )
+from refusal_eval.features.steering.intervention_entry import MODES, Intervention
 from refusal_eval.features.steering.intervention_file import CompiledIntervention, intervention_sha256, read_compiled
 from refusal_eval.features.steering.loaded_intervention import (
     LoadedIntervention,
@@ -44,6 +44,7 @@ from refusal_eval.features.steering.loaded_intervention import (
     sha256_asked,
 )
 from refusal_eval.features.steering.steering_change import refuse_fitted
+from refusal_eval.features.steering.steering_files import steered_models
 from refusal_eval.features.steering.steering_words import intervention_text
 from refusal_eval.report.methods.methods_section import how_asked
 from refusal_eval.report.methods.side_words import position_text
@@ -615,7 +616,7 @@ def test_each_steered_model_is_a_batch_of_its_own(batch: str, names: list[str]) 
     entries |= {name: model | {"intervention": STEERED} for name in ("down", "up")}
     study = Study(validated(entries, {"s": "comply"}, ["words"], model_entries=entries, batch=batch))
     assert list(study.generation_batches) == names
-    assert study.steered_models == ["down", "up"]
+    assert steered_models(study) == ["down", "up"]
     steered = names[1] if batch == "engine" else names[0]
     assert loaded_files(study, steered)["intervention"] == ["results/s/interventions/down.json"]
     assert loaded_files(study, study.batch_of[Cell("plain", "s")])["intervention"] == []

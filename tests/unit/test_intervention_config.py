@@ -8,7 +8,7 @@ import pytest
 import yaml
 from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
-from refusal_eval.config.intervention_entry import MODES, Intervention
+from refusal_eval.features.steering.intervention_entry import MODES, Intervention
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import generation, scoring
 

@@ -8,7 +8,7 @@ from config_project import BASE, CATALOGUE, STUDY, Project, changed
 
 from refusal_eval.config.entries import Model
 from refusal_eval.config.study_entry import StudyConfig
-from refusal_eval.config.sweep import curves
+from refusal_eval.features.steering.sweep import curves
 
 STUDIED = STUDY | {"models": ["plain", "steered", "control"], "directions": ["refusal", "chance"]}
 SWEEP: dict[str, Any] = {"scale": [-0.5, 1]}

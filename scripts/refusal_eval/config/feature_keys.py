@@ -41,6 +41,16 @@ class FeatureKeys(Entry):
         assert isinstance(entry, cls)
         return entry
 
+    @classmethod
+    def curves(cls, models: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+        """Return the doses, ascending, of models that differ in nothing else by these keys: by model, and by curve.
+
+        Args:
+            models: entries of models, in order.
+            entries: those of sections of the catalogue.
+        """
+        return {}
+
     def several(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the models for which an entry with the key `makes_several` stands: name, and the keys that change.
 

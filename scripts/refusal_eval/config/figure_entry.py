@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.kinds import FIGURES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.config.sweep import curves
 from refusal_eval.core.hints import nearest
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
@@ -26,7 +26,7 @@ MOST_CURVES = 8  # as many as `plots.curves` can tell apart
 class Shown:
     """What a figure shows, each in its order, once the study has filled in what its entry leaves open.
 
-    `gold` is that on which the judges' cards are read, `curves` are those among the models (`sweep.curves`).
+    `gold` is that on which the judges' cards are read, `curves` are those among the models (`FeatureKeys.curves`).
     """
 
     judges: list[str]
@@ -128,10 +128,13 @@ AnyFigure = Annotated[Figure, OfKind(FIGURES)]
 
 
 def curves_among(models: Sequence[str], study: StudyView) -> dict[str, dict[str, float]]:
-    """Return the dose-response curves among these models, see `sweep.curves`."""
+    """Return the dose-response curves among these models, see `FeatureKeys.curves`."""
     entries = study.entries.get("models", {})
     found = {name: entries[name] for name in models if name in entries}
-    return curves(found, study.entries.get("directions", {}))
+    curves: dict[str, dict[str, float]] = {}
+    for name in MODEL_KEYS.names():
+        curves |= MODEL_KEYS.get(name).curves(found, study.entries)
+    return curves
 
 
 def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:

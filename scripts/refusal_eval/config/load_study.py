@@ -23,7 +23,6 @@ from refusal_eval.config.disk_mistakes import (
 )
 from refusal_eval.config.explain import ask_for_kinds_again, validated
 from refusal_eval.config.feature_keys import CHECKS as OF_FEATURES
-from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
@@ -37,7 +36,6 @@ from refusal_eval.core.registry import Registry
 
 CHECKS: tuple[Callable[[CheckedStudy], Iterable[Mistake]], ...] = (
     study_mistakes,
-    steering_mistakes,
     capture_mistakes,
     permission_mistakes,
     citation_mistakes,

@@ -6,14 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.activation_use import Capture, activation_uses
-from refusal_eval.config.change import changes_of, source_fields
+from refusal_eval.config.change import Change, changes_of, source_fields
 from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
-from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.config.source_entries import Source
@@ -212,9 +211,9 @@ class Study:
         return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
 
     @property
-    def steered_models(self) -> list[str]:
-        """The models with an intervention."""
-        return [name for name, model in self.models.items() if intervention_of(model) is not None]
+    def changes(self) -> list[Change]:
+        """The changes of its models."""
+        return [change for model in self.models.values() for change in changes_of(model)]
 
     @property
     def recorded_models(self) -> list[str]:

@@ -10,7 +10,10 @@ SECTIONS = {"directions": "direction_entry:Direction"}
 STUDY_KEYS = {"directions": "direction_keys:DirectionKeys"}
 CONFIG_KEYS = {"directions": "direction_keys:DirectionEntries"}
 MODEL_KEYS = {"steering": "steering_keys:SteeringKeys"}
-CHECKS = {"directions": "direction_mistakes:direction_mistakes"}
+CHECKS = {
+    "steering": "steering_mistakes:steering_mistakes",
+    "directions": "direction_mistakes:direction_mistakes",
+}
 ACTIVATION_USES = {"directions": "direction_use:DirectionUse"}
 CHANGES = {"intervention": "steering_change:SteeringChange"}
 FIGURES = {"dose_response": "dose_response_figure:DoseResponseFigure"}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from refusal_eval.config.activation_use import ActivationUse, Capture, CheckedUse
-from refusal_eval.config.intervention_entry import intervention_of
 from refusal_eval.core.files import read_json
+from refusal_eval.features.steering.intervention_entry import intervention_of
 
 if TYPE_CHECKING:
     from refusal_eval.config.checked_study import CheckedStudy

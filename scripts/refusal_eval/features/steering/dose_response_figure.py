@@ -9,10 +9,10 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfModels, Shown, curves_among
-from refusal_eval.config.intervention_entry import MODES
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.features.steering.intervention_entry import MODES
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData

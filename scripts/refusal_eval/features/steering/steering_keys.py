@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from refusal_eval.config.feature_keys import FeatureKeys
-from refusal_eval.config.intervention_entry import AnyIntervention
-from refusal_eval.config.sweep import Sweep, swept, swept_first
+from refusal_eval.features.steering.intervention_entry import AnyIntervention
+from refusal_eval.features.steering.sweep import Sweep, curves, swept, swept_first
 
 
 class SteeringKeys(FeatureKeys):
@@ -27,6 +27,10 @@ class SteeringKeys(FeatureKeys):
         description="Makes this entry stand for several models, whose interventions differ in these keys. A study that "
         "names it has them all (docs/interventions.md).",
     )
+
+    @classmethod
+    def curves(cls, models: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+        return curves(models, entries.get("directions", {}))
 
     def several(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from swept(name, self) if self.sweep is not None else ()

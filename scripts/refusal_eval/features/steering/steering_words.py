@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.config.intervention_entry import BestLayers, Intervention
+from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention
 from refusal_eval.report.methods.side_words import position_text
 from refusal_eval.report.methods.study_sources import quoted
 from refusal_eval.report.methods.words import counted, listed

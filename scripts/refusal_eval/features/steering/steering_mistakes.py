@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
-from refusal_eval.config.intervention_entry import BestLayers, Intervention, intervention_of
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_mistakes import named_in
-from refusal_eval.config.sweep import OWN_OF_MODEL
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.text_config import LAYERS_KEY, of_text
-
-if TYPE_CHECKING:
-    from refusal_eval.features.steering.direction_entry import Direction
+from refusal_eval.features.steering.direction_entry import Direction
+from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, intervention_of
+from refusal_eval.features.steering.sweep import OWN_OF_MODEL
 
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")

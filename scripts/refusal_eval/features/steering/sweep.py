@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from refusal_eval.config.intervention_entry import BestLayers, Intervention, Layers, intervention_of
 from refusal_eval.config.shapes import Entry, Number
 from refusal_eval.core.texts import ranges
+from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, Layers, intervention_of
 
 MINUS = "\u2212"
 # Fields of a model that points of one curve may have otherwise.
