@@ -15,11 +15,11 @@ from pathlib import Path
 
 from measuring import ROOT, print_head, print_values
 
-from refusal_eval.activations.intervention import write_intervention
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.features.steering.intervention import write_intervention
+from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.tools.check.checked_model import CheckedModel, prepare
 from refusal_eval.tools.check.model_checks import engine_of_plan

@@ -32,6 +32,9 @@ class Given(FigureData):
     def _read(self, noun: str) -> Iterator[Any]:
         return iter(vars(self)["given"].get(noun, ()))
 
+    def rows_of_csv(self, noun: str) -> Any:
+        return vars(self)["given"][noun]
+
     @functools.cached_property
     def scores(self) -> list[Any]:
         of = {"judge": self.shown.judges, "model": self.shown.models, "split": self.shown.splits}
@@ -77,11 +80,10 @@ def draw(
     ]
     study = (vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1}, expected)
     data = Given(figure, shown, *study)
-    vars(data)["given"] = {"scores": scores, "cards": cards}
+    vars(data)["given"] = {"scores": scores, "cards": cards, "separation": separation}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "judge_agreement": [agreement], "battles": [{"estimates": battles}]}
     vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     vars(data).update({} if units is None else {"units": units})
-    vars(data).update({} if separation is None else {"separation": separation})
     with figure_style():
         found: Drawn = figure.draw(data)
     return found

@@ -17,7 +17,6 @@ from store_files import response
 from test_devices import Machine
 from test_execute import item
 
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
@@ -31,6 +30,7 @@ from refusal_eval.engines.engine_client import Health
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
+from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 
 ENTRY = {"max_model_len": 64, "tensor_parallel": 2, "memory_share": 0.5, "start_timeout": 20}

@@ -117,12 +117,6 @@ def capture_gpus(wildcards, input):
     return activations_stage.gpus(study, *cell, ROOT, input.requests, next(iter(input.answers), None))
 
 
-def files_of_separation(wildcards):
-    """Return the files that a separation is measured on."""
-    models = activations_stage.separation_files(study, wildcards.separation).values()
-    return [file for sides in models for files in sides.values() for file in files.values()]
-
-
 # Recorded answers
 
 

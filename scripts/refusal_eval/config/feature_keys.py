@@ -18,9 +18,7 @@ MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
 # The entries in use of a section of the catalogue: `direction_entries`.
 CONFIG_KEYS = Registry("keys of a validated study", "CONFIG_KEYS")
 # The class is the schema of one entry of the section.
-SECTIONS = Registry(
-    "section of the catalogue", "SECTIONS", {"directions": "refusal_eval.config.direction_entry:Direction"}
-)
+SECTIONS = Registry("section of the catalogue", "SECTIONS")
 
 # Functions that yield the mistakes of a study (`config.checked_study.CheckedStudy`).
 CHECKS = Registry("check of a study", "CHECKS")
@@ -42,6 +40,16 @@ class FeatureKeys(Entry):
         """Return an entry, typed as one with these keys."""
         assert isinstance(entry, cls)
         return entry
+
+    @classmethod
+    def curves(cls, models: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+        """Return the doses, ascending, of models that differ in nothing else by these keys: by model, and by curve.
+
+        Args:
+            models: entries of models, in order.
+            entries: those of sections of the catalogue.
+        """
+        return {}
 
     def several(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the models for which an entry with the key `makes_several` stands: name, and the keys that change.

@@ -151,13 +151,13 @@ FIGURES = Kinds(
         "categories": "refusal_eval.plots.categories_figure:CategoriesFigure",
         "tau_sweep": "refusal_eval.plots.tau_sweep_figure:TauSweepFigure",
         "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
-        "dose_response": "refusal_eval.plots.dose_response_figure:DoseResponseFigure",
-        "separation": "refusal_eval.plots.separation_figure:SeparationFigure",
         "threshold": "refusal_eval.plots.threshold_figure:ThresholdFigure",
     },
 )
 
 CHANGES = Registry("change of a model", "CHANGES")
+
+ACTIVATION_USES = Registry("use of activations", "ACTIVATION_USES")
 
 ANALYSES = Registry("analysis", "ANALYSES")
 

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.config.capture_mistakes import capture_mistakes
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.checked_study import LISTS, CheckedStudy
-from refusal_eval.config.direction_mistakes import direction_mistakes
 from refusal_eval.config.disk_mistakes import (
     column_mistakes,
     folder_mistakes,
@@ -23,7 +23,6 @@ from refusal_eval.config.disk_mistakes import (
 )
 from refusal_eval.config.explain import ask_for_kinds_again, validated
 from refusal_eval.config.feature_keys import CHECKS as OF_FEATURES
-from refusal_eval.config.intervention_mistakes import steering_mistakes
 from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes, pin_mistakes
 from refusal_eval.config.problems import ConfigError, Mistake, Problem, dotted
@@ -37,8 +36,7 @@ from refusal_eval.core.registry import Registry
 
 CHECKS: tuple[Callable[[CheckedStudy], Iterable[Mistake]], ...] = (
     study_mistakes,
-    steering_mistakes,
-    direction_mistakes,
+    capture_mistakes,
     permission_mistakes,
     citation_mistakes,
     pin_mistakes,

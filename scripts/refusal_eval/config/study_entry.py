@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from refusal_eval.config.datasets import PromptSample, Split
-from refusal_eval.config.direction_entry import Direction, Separation
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.feature_keys import CONFIG_KEYS, STUDY_KEYS, with_feature_keys
@@ -20,7 +19,7 @@ PUBLISHED_SAMPLING = Sampling(max_tokens=1).model_dump(exclude={"max_tokens"})
 
 
 class Scoring(Entry):
-    """How verdicts become numbers. Changing it runs no GPU job, except where directions are fitted by c(x)."""
+    """How verdicts become numbers. Changing it runs no GPU job, except where c(x) chooses prompts of activations."""
 
     tau: Number = Field(
         1.0, gt=0, description="Temperature of the softmax over mean log-probabilities in c(x), in nats per token."
@@ -55,14 +54,6 @@ class Study(Entry):
         None, description="Judge of the headline numbers. Default: the first of `judges`."
     )
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
-    directions: list[Slug] = Field(
-        [], description="Directions of the catalogue, fitted on activations of this study's models (docs/steering.md)."
-    )
-    separation: list[Separation] = Field(
-        [],
-        description="How far apart two groups of prompts lie in the activations of models, layer by layer "
-        "(docs/steering.md).",
-    )
     allow: list[Slug] = Field(
         [],
         description="Models, splits, judges and gold of this study that are off by default (`enabled: false`, in the "
@@ -160,8 +151,7 @@ class StudyConfig(Study):
     engine_entries: dict[Slug, AnyEngine] = Field(description="Engines in use.")
     model_entries: dict[Slug, Model] = Field(description="Models in use.")
     split_entries: dict[Slug, Split] = Field(
-        description="Splits in use, those of directions last; data set defaults applied."
+        description="Splits in use, those that are only captured last; data set defaults applied."
     )
     judge_entries: dict[Slug, Judge] = Field(description="Judges in use.")
     gold_entries: dict[Slug, Gold] = Field(description="Gold in use.")
-    direction_entries: dict[Slug, Direction] = Field({}, description="Directions in use.")

@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 ClassT = TypeVar("ClassT", bound=type[Any])
 
 
+def places_of_features(attribute: str) -> dict[str, str]:
+    """Return what the tables of this name in the packages of features list: `package.module:NAME` by name."""
+    found: dict[str, str] = {}
+    for feature in importlib.import_module("refusal_eval.features").FEATURES:
+        package = f"refusal_eval.features.{feature}"
+        own: Mapping[str, str] = getattr(importlib.import_module(package), attribute, {})
+        found |= {name: f"{package}.{place}" for name, place in own.items()}
+    return found
+
+
+def at_place(place: str) -> Any:
+    """Return what `package.module:NAME` names; its module is imported now."""
+    module, name = place.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
 class Registry:
     """Classes of one noun, each by its name.
 
@@ -40,12 +56,7 @@ class Registry:
     @functools.cached_property
     def _places(self) -> dict[str, str]:
         """Those that ship: of the kernel, and of each feature."""
-        found = dict(self._kernel)
-        for feature in importlib.import_module("refusal_eval.features").FEATURES:
-            package = f"refusal_eval.features.{feature}"
-            own: Mapping[str, str] = getattr(importlib.import_module(package), self._attribute, {})
-            found |= {name: f"{package}.{place}" for name, place in own.items()}
-        return found
+        return self._kernel | places_of_features(self._attribute)
 
     def names(self) -> list[str]:
         """Return all names: shipped ones first, then added ones."""
@@ -59,8 +70,7 @@ class Registry:
         """
         if name in self._added:
             return self._added[name]
-        module, cls = self._places[name].split(":")
-        return getattr(importlib.import_module(module), cls)  # type: ignore[no-any-return]
+        return at_place(self._places[name])  # type: ignore[no-any-return]
 
     def module(self, name: str) -> Path:
         """Return the file of a class, for `code_version`."""

@@ -105,13 +105,12 @@ class FigureData:
         """Return the result of an analysis."""
         return next(self._read(analysis))
 
-    @functools.cached_property
-    def separation(self) -> pd.DataFrame:
-        """The rows of the separation that it shows (docs/steering.md)."""
+    def rows_of_csv(self, noun: str) -> pd.DataFrame:
+        """Return the rows of its CSV files of a noun."""
         # A model may be called `null` or `1`: only empty fields are no value, and names are no numbers.
         tables = [
             pd.read_csv(path, dtype={"model": str}, keep_default_na=False, na_values=[""])
-            for path in self.files.get("separation", ())
+            for path in self.files.get(noun, ())
         ]
         return pd.concat(tables, ignore_index=True)
 

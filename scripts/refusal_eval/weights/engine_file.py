@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from refusal_eval.config.engine_entry import Engine
-from refusal_eval.config.intervention_entry import of_text
 from refusal_eval.config.kinds import WEIGHT_SOURCES
 from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_json_as, sha256_of, shown_path
+from refusal_eval.core.text_config import of_text
 from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.weights_manifest import manifest_folder
 

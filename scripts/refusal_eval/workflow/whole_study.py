@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
+from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.entry_marks import Marks
-from refusal_eval.config.feature_keys import STUDY_KEYS
+from refusal_eval.config.feature_keys import SECTIONS, STUDY_KEYS
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.study.study import NOUNS, Study
 
 # Settings that the methods section names, and keys of entries that it says nothing of.
 METHODS_NAME = (
     *("models", "splits", "judges", "primary_judge", "gold", "samples", "seed", "determinism", "protocol"),
-    *("prompts_per_split", "scoring", "equivalence_margin", "separation"),
+    *("prompts_per_split", "scoring", "equivalence_margin"),
 )
 METHODS_LEAVE_OUT = {*Marks.model_fields, "floor"}
 
@@ -24,7 +25,7 @@ def cells_of(study: Study) -> list[list[str | None]]:
 def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
     """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`.
 
-    Splits that only directions use are shown nowhere.
+    Splits that are only captured are shown nowhere.
     """
     entries = {noun: study.splits if noun == "split" else study.entries(noun) for noun in nouns}
     return {f"{noun}s": {name: study.label(noun, name) for name in names} for noun, names in entries.items()}
@@ -51,7 +52,7 @@ def settings_of(study: Study) -> dict[str, Any]:
         ("split", "splits"),
         ("gold", "gold"),
         ("judge", "judge_entries"),
-        ("direction", "directions"),
+        *((LISTS[section], section) for section in SECTIONS.names()),
     ):
         entries = {name: config[f"{section}_entries"][name] for name in sorted(config[names])}
         said[f"{section}_entries"] = {

@@ -27,7 +27,6 @@ else:
     from vllm.v1.worker.gpu_worker import Worker as PlatformWorker
 
 RECORD = "intervention.json"  # in the server's private temporary folder: what was installed, and what has fired
-GATED = ("gated", "constellation")  # modes that leave tokens as they are
 COUNTS = "intervention_gate.json"  # next to the record: tokens that passed the gate since the last request for them
 COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
 PLAIN = "refusal-eval-plain"  # in the id of a request, alone in the engine, that is answered without the intervention
@@ -229,7 +228,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
                 self.off = []
             elif plain and not self.off:
                 self.off = turned_off(self.steered)
-        if self.spec["mode"] not in GATED or not asks_for_counts(scheduler_output):
+        if self.spec["gate"] is None or not asks_for_counts(scheduler_output):
             return self._checked_step(scheduler_output)
         counts = gate_counts(self.steered, self.spec["layers"])
         output = self._checked_step(scheduler_output)

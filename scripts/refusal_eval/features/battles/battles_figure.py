@@ -89,7 +89,7 @@ class BattlesFigure(OfModels):
 
 
 def _fought(study: StudyView) -> bool:
-    return any(getattr(model, "recorded", None) == BATTLES for model in study.steering[0].values())
+    return any(getattr(model, "recorded", None) == BATTLES for model in study.entries.get("models", {}).values())
 
 
 def _rows(data: FigureData) -> list[ResultRow]:

@@ -396,4 +396,4 @@ class AnswersTable(StudyTable):
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        return bool(study.steered_models) or any(split.match for split in study.splits.values())
+        return any(change.may_spoil for change in study.changes) or any(split.match for split in study.splits.values())

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from refusal_eval.activations.intervention_file import GATED, CompiledIntervention, read_compiled
 from refusal_eval.ask.store import GATE
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, write_json
 from refusal_eval.engines.loaded_change import LoadedChange, PostJson
+from refusal_eval.features.steering.intervention_file import CompiledIntervention, read_compiled
 
 if TYPE_CHECKING:
     from refusal_eval.ask.pending import Pending
@@ -224,7 +224,7 @@ async def _changes_nothing(intervention: CompiledIntervention, ask: PostJson) ->
     """
     tensors = read_compiled(intervention.file)[1]
     strengths = [tensor for name, tensor in tensors.items() if name.rpartition(".")[2] in STRENGTHS]
-    if intervention.mode in GATED or not any(tensor.any() for tensor in strengths):
+    if intervention.gate is not None or not any(tensor.any() for tensor in strengths):
         return False
     for token in PROMPTS:
         asked = {"prompt": [token], "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0.0, "logprobs": 0}
@@ -249,7 +249,7 @@ async def gate_counts(intervention: CompiledIntervention, ask: PostJson, folder:
     Raises:
         ConnectionError: if the server does not tell.
     """
-    if intervention.mode not in GATED:
+    if intervention.gate is None:
         return {}
     Path(folder, COUNTS).unlink(missing_ok=True)
     await ask("/v1/completions", {"prompt": [0], "max_tokens": 1, "temperature": 0.0, "request_id": COUNTING})

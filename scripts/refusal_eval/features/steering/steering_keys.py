@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from refusal_eval.config.feature_keys import FeatureKeys
-from refusal_eval.config.intervention_entry import Intervention
-from refusal_eval.config.sweep import Sweep, swept
+from refusal_eval.features.steering.intervention_entry import AnyIntervention
+from refusal_eval.features.steering.sweep import Sweep, curves, swept, swept_first
 
 
 class SteeringKeys(FeatureKeys):
@@ -17,7 +17,7 @@ class SteeringKeys(FeatureKeys):
 
     makes_several: ClassVar[str | None] = "sweep"
 
-    intervention: Intervention | None = Field(
+    intervention: AnyIntervention | None = Field(
         None,
         description="Change of the residual stream while it runs: steering (docs/interventions.md). In the request "
         "key: the SHA-256 of the compiled intervention. The model has engine loads of its own. Not with `lora`.",
@@ -28,14 +28,24 @@ class SteeringKeys(FeatureKeys):
         "names it has them all (docs/interventions.md).",
     )
 
+    @classmethod
+    def curves(cls, models: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+        return curves(models, entries.get("directions", {}))
+
     def several(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from swept(name, self) if self.sweep is not None else ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_intervention(cls, entry: Any) -> Any:
+        """Give the intervention of a sweep what it leaves to the sweep, as that of each of its models has it."""
+        if not (isinstance(entry, dict) and entry.get("sweep") and isinstance(entry.get("intervention"), dict)):
+            return entry
+        said = {key: value for key, value in entry["intervention"].items() if value is not None}
+        return entry | {"intervention": swept_first(entry["sweep"]) | said}
 
     @model_validator(mode="after")
     def _something_to_sweep(self) -> SteeringKeys:
         if self.sweep is not None and self.intervention is None:
             raise ValueError("`sweep` changes an `intervention`, and this model has none")
-        swept = self.sweep is not None and self.sweep.layers is not None
-        if self.intervention is not None and self.intervention.layers is None and not swept:
-            raise ValueError("`intervention.layers` is missing: the decoder layers, such as `[15, 16]` or `{best: 4}`")
         return self

@@ -20,7 +20,7 @@ class StudyTable:
 
     Attributes:
         name: name of its files.
-        needs: its inputs: nouns of `study.files.FILES`, and names of analyses.
+        needs: its inputs: nouns of the table of files (study/files.py), and names of analyses.
         shows: what it shows of the study file; with `primary_judge`, only that judge's cells and cards.
         report: category and name in Snakemake's report.
         of_analysis: the analysis whose numbers it shows; a study without it has no such table.

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.activations.intervention import FittedDirection, write_intervention
-from refusal_eval.activations.intervention_file import CompiledIntervention
 from refusal_eval.activations.model_facts import model_facts
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.engines.server import Server
+from refusal_eval.features.steering.intervention import FittedDirection, write_intervention
+from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 from refusal_eval.tools.check.check_lines import CheckOutcome, fail, not_applicable, ok
 from refusal_eval.tools.check.check_report import first_line

@@ -12,7 +12,7 @@ from refusal_eval.activations.model_facts import model_facts
 from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.study.files import FILES
+from refusal_eval.study.files import file_of
 from refusal_eval.tools.plan.study_costs import Plan
 from refusal_eval.tools.plan.workload import stored_bytes
 from refusal_eval.workflow.activations_stage import layers
@@ -44,7 +44,7 @@ def disk_needs(plan: Plan) -> pd.DataFrame:
             + (verdicts["requests"] + verdicts["stored"]) * JUDGE_REQUEST_BYTES
             + verdicts[tokens] * ANSWER_BYTES_PER_TOKEN
         )
-    files = (path for noun in MADE for path in Path(paths.results, FILES[noun].folder).rglob("*") if path.is_file())
+    files = (path for noun in MADE for path in Path(paths.results, file_of(noun).folder).rglob("*") if path.is_file())
     here = sum(path.stat().st_size for path in files)
     made = [max(0.0, size - here) for size in made]  # a file that is made again replaces the old one
     weights, to_fetch = _weights(plan)

@@ -23,7 +23,7 @@ from refusal_eval.data.selection import kept_rows
 from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
-from refusal_eval.study.files import FILES
+from refusal_eval.study.files import file_of
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork, answer_tokens
 from refusal_eval.tools.status.status_jobs import requests_file
@@ -64,11 +64,11 @@ class Texts:
 def current_files(study: Study, study_file: Path, root: Path) -> StudyNow:
     """Return which files the next run would leave as they are; none before a first run or if it cannot be planned."""
     results = Path(study.paths.results)
-    if not any((results / FILES[noun].folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
+    if not any((results / file_of(noun).folder).is_dir() for noun in ("prompts", "gold", "requests", "judge_requests")):
         return StudyNow()
     samples = study.settings.samples
     with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
-        first = min((results / FILES["requests"].folder).rglob("*.jsonl"), default=results)
+        first = min((results / file_of("requests").folder).rglob("*.jsonl"), default=results)
         samples = len(list(itertools.islice(read_jsonl(first), 2))[1]["samples"])
     try:
         made = summary(study_file, root, {"samples": samples})
@@ -82,7 +82,7 @@ def whole_work(study: Study, root: Path, current: StudyNow) -> dict[Cell, CellWo
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     samples = study.settings.samples
     judges = study.engine_judges
-    further = set(study.direction_cells)  # beyond the study's splits
+    further = set(study.captured_cells)  # beyond the study's splits
     splits = [*study.splits, *sorted({cell.split for cell in further})]
     texts = {split: _texts(study, "split", split, root, current) for split in splits}
     entries = study.settings.split_entries

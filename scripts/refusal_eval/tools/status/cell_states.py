@@ -15,7 +15,7 @@ from pathlib import Path
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
-from refusal_eval.config.intervention_entry import intervention_of
+from refusal_eval.config.change import changes_of
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
@@ -184,17 +184,17 @@ class Cells:
     def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:
         """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these.
 
-        It also waits for captures of a steered model's directions that run or stopped.
+        It also waits for captures that run or stopped, where a change of its model is made from activations.
         """
         model = self._study.models.get(status.model)
         asked = self._study.engine_judges.get(status.judge) if status.judge else model
         engine = getattr(asked, "engine", "")
         data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
-        steered = intervention_of(model)
-        directions = steered.directions if steered else ()
-        names |= set(directions)
-        captures = set[Job]().union(*(jobs.capture_jobs(self._study, name) for name in directions))
+        changes = changes_of(model) if model else ()
+        made = [thing for change in changes for thing in change.made_from(getattr(model, change.name))]
+        names |= {name for _, name in made}
+        captures = set[Job]().union(*(jobs.capture_jobs(self._study, *thing) for thing in made))
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
         before = jobs.ORDER[: jobs.ORDER.index(rule) + 1]
         own = [job for job in self._failures if job in captures or names.issuperset(job[1].split("/"))]

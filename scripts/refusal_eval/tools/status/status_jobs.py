@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import shown_path
 from refusal_eval.core.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.study.batches import Cell
-from refusal_eval.study.files import FILES, is_job_of_study, job_files
+from refusal_eval.study.files import file_table, is_job_of_study, job_files
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 
@@ -25,7 +25,7 @@ TIME_LIMIT = "the time limit is reached"  # how a load or a capture ends whose t
 CurrentFiles = Callable[[], Collection[str]]  # asks Snakemake which files it would leave as they are; takes seconds
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
 # How jobs are called, by the folder of their logs: in the order in which they wait for each other.
-ORDER = list(dict.fromkeys(file.logs.split("/")[0] for file in FILES.values()))
+ORDER = list(dict.fromkeys(file.logs.split("/")[0] for file in file_table().values()))
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ def _load(
     return Load(NOT_STARTED) if trouble is None else Load(trouble.state, trouble)
 
 
-def capture_jobs(study: Study, direction: str) -> set[Job]:
-    """Return the captures that a direction is made from."""
-    entry = study.directions[direction]
-    return {(CAPTURE, f"{entry.positions}/{entry.model}/{side.split}") for side in entry.sides.values()}
+def capture_jobs(study: Study, use: str, name: str) -> set[Job]:
+    """Return the captures that one thing is made from: its use of activations, and its name."""
+    own = [capture for capture in study.captures if (capture.use, capture.name) == (use, name)]
+    return {(CAPTURE, f"{one.positions}/{one.model}/{side.split}") for one in own for side in one.sides.values()}
 
 
 def captures(study: Study, now: float) -> dict[Job, Trouble]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from refusal_eval.config.kinds import ACTIVATION_USES
 from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.program.page_lines import WIDTH, fill_lines, group_by, many, table
@@ -36,11 +37,13 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
     lines = [f"Study {status.study}, results in {status.results}"]
     for judge, cells in group_by(status.cells, lambda cell: cell.judge).items():
         lines += ["", *_section(f"Verdicts of {judge}" if judge else "Answers", cells, numbers, every)]
-    if status.directions:
-        marks = {name: f" [{numbers[job]}]" for name, job in status.open_directions.items()}
-        open_ones = [name + marks.get(name, "") for name, fitted in status.directions.items() if not fitted]
-        done = f"Directions: {len(status.directions) - len(open_ones)} of {len(status.directions)} fitted"
-        lines += ["", *fill_lines([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
+    for use, made in status.made.items():
+        if made:
+            marks = {name: f" [{numbers[job]}]" for name, job in status.stuck[use].items()}
+            open_ones = [name + marks.get(name, "") for name, there in made.items() if not there]
+            word = ACTIVATION_USES.get(use).done
+            done = f"{use.capitalize()}: {len(made) - len(open_ones)} of {len(made)} {word}"
+            lines += ["", *fill_lines([done + (f" (not yet: {', '.join(open_ones)})" if open_ones else "")], "")]
     if report := status.report:
         there = (
             report.unknown

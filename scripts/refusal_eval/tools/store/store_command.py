@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from refusal_eval.activations import activation_store, direction_files
 from refusal_eval.core.errors import UserError
 from refusal_eval.program.page_lines import fill_lines, table
 from refusal_eval.program.study_file import ROOT
@@ -167,10 +166,10 @@ def show_store(store: str, usage: Sequence[Usage], names: Mapping[str, str]) -> 
         print(row)
         if engine_id in engines.index:
             say(names.get(engine_id, "of no study that was looked at"), "  ")
-    for name in (activation_store.FOLDER, direction_files.FOLDER):
-        sizes = [path.lstat().st_size for path in Path(store, name).rglob("*.safetensors")]
+    for folder in sorted(Path(store).glob("*")):
+        sizes = [path.lstat().st_size for path in folder.rglob("*.safetensors")]
         if sizes:
-            say(f"{name}: {len(sizes):,} files, {sum(sizes):,} bytes, which `--prune` leaves")
+            say(f"{folder.name}: {len(sizes):,} files, {sum(sizes):,} bytes, which `--prune` leaves")
 
 
 def study_lines(

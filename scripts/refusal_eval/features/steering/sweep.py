@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from refusal_eval.config.intervention_entry import BestLayers, Intervention, Layers, intervention_of
 from refusal_eval.config.shapes import Entry, Number
 from refusal_eval.core.texts import ranges
+from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, Layers, intervention_of
 
 MINUS = "\u2212"
 # Fields of a model that points of one curve may have otherwise.
@@ -24,7 +24,10 @@ def _different(values: list[Any]) -> list[Any]:
 
 
 class Sweep(Entry):
-    """What the models of a dose-response study differ in; all combinations are models."""
+    """What the models of a dose-response study differ in; all combinations are models.
+
+    The `intervention` leaves these keys out.
+    """
 
     scale: Annotated[list[Number], Field(min_length=1), AfterValidator(_different)] | None = Field(
         None, description="Scales, such as `[-1, -0.5, 0.5, 1]`. The model without an intervention is scale 0."
@@ -38,6 +41,15 @@ class Sweep(Entry):
         if self.scale is None and self.layers is None:
             raise ValueError("name `scale` or `layers`, or both: what its models differ in")
         return self
+
+
+def swept_first(written: Any) -> dict[str, Any]:
+    """Return what the first model of a sweep has of it; where the sweep has mistakes, what hides no other mistake."""
+    try:
+        sweep = Sweep.model_validate(written)
+    except ValidationError:
+        return {"scale": 0.0, "layers": [0]}
+    return {key: values[0] for key, values in sweep if values is not None}
 
 
 def swept(name: str, model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -89,7 +101,7 @@ def curves(models: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str
         asked = intervention_of(model)
         assert asked is not None
         key = _rest(model) + repr(asked.key(without=("scale",)))
-        groups.setdefault(key, {})[name] = 1.0 if asked.scale is None else asked.scale
+        groups.setdefault(key, {})[name] = asked.factor
         base = plain.get(_rest(model))
         parts.setdefault(key, [(models[base].label or base) if base else model.engine, *_words(asked, directions)])
         if base is not None:
@@ -111,7 +123,7 @@ def _rest(model: Any) -> str:
 def _words(asked: Intervention, directions: Mapping[str, Any]) -> list[str]:
     """What tells an intervention from others, but for its scale."""
     label = " and ".join(getattr(directions.get(name), "label", None) or name for name in asked.directions)
-    gate = "no gate" if asked.gate is None else f"gate {asked.gate:g}"
-    assert asked.layers is not None
+    plain = asked.model_dump()
+    gate = "no gate" if plain["gate"] is None else f"gate {plain['gate']:g}"
     where = f"layers {_layers_text(asked.layers)}"
-    return [label, asked.mode, where, gate, f"offset {asked.offset}", f"towards {asked.towards}"]
+    return [label, asked.mode, where, gate, f"offset {plain['offset']}", f"towards {plain['towards']}"]
