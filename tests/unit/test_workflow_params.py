@@ -12,6 +12,7 @@ from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.kinds import ANALYSES, CHANGES, TABLES
 from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
 from refusal_eval.features.lora import adapter_files
+from refusal_eval.features.published import published_stage
 from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
 from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
 from refusal_eval.study.study import Study
@@ -75,8 +76,8 @@ def values(config):
         "judging.panel": [judging.panel(study, "both")],
         "scoring.cell": [scoring.cell(study, *cell) for cell in judged],
         "scoring.card": [scoring.card(study, judge, "people") for judge in judges],
-        "scoring.published_reading": [scoring.published_reading(study, model) for model in models],
-        "scoring.published_cell": [scoring.published_cell(study, *cell) for cell in judged],
+        "scoring.published_reading": [published_stage.published_reading(study, model) for model in models],
+        "scoring.published_cell": [published_stage.published_cell(study, *cell) for cell in judged],
         "analyses.estimates": [analyses_stage.estimates(study, of(judge="words", model="plain"))],
         "analyses.calibration": [analyses_stage.calibration(study, of(judge="reader", gold="people"))],
         "analyses.card_figure": [labels_of(study, ["judge", "gold"]), study.judges["reader"].own_threshold()],

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from refusal_eval.config.kinds import OfKind
+from refusal_eval.config.kinds import NameIn, OfKind
 from refusal_eval.core.files import inner_name
 from refusal_eval.core.recorded_files import BATTLES
 
@@ -223,8 +223,8 @@ def leaves(annotation: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         base, *more = typing.get_args(annotation)
-        kinds = next((mark for mark in more if isinstance(mark, OfKind)), None)
-        yield from leaves(base if kinds is None else kinds.registry.annotation(), (*marks, *more))
+        kinds = next((mark for mark in more if isinstance(mark, OfKind | NameIn)), None)
+        yield from leaves(base if kinds is None else kinds.annotation(), (*marks, *more))
     elif origin in (typing.Union, types.UnionType):
         for member in typing.get_args(annotation):
             yield from leaves(member, marks)

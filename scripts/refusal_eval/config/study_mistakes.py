@@ -15,7 +15,7 @@ from refusal_eval.config.comparison_entries import family_mistakes
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
-from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.kinds import ENGINES, PROTOCOLS, TABLES
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import look_up
@@ -30,7 +30,6 @@ NAMED_BY_ENTRIES = (
     ("judges", "then", "judge"),
     ("gold", "seen_by", "judge"),
 )
-COMPAT_SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has written into it
 
 
 def study_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
@@ -149,12 +148,10 @@ def _rendered_elsewhere(study: CheckedStudy, name: str, model: Model, engine: En
         message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
         yield ("models", name, key), message
     yield from _without_tokens(name, model, engine)
-    if study.settings.protocol == "compat":
-        message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
-        yield ("protocol",), message
-    if "protocol_effects" in study.settings.tables and "log_probabilities" not in engine.capabilities:
-        message = f"`protocol_effects` needs log-probabilities, which an engine of kind `{engine.kind}` does not give"
-        yield ("tables",), f"{message} (model `{name}`)"
+    for table in study.settings.tables:
+        for lacks in sorted(set(TABLES.get(table).engine_needs) - engine.capabilities):
+            message = f"needs {lacks.replace('_', '-')}, which an engine of kind `{engine.kind}` does not give"
+            yield ("tables",), f"`{table}` {message} (model `{name}`)"
 
 
 def _sampling(study: CheckedStudy) -> Iterator[Mistake]:
@@ -164,8 +161,8 @@ def _sampling(study: CheckedStudy) -> Iterator[Mistake]:
             continue  # nothing is drawn: its sampling stands for the record
         sampling, engine, here = model.sampling, study.engine_of(model), ("models", name, "sampling")
         for parameter, said in sampling.greedy_by:
-            if samples is None or samples <= 1 or study.settings.protocol == "compat":
-                continue  # `compat` draws at temperature 1, whatever the entry says
+            if samples is None or samples <= 1 or PROTOCOLS.get(study.settings.protocol).sampling:
+                continue  # whatever the entry says
             message = f"{said} gives the same answer every time, so `samples` must be 1 (it is {samples})"
             yield (*here, parameter), message
         longest, length = engine.max_model_len if engine else None, sampling.max_tokens
@@ -227,8 +224,6 @@ def _battles(name: str, study: CheckedStudy) -> Iterator[Mistake]:
             f"a battle has two answers, so `samples` must be 2 with model `{name}` (it is {study.settings.samples})"
         )
         yield ("samples",), message
-    if study.settings.protocol == "compat":
-        yield ("protocol",), f"`compat` reads log-probabilities, which battles (model `{name}`) do not have"
 
 
 def _of_entry(model: Model) -> Iterator[Mistake]:
@@ -265,22 +260,7 @@ def _wrong_with_answers(folder: str, study: CheckedStudy, judged: bool) -> Itera
 
 
 def _protocol(study: CheckedStudy) -> Iterator[Mistake]:
-    """The published code asks one question, knows no channels, and has two numbers written into it."""
-    if study.settings.protocol != "compat":
-        return
-    for name, split in study.splits.items():
-        if split.dialogue:
-            yield ("protocol",), f"`compat` asks one question per prompt, but split `{name}` asks several turns"
-    for name, model in study.models.items():
-        if model.reasoning is not None and model.reasoning.format == "harmony" and not model.recorded:
-            message = (
-                "under `protocol: compat`, which knows no channels, c(x) would weigh the tokens of the reasoning; "
-            )
-            message += "take the default protocol or leave `reasoning` out, so that the whole response is the answer"
-            yield ("models", name, "reasoning", "format"), message
-    for key, fixed in COMPAT_SCORING.items():
-        if getattr(study.settings.scoring, key) != fixed:
-            yield ("scoring", key), f"is {fixed:g} under `protocol: compat`; leave it out"
+    yield from PROTOCOLS.get(study.settings.protocol)().mistakes(study)
 
 
 def _comparisons(study: CheckedStudy) -> Iterator[Mistake]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from refusal_eval.config.change import changes, changes_of
 from refusal_eval.config.kinds import CHANGES
-from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
+from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.core.recorded_files import ANSWERS, BATTLES, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
@@ -28,8 +28,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
         "samples": study.config["samples"],
         "seed": study.config["seed"],
     }
-    if study.config["protocol"] == "compat":
-        params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
+    if study.protocol.name != DEFAULT:
+        params |= {"protocol": study.protocol.name, "sampling": entry["sampling"] | study.protocol.sampling}
     for change in changes_of(entry):
         params |= change.request_params(entry, split in study.splits)
     if study.config["split_entries"][split].get("dialogue"):
@@ -47,8 +47,8 @@ def segments(study: Study, model: str) -> dict[str, Any]:
 
 def _whole(study: Study, model: str) -> dict[str, Any]:
     """Return why responses are judged whole, whatever marks they hold, where they are."""
-    published = {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
-    return published | ({"judged_whole": True} if study.config["model_entries"][model]["judged_whole"] else {})
+    by_protocol = {"protocol": study.protocol.name} if study.protocol.judges_whole else {}
+    return by_protocol | ({"judged_whole": True} if study.config["model_entries"][model]["judged_whole"] else {})
 
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
