@@ -1,10 +1,9 @@
 """A copy of the repository without one feature: linted, planned and tested as the whole is.
 
-A feature goes with its folder, its name in `FEATURES`, its rules, the scripts that only these run, the studies in
-config/ that ask for it, and its tests: files that import it at their head, themselves or by what they import of tests/,
-and tests marked `feature`.
+A feature goes with its folder, its name in `FEATURES`, its rules, the scripts that only these run, and its tests: files
+that import it at their head, themselves or by what they import of tests/, and tests marked `feature`.
 
-    python tests/without_feature.py FEATURE FOLDER [pytest's arguments]
+    python tests/without_feature.py FEATURE [pytest's arguments]
 """
 
 import ast
@@ -14,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -22,6 +22,9 @@ LIBRARY = Path("scripts", "refusal_eval")
 RULES = Path("workflow", "rules")
 TESTED = ("tests/unit", "tests/workflow", "tests/fuzz")
 FAST = ("-m", "not full and not soak", "-p", "no:cacheprovider", "-q")
+PARALLEL = ("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder")
+OF_COPIES = Path("tests", "workflow", "test_removed_features.py")  # makes copies of its own
+MYPY = ".mypy_cache"
 BIN = Path(".venv", "workflow", "bin")
 
 
@@ -36,10 +39,13 @@ def copy_without(feature: str, folder: Path) -> Path:
     for name in (".venv", ".cache"):
         if (ROOT / name).exists() and not (folder / name).exists():
             (folder / name).symlink_to((ROOT / name).resolve())
+    if (ROOT / MYPY).is_dir():  # from nothing it takes a minute
+        shutil.copytree(ROOT / MYPY, folder / MYPY)
     shutil.rmtree(folder / LIBRARY / "features" / feature)
     _edit(folder / LIBRARY / "features" / "__init__.py", rf'"{feature}", |, "{feature}"(?=[,)])')
     gone = _remove_rules(folder, getattr(importlib.import_module(f"refusal_eval.features.{feature}"), "RULES", ()))
     _remove_tests(folder, feature, gone)
+    (folder / OF_COPIES).unlink()
     return folder
 
 
@@ -101,17 +107,17 @@ def run(folder: Path, *command: str | Path) -> None:
         CalledProcessError: if it fails.
     """
     print("$", *command, flush=True)
-    environment = os.environ | {"PYTHONPATH": str(folder / "scripts"), "MYPY_CACHE_DIR": str(folder / ".mypy_cache")}
+    environment = os.environ | {"PYTHONPATH": str(folder / "scripts")}
     subprocess.run(list(map(str, command)), cwd=folder, check=True, env=environment)
 
 
-def tidy(folder: Path) -> None:
-    """Make again what is generated, and remove the studies that asked for the feature."""
+def generate(folder: Path) -> None:
+    """Make the schema and the reference of the config again."""
     run(folder, BIN / "python", "docs/generator/generate_config_docs.py")
 
 
 def lint(folder: Path) -> None:
-    """Lint a copy as `make lint` does, but for Snakemake's own linter."""
+    """Lint a copy as `make lint` does, but for what only its layout could change."""
     run(folder, BIN / "ruff", "check", ".")
     run(folder, BIN / "mypy")
     run(folder, BIN / "lint-imports")
@@ -127,17 +133,26 @@ def collect(folder: Path) -> None:
     run(folder, BIN / "python", "-m", "pytest", "--collect-only", "-qq", *FAST, *TESTED)
 
 
-STEPS: tuple[Callable[[Path], None], ...] = (tidy, lint, plan, collect)
+def test(folder: Path, *arguments: str) -> None:
+    """Run the tests that are left, or those that pytest's arguments choose."""
+    run(folder, BIN / "python", "-m", "pytest", *FAST, *(arguments or (*PARALLEL, *TESTED)))
 
 
-def main(feature: str, folder: Path, arguments: Iterable[str]) -> None:
+STEPS: tuple[Callable[[Path], None], ...] = (generate, lint, plan, collect)
+
+
+def main(feature: str, *arguments: str) -> None:
     """Do all of it."""
-    copy_without(feature, folder)
-    for step in STEPS:
-        step(folder)
-    run(folder, BIN / "python", "-m", "pytest", *FAST, *(list(arguments) or TESTED))
+    with tempfile.TemporaryDirectory(prefix=f"without-{feature}-") as folder:
+        copy = copy_without(feature, Path(folder))
+        for step in STEPS:
+            step(copy)
+        test(copy, *arguments)
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "scripts"))
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    try:
+        main(*sys.argv[1:])
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{error}")
