@@ -21,7 +21,7 @@ from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.recorded_files import BATTLES, CHANNEL_ENDS, JUDGE_SCORES, split_folder
+from refusal_eval.core.recorded_files import CHANNEL_ENDS, IN_ROWS, JUDGE_SCORES, split_folder
 
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
@@ -198,12 +198,12 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
     for name, model in study.models.items():
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
-        if model.recorded == BATTLES:
+        if model.recorded == IN_ROWS:
             yield from _battles(name, study)
         elif model.recorded:
             for text in _wrong_with_answers(model.recorded, study, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
-    asked = [name for name, model in study.models.items() if model.recorded in (None, BATTLES)]
+    asked = [name for name, model in study.models.items() if model.recorded in (None, IN_ROWS)]
     for reader in readers:
         here = ("judges", reader, "kind")
         if asked:
@@ -217,7 +217,7 @@ def _battles(name: str, study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what a study lacks for a model whose answers are those of battles."""
     without = [split for split, entry in study.splits.items() if entry.battles is None]
     if without:
-        message = f"`{BATTLES}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
+        message = f"`{IN_ROWS}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
         yield ("models", name, "recorded"), message
     if study.settings.samples not in (None, 2):
         message = (
@@ -233,7 +233,7 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
             f"reasoning in these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
         )
         yield ("reasoning", "format"), message
-    if model.reasoning is not None and model.recorded == BATTLES:
+    if model.reasoning is not None and model.recorded == IN_ROWS:
         yield ("reasoning",), "answers of battles are taken whole; leave it out"
     for change in changes_of(model):
         yield (change.name,), "recorded answers are read and not drawn; leave it out"

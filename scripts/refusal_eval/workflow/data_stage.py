@@ -44,7 +44,7 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
     if entry.get("match"):
         reading["match"] = entry["match"]
     if entry.get("battles"):
-        reading |= {"battles": entry["battles"], "copies": True}  # one prompt may be fought over again and again
+        reading |= {"battles": entry["battles"], "copies": True}  # rows with one prompt have other answers
     if study.protocol.keeps_copies:
         reading["copies"] = True
     return reading

@@ -8,7 +8,7 @@ from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.study.study import Study
 
 
-def protocol_label(study: Study) -> dict[str, str]:
+def named_protocol(study: Study) -> dict[str, str]:
     """Return the protocol for what shows it; nothing for the default one."""
     protocol = study.protocol.name
     return {} if protocol == DEFAULT else {"protocol": protocol}
@@ -16,7 +16,7 @@ def protocol_label(study: Study) -> dict[str, str]:
 
 def protocol_code(study: Study) -> list[Path]:
     """Return the module of the study's protocol, for `code_version`; nothing for the default one."""
-    return [PROTOCOLS.module(name) for name in protocol_label(study).values()]
+    return [PROTOCOLS.module(name) for name in named_protocol(study).values()]
 
 
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         **turns,
         **({"match": entry.match} if entry.match else {}),
         **({"fitted_prompts": True} if asked is not None and asked.allow_overlap else {}),
-        **protocol_label(study),
+        **named_protocol(study),
         **_noticed(study, judge),
     }
 

@@ -7,7 +7,7 @@ from refusal_eval.config.entries import Sampling
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.protocol import Protocol
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 
 if TYPE_CHECKING:
     from refusal_eval.ask.render import Messages, Renderer
@@ -55,7 +55,7 @@ class CompatProtocol(Protocol):
             if engine is not None and "takes_token_ids" not in engine.capabilities:
                 message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
                 yield ("protocol",), message
-            if model.recorded == BATTLES:
+            if model.recorded == IN_ROWS:
                 yield ("protocol",), f"`compat` reads log-probabilities, which battles (model `{name}`) do not have"
             if model.reasoning is not None and model.reasoning.format == "harmony" and not model.recorded:
                 message = (
