@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.ask.keys import Prompt, sample_seed
-from refusal_eval.ask.render import Messages, Renderer, renderer_of
+from refusal_eval.ask.keys import EnginePrompt, sample_seed
+from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.change import Change
 from refusal_eval.config.kinds import CHANGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.rubric import ChatMessages
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
 
@@ -27,7 +28,7 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
 
 
-def published_token_ids(renderer: Renderer, messages: Messages, longest: int) -> list[int]:
+def published_token_ids(renderer: Renderer, messages: ChatMessages, longest: int) -> list[int]:
     """Return a prompt's token ids as the published code makes them.
 
     White space is stripped from the question and from the rendered template, so that the line break after the
@@ -49,9 +50,9 @@ def published_token_ids(renderer: Renderer, messages: Messages, longest: int) ->
     return ids[-longest:]
 
 
-def probed(rows: Sequence[Mapping[str, Any]]) -> list[Messages]:
+def probed(rows: Sequence[Mapping[str, Any]]) -> list[ChatMessages]:
     """Return the conversations whose rendering is probed: of a dialogue that of its last turn."""
-    found: list[Messages] = []
+    found: list[ChatMessages] = []
     for row in rows:
         turns = asked_turns(row)
         found.append(conversation(row, turns[-1], dict.fromkeys(turns, "reply")))
@@ -93,7 +94,7 @@ def main(
             if compat and isinstance(renderer, Renderer):
                 renderer.check_all_rendered(messages)
                 longest = request["max_model_len"] - sampling["max_tokens"]
-                prompt: Prompt = published_token_ids(renderer, messages, longest)
+                prompt: EnginePrompt = published_token_ids(renderer, messages, longest)
             else:
                 prompt = renderer.prompt(messages)
                 if isinstance(renderer, Renderer) and (note := renderer.mark_note(messages)):

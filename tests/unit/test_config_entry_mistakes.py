@@ -16,8 +16,9 @@ def test_missing_keys_say_what_they_are_for(project):
 
 
 def test_missing_kind(project):
-    (found,) = with_entry(project, "judges", "new", {"lists": []})
-    assert found.endswith(
+    kind, lists = with_entry(project, "judges", "new", {"lists": []})
+    assert lists.endswith("judges.new.lists: must not be empty")  # of whatever kind it is meant to be
+    assert kind.endswith(
         "judges.new.kind: this key is missing "
         "(allowed: cascade, classifier, first_token, keyword, llm, panel, python, reasoned, recorded, trained, "
         "wildguard)"

@@ -15,7 +15,7 @@ from config_reference import TITLES
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError, dotted
-from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
+from refusal_eval.config.shapes import fields_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
 
 # ---------------------------------------------------------------- all at once
@@ -33,6 +33,12 @@ def test_all_mistakes_of_a_thoroughly_broken_study(project):
 # ---------------------------------------------------------------- misspelt keys, generated from the classes
 
 
+STEERED = CATALOGUE["models"]["steered"]
+OF_MODES = {"gated": {"gate": 0.1}, "pull": {}, "ablate": {}, "constellation": {"gate": 0.1, "direction": ["refusal"]}}
+MODELS = {
+    name: STEERED | {"intervention": STEERED["intervention"] | {"mode": name} | own} for name, own in OF_MODES.items()
+}
+WITH_MODES = CATALOGUE | {"models": CATALOGUE["models"] | MODELS}
 WITH_FIGURES = WHOLE_STUDY | OF_ACTIVATIONS | {"figures": FIGURES}
 
 
@@ -40,7 +46,7 @@ def places(annotation, value, path=()):
     """Yield each mapping of a value with the class that describes it."""
     for leaf, _ in leaves(annotation):
         if is_entry(leaf) and isinstance(value, dict):
-            if "kind" in value and kinds_of(leaf) and value["kind"] not in kinds_of(leaf):
+            if kinds_of(leaf) and value.get(kind_key(leaf), kinds_of(leaf)[0]) not in kinds_of(leaf):
                 continue
             yield leaf, path
             for name, hint in fields_of(leaf).items():
@@ -57,7 +63,7 @@ def all_places():
     """Return {class: (file, path of one mapping of that class)}."""
     found = {entry: ("study.yaml", path) for entry, path in places(Study, WITH_FIGURES)}
     for section, annotation in SECTIONS.items():
-        for name, value in CATALOGUE[section].items():
+        for name, value in WITH_MODES[section].items():
             found |= {entry: (BASE, (section, name, *path)) for entry, path in places(annotation, value)}
             if section == "datasets":
                 inside = places(DatasetInside, value)
@@ -86,7 +92,7 @@ def test_every_class_has_a_place_to_misspell_its_keys():
 @pytest.mark.parametrize("entry", TITLES, ids=lambda entry: entry.__name__)
 def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
     file, path = PLACES[entry]
-    whole = WITH_FIGURES if file == "study.yaml" else CATALOGUE
+    whole = WITH_FIGURES if file == "study.yaml" else WITH_MODES
     holder = whole
     for part in path:
         holder = holder[part]

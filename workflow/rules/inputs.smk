@@ -117,12 +117,6 @@ def capture_gpus(wildcards, input):
     return activations_stage.gpus(study, *cell, ROOT, input.requests, next(iter(input.answers), None))
 
 
-def files_of_separation(wildcards):
-    """Return the files that a separation is measured on."""
-    models = activations_stage.separation_files(study, wildcards.separation).values()
-    return [file for sides in models for files in sides.values() for file in files.values()]
-
-
 # Recorded answers
 
 
@@ -196,7 +190,7 @@ def judged_prompts(wildcards):
 
 
 def turns_judged(wildcards):
-    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    """Return which turns of a cell are judged; nothing where all are."""
     return judging.turns(study, wildcards.model, wildcards.split)
 
 

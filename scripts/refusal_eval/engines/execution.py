@@ -55,7 +55,7 @@ class Execution:
 
     engine: RunningEngine  # it is running
     writer: StoreWriter  # takes each response as it comes
-    store: StoreReader  # tells what other runs have answered meanwhile, and knows later turns of dialogues
+    store: StoreReader  # tells what other runs have answered meanwhile, and knows later turns
     serving_id: str  # what the responses are served by
     in_flight: int  # the most requests at one time
     seeded: bool = True  # whether seeds are sent
@@ -142,7 +142,7 @@ class Execution:
                 item = await self._step(item)
 
     async def _step(self, item: Pending) -> Pending | None:
-        """Execute one request; return the next turn of its dialogue, or None."""
+        """Execute one request; return the turn that follows it, or None."""
         response = await self._once(item)
         while response is not None and (following := item.after(response)) is not None:
             if item.turns_left == 1:
@@ -165,7 +165,7 @@ class Execution:
         self._progress.drop(cell, count)
 
     async def _once(self, item: Pending) -> Response | None:
-        """Return the response to a request; two dialogues that come to ask the same at one time share it."""
+        """Return the response to a request; two prompts that come to ask the same at one time share it."""
         key = item.request.key
         assert key is not None
         self._waiting.discard(key)

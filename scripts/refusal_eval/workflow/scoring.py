@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.study.study import Study
 
 
@@ -14,7 +15,8 @@ def protocol_label(study: Study) -> dict[str, str]:
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.settings.split_entries[split]
-    asked = study.models[model].intervention
+    asked = study.models[model]
+    fitted = any(change.fitted_prompts(getattr(asked, change.name)) for change in changes_of(asked))
     turns = {"scored": entry.dialogue.scored_turns, "by_turn": entry.dialogue.by_turn} if entry.dialogue else {}
     return {
         "judge": judge,
@@ -23,11 +25,11 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         "expectation": entry.expectation,
         "headline": entry.headline,
         "samples": study.settings.samples,
-        "max_tokens": study.models[model].sampling.max_tokens,
+        "max_tokens": asked.sampling.max_tokens,
         **study.settings.scoring.model_dump(),
         **turns,
         **({"match": entry.match} if entry.match else {}),
-        **({"fitted_prompts": True} if asked is not None and asked.allow_overlap else {}),
+        **({"fitted_prompts": True} if fitted else {}),
         **protocol_label(study),
         **_noticed(study, judge),
     }

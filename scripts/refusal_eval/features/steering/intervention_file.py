@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 VERSION = 1  # of the file and of what the modes mean, as in vllm_worker/steered_stream.py
 HASHED = ("gate", "layers", "mode", "version")
 METADATA = "refusal_eval"  # the one key of the file's metadata
-GATED = ("gated", "constellation")  # modes that leave tokens as they are
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,10 @@ class CompiledIntervention:
     model: str  # the model's name
     sha256: str  # of its content, see `intervention_sha256`
     version: int
-    mode: str  # add, ablate, gated, pull or constellation
+    mode: str
     layers: tuple[int, ...]  # 0-based decoder layers, ascending
     file: str  # the compiled file
-    gate: float | None = None  # of `gated` and `constellation`
+    gate: float | None = None  # of modes that leave tokens as they are
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any], file: str) -> CompiledIntervention:

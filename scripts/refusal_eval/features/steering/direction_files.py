@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from refusal_eval.activations.directions import Fitted
 from refusal_eval.core.files import BadFile, canonical_json, written_whole
+from refusal_eval.features.steering.directions import Fitted
 
 LOG = logging.getLogger(__name__)
 FOLDER, METADATA = "directions", "refusal_eval"

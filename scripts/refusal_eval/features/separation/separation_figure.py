@@ -13,9 +13,10 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
+from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.plots.base import LOOKS, Look, legend, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.report.paper.display import joined
+from refusal_eval.report.paper.display import join_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +45,8 @@ class SeparationFigure(Figure):
         "intervals, dotted lines the median of the index where the labels are permuted.",
     )
     needs: ClassVar[tuple[str, ...]] = ("separation",)
+    wildcards: ClassVar[tuple[str, ...]] = ("separation",)
+    keys: ClassVar[tuple[str, ...]] = ("separation",)
 
     kind: Literal["separation"]
     separation: Slug = Field(description="The study's separation that it shows, by its name.")
@@ -57,17 +60,17 @@ class SeparationFigure(Figure):
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one for each separation of a study, unless its models could not be told apart."""
-        drawable = [name for name, models in study.separations.items() if len(models) <= MOST_CURVES]
+        drawable = [name for name, models in separated_models(study).items() if len(models) <= MOST_CURVES]
         return [cls(name=f"separation_{name}", kind="separation", separation=name) for name in drawable]
 
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows."""
-        models = self.models or study.separations.get(self.separation, ())
-        return Shown([], list(models), separations=[self.separation])
+        models = self.models or separated_models(study).get(self.separation, [])
+        return Shown([], list(models), further={"separation": [self.separation]})
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield a separation that the study has not, and models that it is not of."""
-        known = study.separations
+        known = separated_models(study)
         if self.separation not in known:
             message = f"`{self.separation}` is not in `separation` of the study{nearest(self.separation, known)}"
             yield ("separation",), message
@@ -79,12 +82,12 @@ class SeparationFigure(Figure):
             yield ("kind",), f"a panel shows at most {MOST_CURVES} models: name fewer under `models`"
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a panel for each index, with the curve of each model, its interval and its null.
+        """Draw a panel for each index, with the curve of each model, its interval and its null.
 
         Raises:
             UserError: if the models have none of the indices, or no page is high enough.
         """
-        found = data.separation
+        found = data.rows_of_csv("separation")
         found = found[found["model"].isin(data.shown.models) & found["index"].isin(self.indices)]
         if found.empty:
             raise data.undrawable(": there are no indices of these models to draw")
@@ -92,8 +95,8 @@ class SeparationFigure(Figure):
         if not fits(fig):
             raise data.too_high(fig, "name fewer under `indices`")
         counts = found[["n_positive", "n_negative"]].drop_duplicates().to_numpy().tolist()
-        sizes = joined([f"{positive} and {negative}" for positive, negative in counts])
-        ways = joined([f"{name} {way}" for name, way in (INDICES[index] for index in self.indices)])
+        sizes = join_texts([f"{positive} and {negative}" for positive, negative in counts])
+        ways = join_texts([f"{name} {way}" for name, way in (INDICES[index] for index in self.indices)])
         words = [
             f"Of groups further apart: {ways}.",
             f"Groups of {sizes} prompts, in the residual stream after each decoder layer; the first one is 0.",
@@ -104,6 +107,11 @@ class SeparationFigure(Figure):
         return Drawn(
             fig, found.sort_values(["index", "model", "layer"]), Caption(self.title or "Separation by layer.", words)
         )
+
+
+def separated_models(study: StudyView) -> dict[str, list[str]]:
+    """Return the models of each separation of a study, by its name."""
+    return {entry.name: entry.models for entry in study.items("separation", Separation).values()}
 
 
 def _draw(found: pd.DataFrame, indices: Sequence[str], data: FigureData) -> Drawing:

@@ -1,13 +1,13 @@
-"""Mistakes of the directions of a study: models without activations, and sides that cannot be told apart."""
+"""Mistakes of what is made from activations: models without them, and sides that cannot be told apart."""
 
 from collections.abc import Iterator
 
+from refusal_eval.config.activation_use import activation_uses
+from refusal_eval.config.capture_entry import Side
 from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
-from refusal_eval.config.direction_entry import LEAST_NEGATIVE, RIDGE, Direction, Separation, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.problems import Mistake
-from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.hints import nearest
 
 # Parts of an engine's identity that a capture obeys; anything else was never tried and could give other activations.
@@ -16,52 +16,28 @@ CAPTURED = {"weights", "dtype", "trust_remote_code"}
 KERNELS = {"gdn-prefill-backend"}
 
 
-def direction_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
-    """Yield what is wrong with the directions that a study names, and with its separations."""
-    for name, direction in study.directions.items():
-        here: KeyPath = ("directions", name)
-        for message in _wrong_with_model(study, direction.model):
-            yield (*here, "model"), message
-        yield from _same_sides(here, direction)
-        if too_few := _too_few(study, direction):
-            yield (*here, "negative"), too_few
-    seen = set[str]()
-    for place, entry in study.separation.items():
-        here = ("separation", place)
-        if entry.name in seen:
-            yield (*here, "name"), f"two have the name `{entry.name}`; their files would be the same"
-        seen.add(entry.name)
-        for index, model in enumerate(entry.models):
-            for message in _wrong_with_model(study, model, separated=True):
-                yield (*here, "models", index), message
-        yield from _same_sides(here, entry)
+def capture_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
+    """Yield what is wrong with the models and the sides of all that is made from activations."""
+    for use in activation_uses():
+        for asked in use.checked(study):
+            for place, model in asked.models.items():
+                for message in _wrong_with_model(study, model, use.of_changed):
+                    yield (*asked.place, *place), message
+            keys = list(asked.sides)
+            if asked.sides[keys[0]] == asked.sides[keys[1]]:
+                message = f"is the same as `{keys[0]}`: two different groups of prompts are needed"
+                yield (*asked.place, keys[1]), message
     for where, side in study.sides():
         for field, message in _wrong_with_side(study, side):
             yield (*where, field), message
 
 
-def _same_sides(here: KeyPath, entry: Direction | Separation) -> Iterator[Mistake]:
-    if entry.positive == entry.negative:
-        yield (*here, "negative"), "is the same as `positive`: two different groups of prompts are needed"
+def _wrong_with_model(study: CheckedStudy, name: str, changed: bool) -> Iterator[str]:
+    """Yield why activations of a model cannot be captured.
 
-
-def _too_few(study: CheckedStudy, direction: Direction) -> str | None:
-    """Return why a negative side has too few prompts for its covariance, where the config alone says so."""
-    split = study.catalogue.valid["splits"].get(direction.negative.split)
-    if split is None or direction.allow_few or direction.fitted not in RIDGE:
-        return None
-    sizes = [one.size for one in (split.sample, study.settings.prompts_per_split) if one]
-    sizes += [rows for rows in (split.expected_rows, split.expected_kept) if rows is not None and not split.dialogue]
-    if not sizes or min(sizes) > LEAST_NEGATIVE:  # at least one prompt is held out
-        return None
-    return (
-        f"has at most {min(sizes)} prompts, of which at least one is held out, and `{direction.fitted}` needs "
-        f"{LEAST_NEGATIVE} to fit a covariance on; give it more, take `{direction.fitted.replace('rmd', 'md')}`, or "
-        "say `allow_few: true`"
-    )
-
-
-def _wrong_with_model(study: CheckedStudy, name: str, separated: bool = False) -> Iterator[str]:
+    Args:
+        changed: whether a changed model's may be.
+    """
     if unknown := study.catalogue.lacks("model", name):
         yield unknown
     if name not in study.catalogue.written["models"]:
@@ -74,11 +50,11 @@ def _wrong_with_model(study: CheckedStudy, name: str, separated: bool = False) -
     if model.recorded:
         yield f"`{name}` has recorded answers; activations are computed, so it must be a model that is asked"
     for change in changes_of(model):
-        if not (separated and change.captured):
+        if not (changed and change.captured):
             message = f"`{name}` has {change.words} (`{change.name}`); activations are those of a model without"
             yield f"{message}, so name that one"
-    if separated and model.intervention is not None and model.intervention.allow_overlap:
-        yield f"`{name}` sets `allow_overlap`, which a separation cannot mark; name a model without it"
+        elif why := change.not_captured(getattr(model, change.name)):
+            yield f"`{name}` {why}"
     engine = study.engine_of(model)
     if engine is not None:
         yield from _wrong_with_engine(model.engine, engine)

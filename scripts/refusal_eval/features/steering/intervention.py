@@ -23,8 +23,9 @@ task for a prompt, by the mean cosine of its last token over all layers, and add
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,12 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from refusal_eval.activations.direction_files import CONTROLLED, read_direction
-from refusal_eval.activations.intervention_file import METADATA, VERSION, intervention_sha256
-from refusal_eval.config.intervention_entry import LAYERS_KEY, of_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, written_whole
+from refusal_eval.core.text_config import LAYERS_KEY, of_text
 from refusal_eval.core.texts import ranges
+from refusal_eval.features.steering.direction_files import CONTROLLED, read_direction
+from refusal_eval.features.steering.intervention_file import METADATA, VERSION, intervention_sha256
 from refusal_eval.weights.engine_file import model_config, quantization_of
 
 # What a model's card says of each direction, and what directions of one constellation have in common.
@@ -175,7 +176,7 @@ def compiled(
     layers, mode, card = chosen_layers(directions, asked["layers"]), asked["mode"], directions[0].card
     tensors: dict[str, np.ndarray] = {}
     for layer in layers:
-        parts = _tasks(directions, layer, asked) if mode == "constellation" else _along(directions[0], layer, asked)
+        parts = MODES[mode](directions, layer, asked)
         with np.errstate(over="ignore"):
             found = {f"{layer}.{name}": np.asarray(part, dtype=np.float32) for name, part in parts.items()}
         if not all(np.isfinite(part).all() for part in found.values()):
@@ -184,7 +185,7 @@ def compiled(
             )
         tensors |= found
     shape = {"model_layers": card["model_layers"], "width": card["width"], "architecture": card["architecture"]}
-    gate = float(asked["gate"]) if mode in ("gated", "constellation") else None
+    gate = None if asked["gate"] is None else float(asked["gate"])
     return {"version": VERSION, "mode": mode, "layers": layers, "gate": gate, **shape}, tensors
 
 
@@ -235,14 +236,16 @@ def _pull(at: LayerParts, asked: Mapping[str, Any]) -> Parts:
     return {"target": at.positive if asked["towards"] == "positive" else at.negative, "share": [asked["scale"]]}
 
 
-MODES = {"add": _add, "ablate": _ablate, "gated": _gated, "pull": _pull}  # those with one direction
-
-
-def _along(direction: FittedDirection, layer: int, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+def _along(
+    mode: Callable[[LayerParts, Mapping[str, Any]], Parts],
+    directions: Sequence[FittedDirection],
+    layer: int,
+    asked: Mapping[str, Any],
+) -> Mapping[str, Any]:
     """Return the parts of a mode with one direction, at one layer."""
-    parts = MODES[asked["mode"]](direction.at(layer), asked)
+    parts = mode(directions[0].at(layer), asked)
     if parts is None:
-        raise UserError(f"{direction.file}: the vector of layer {layer} is zero and has no direction")
+        raise UserError(f"{directions[0].file}: the vector of layer {layer} is zero and has no direction")
     return parts
 
 
@@ -260,6 +263,15 @@ def _tasks(directions: Sequence[FittedDirection], layer: int, asked: Mapping[str
     # In an order that their numbers alone decide: neither names nor the order of the list are in a key.
     targets, units = zip(*sorted(pairs, key=lambda pair: pair[0].tobytes()), strict=True)
     return {"targets": targets, "units": units, "share": [asked["scale"]]}
+
+
+MODES: dict[str, Callable[[Sequence[FittedDirection], int, Mapping[str, Any]], Mapping[str, Any]]] = {
+    "add": functools.partial(_along, _add),
+    "ablate": functools.partial(_along, _ablate),
+    "gated": functools.partial(_along, _gated),
+    "pull": functools.partial(_along, _pull),
+    "constellation": _tasks,
+}
 
 
 def _unit(v: Vector) -> Vector | None:

@@ -1,45 +1,44 @@
 """Mistakes of interventions: keys that do not go together, and what a steered model needs of the study around it."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.change import changes_of
 from refusal_eval.config.checked_study import CheckedStudy
-from refusal_eval.config.direction_entry import Direction
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
-from refusal_eval.config.intervention_entry import LAYERS_KEY, BestLayers, Intervention, of_text
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.source_entries import Source
-from refusal_eval.config.sweep import OWN_OF_MODEL
+from refusal_eval.config.study_mistakes import named_in
 from refusal_eval.core.files import canonical_json
+from refusal_eval.core.text_config import LAYERS_KEY, of_text
+from refusal_eval.features.steering.direction_entry import Direction
+from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, intervention_of
+from refusal_eval.features.steering.sweep import OWN_OF_MODEL
 
-# Which modes each key belongs to; in others it would say something that is not done.
-KEYS_OF = {"gate": ("gated", "constellation"), "offset": ("ablate",), "towards": ("pull",)}
 # What an intervention, and a random direction, may have otherwise than those that they are the control of.
 OWN_OF_POINT = ("direction", "scale", "allow_overlap", "other_weights")
 OWN_OF_CONTROL = {"label", "method", "of", "draw"}
-GATES = {
-    "gated": "the cosine similarity that a token must exceed, e.g. `gate: 0.1`",
-    "constellation": "the cosine similarity with the mean of its task that a token must exceed, e.g. `gate: 0.85`",
-}
 ALIKE = ("model", "positions", "layers")  # what directions of one constellation have in common: means are compared
-SIGNED = ("pull", "constellation", "ablate")  # modes in which a random direction has a sign
-SCALED = ("add", "gated", "pull", "constellation")  # modes without a scale that goes without saying
 
 
 def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what steered models lack: of their directions, of their engines, and beside them in the study."""
+    yield from _unknown_directions(study)
     listed = study.names("directions")
     for name, model in study.models.items():
-        if model.intervention is None or study.catalogue.written["models"][name].get("sweep") is not None:
+        intervention = intervention_of(model)
+        if intervention is None or study.catalogue.written["models"][name].get("sweep") is not None:
             continue  # a sweep is here in place of its models where it has mistakes itself
         here = ("models", name, "intervention")
-        for path, message in _own_mistakes(model.intervention, study, model):
+        for path, message in _own_mistakes(intervention, study, model):
             yield (*here, *path), message
-        for place, direction in _named(model.intervention):
+        for place, direction in _named(intervention):
             if direction in study.catalogue.written["directions"] and direction not in listed:
                 yield (*here, *place), f"`{direction}` is not one of the study's `directions`; add it there"
             entry = study.catalogue.valid["directions"].get(direction)
@@ -47,11 +46,11 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
                 continue
             fitted_on = study.engine_of(study.catalogue.valid["models"].get(entry.model))
             served = study.engine_of(model)
-            for path, message in _direction_mistakes(model.intervention, (place, direction), entry, served, fitted_on):
+            for path, message in _direction_mistakes(intervention, (place, direction), entry, served, fitted_on):
                 yield (*here, *path), message
             for side in entry.sides.values():
                 if (
-                    not model.intervention.allow_overlap
+                    not intervention.allow_overlap
                     and side.category is None
                     and side.judge is None
                     and side.without is None
@@ -59,20 +58,29 @@ def steering_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
                 ):
                     message = f"`{direction}` is made from all of split `{side.split}`, which this study evaluates"
                     yield (*here, *place), f"{message}; evaluate other prompts, or make it from other ones"
-        for place, message in _unlike(model.intervention, study.catalogue.valid["directions"]):
+        for place, message in _unlike(intervention, study.catalogue.valid["directions"]):
             yield (*here, *place), message
-        if model.lora is not None:
-            message = "a LoRA adapter and an intervention were never tried together; merge the adapter into the weights"
-            yield here, f"{message}, or leave one of them out"
+        for other in changes_of(model):
+            if other.loads and other.name != "intervention":
+                message = (
+                    f"{other.words} and an intervention were never tried together; merge the former into the weights"
+                )
+                yield here, f"{message}, or leave one of them out"
         for message in _without_company(study, model):
             yield here, message
 
 
+def _unknown_directions(study: CheckedStudy) -> Iterator[Mistake]:
+    """Yield the names that no direction has, in models as they are written, whatever else is wrong with them."""
+    for name in study.used["models"]:
+        for path, said in named_in(study.catalogue.written["models"][name], "intervention", "direction"):
+            if unknown := study.catalogue.lacks("direction", said):
+                yield ("models", name, *path), unknown
+
+
 def _asked_of(study: CheckedStudy, model: str) -> list[str]:
-    """Return the splits that a model is asked: the study's, and those of separations that name it."""
-    own = (entry for entry in study.separation.values() if model in entry.models)
-    sides = (side for entry in own for side in entry.sides.values())
-    return [*study.names("splits"), *(side.split for side in sides)]
+    """Return the splits that a model is asked: the study's, and those that its activations are read on."""
+    return [*study.names("splits"), *(side.split for _, side in study.sides(model))]
 
 
 def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
@@ -83,7 +91,7 @@ def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
             "the study has no split of harmless prompts (`expectation: comply`), without which a rate under steering "
             "says little; add one"
         )
-    asked = model.intervention
+    asked = intervention_of(model)
     entries = [study.catalogue.valid["models"].get(name) for name in study.names("models")]
     models = [entry for entry in entries if entry is not None]
     if model not in models or len(models) < len(entries):
@@ -101,12 +109,12 @@ def _without_company(study: CheckedStudy, model: Model) -> Iterator[str]:
 
 def _is_control(other: Model, model: Model, study: CheckedStudy) -> bool:
     """Tell whether one model is the control of another, or the other is a control itself."""
-    asked, control = model.intervention, other.intervention
-    if asked is None or control is None or control.strength < asked.strength:
+    asked, control = intervention_of(model), intervention_of(other)
+    if asked is None or control is None or abs(control.factor) < abs(asked.factor):
         return False
     if control.key(without=OWN_OF_POINT) != asked.key(without=OWN_OF_POINT):
         return False
-    if asked.mode in SIGNED and (asked.scale or 1) * (control.scale or 1) < 0:
+    if asked.signed and (asked.factor or 1) * (control.factor or 1) < 0:
         return False  # one moves tokens together where the other moves them apart
     directions = study.catalogue.valid["directions"]
     named = [[directions.get(name) for name in each.directions] for each in (asked, control)]
@@ -127,26 +135,7 @@ def _controls(direction: Direction) -> str:
 
 
 def _own_mistakes(asked: Intervention, study: CheckedStudy, model: Model) -> Iterator[Mistake]:
-    """Yield what is wrong with a model's intervention that none of its keys shows by itself."""
-    for where, name in _named(asked):
-        if unknown := study.catalogue.lacks("direction", name):
-            yield where, unknown
-    if asked.mode == "constellation" and isinstance(asked.direction, str):
-        message = "`constellation` takes a list of directions, one for each task"
-        yield ("direction",), f"{message}: write [{asked.direction}], and name those of the other tasks in it too"
-    elif asked.mode not in (None, "constellation") and isinstance(asked.direction, list) and asked.direction:
-        yield ("direction",), f"a list is for mode `constellation` only, and this one is `{asked.mode}`; name one"
-    if asked.mode in SCALED and asked.scale is None:
-        example = "0.3" if asked.mode in ("pull", "constellation") else "-0.5"
-        message = f"`scale` is missing: `{asked.mode}` needs it, e.g. `scale: {example}`"
-        yield ("scale",), message
-    if asked.mode in GATES and asked.gate is None:
-        yield ("gate",), f"`gate` is missing: {GATES[asked.mode]}"
-    for key, modes in KEYS_OF.items():
-        said = getattr(asked, key) != Intervention.model_fields[key].default
-        if said and asked.mode is not None and asked.mode not in modes:
-            belongs = f"modes {' and '.join(f'`{mode}`' for mode in modes)}" if modes[1:] else f"mode `{modes[0]}`"
-            yield (key,), f"is for {belongs} only, and this one is `{asked.mode}`; leave it out"
+    """Yield what a model's engine does not do of its intervention."""
     engine = study.engine_of(model)
     if engine is None:
         return
@@ -155,17 +144,16 @@ def _own_mistakes(asked: Intervention, study: CheckedStudy, model: Model) -> Ite
     count = _known_layers(engine, study.settings.cache_dir)
     layers = asked.layers if isinstance(asked.layers, list) else []
     for place, layer in enumerate(layers if count is not None else ()):
-        if isinstance(layer, int) and count is not None and layer >= count:
+        if count is not None and layer >= count:
             yield ("layers", place), f"the model has {count} layers, counted from 0: the last one is {count - 1}"
-    if isinstance(asked.layers, BestLayers) and count is not None and (asked.layers.best or 0) > count:
+    if isinstance(asked.layers, BestLayers) and count is not None and asked.layers.best > count:
         yield ("layers", "best"), f"the model has {count} layers only"
 
 
 def _named(asked: Intervention) -> Iterator[tuple[KeyPath, str]]:
-    """Yield where an intervention names a direction, and the name; what is no name is reported elsewhere."""
+    """Yield where an intervention names a direction, and the name."""
     for number, name in enumerate(asked.directions):
-        if isinstance(name, str):
-            yield ("direction",) if isinstance(asked.direction, str) else ("direction", number), name
+        yield ("direction",) if isinstance(asked.direction, str) else ("direction", number), name
 
 
 def _unlike(asked: Intervention, directions: Mapping[str, Direction | None]) -> Iterator[Mistake]:
@@ -174,7 +162,7 @@ def _unlike(asked: Intervention, directions: Mapping[str, Direction | None]) -> 
     for place, name, entry in found[1:]:
         _, first_name, first = found[0]
         different = [key for key in ALIKE if _said(entry, key) != _said(first, key)]
-        if asked.mode == "constellation" and different:
+        if different:
             keys = " and ".join(f"`{key}`" for key in different)
             message = (
                 f"`{name}` has other {keys} than `{first_name}`, and the means of tasks are compared with each other"
@@ -215,7 +203,7 @@ def _direction_mistakes(
         return
     layers = asked.layers if isinstance(asked.layers, list) else []
     for number, layer in enumerate(layers):
-        if isinstance(layer, int) and layer not in captured:
+        if layer not in captured:
             has = ", ".join(map(str, sorted(captured)))
             yield ("layers", number), f"direction `{name}` has no vector for it: its `layers` are {has}"
     best = asked.layers.best if isinstance(asked.layers, BestLayers) else None

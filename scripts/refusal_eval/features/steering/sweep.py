@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from refusal_eval.config.intervention_entry import BestLayers, Intervention, Layers
 from refusal_eval.config.shapes import Entry, Number
 from refusal_eval.core.texts import ranges
-
-if TYPE_CHECKING:
-    from refusal_eval.config.entries import Model
+from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention, Layers, intervention_of
 
 MINUS = "\u2212"
 # Fields of a model that points of one curve may have otherwise.
@@ -27,7 +24,10 @@ def _different(values: list[Any]) -> list[Any]:
 
 
 class Sweep(Entry):
-    """What the models of a dose-response study differ in; all combinations are models."""
+    """What the models of a dose-response study differ in; all combinations are models.
+
+    The `intervention` leaves these keys out.
+    """
 
     scale: Annotated[list[Number], Field(min_length=1), AfterValidator(_different)] | None = Field(
         None, description="Scales, such as `[-1, -0.5, 0.5, 1]`. The model without an intervention is scale 0."
@@ -43,7 +43,16 @@ class Sweep(Entry):
         return self
 
 
-def swept(name: str, model: Model) -> Iterator[tuple[str, dict[str, Any]]]:
+def swept_first(written: Any) -> dict[str, Any]:
+    """Return what the first model of a sweep has of it; where the sweep has mistakes, what hides no other mistake."""
+    try:
+        sweep = Sweep.model_validate(written)
+    except ValidationError:
+        return {"scale": 0.0, "layers": [0]}
+    return {key: values[0] for key, values in sweep if values is not None}
+
+
+def swept(name: str, model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name of each model of a sweep, and the keys in which it differs from the sweep's entry."""
     assert model.sweep is not None
     scales: Sequence[float | None] = model.sweep.scale or [None]
@@ -71,7 +80,7 @@ def _layers_text(layers: Sequence[int] | BestLayers, to: str = "\u2013", between
 # ---------------------------------------------------------------- curves
 
 
-def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def curves(models: Mapping[str, Any], directions: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the scales, ascending, of models that differ in nothing else, by model and by the curve that they are.
 
     The model without an intervention has scale 0 in each of its curves, as a model with this scale has. A curve's label
@@ -84,15 +93,15 @@ def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[s
     plain: dict[str, str] = {}
     groups: dict[str, dict[str, float]] = {}
     parts: dict[str, list[str]] = {}
-    steered = [(name, model) for name, model in models.items() if model.intervention is not None]
+    steered = [(name, model) for name, model in models.items() if intervention_of(model) is not None]
     for name, model in models.items():
-        if model.intervention is None:
+        if intervention_of(model) is None:
             plain.setdefault(_rest(model), name)
     for name, model in steered:
-        asked = model.intervention
+        asked = intervention_of(model)
         assert asked is not None
         key = _rest(model) + repr(asked.key(without=("scale",)))
-        groups.setdefault(key, {})[name] = 1.0 if asked.scale is None else asked.scale
+        groups.setdefault(key, {})[name] = asked.factor
         base = plain.get(_rest(model))
         parts.setdefault(key, [(models[base].label or base) if base else model.engine, *_words(asked, directions)])
         if base is not None:
@@ -107,14 +116,14 @@ def curves(models: Mapping[str, Model], directions: Mapping[str, Any]) -> dict[s
     return found
 
 
-def _rest(model: Model) -> str:
+def _rest(model: Any) -> str:
     return repr(model.model_dump(exclude=OWN_OF_MODEL))
 
 
 def _words(asked: Intervention, directions: Mapping[str, Any]) -> list[str]:
     """What tells an intervention from others, but for its scale."""
     label = " and ".join(getattr(directions.get(name), "label", None) or name for name in asked.directions)
-    gate = "no gate" if asked.gate is None else f"gate {asked.gate:g}"
-    assert asked.layers is not None
+    plain = asked.model_dump()
+    gate = "no gate" if plain["gate"] is None else f"gate {plain['gate']:g}"
     where = f"layers {_layers_text(asked.layers)}"
-    return [label, asked.mode, where, gate, f"offset {asked.offset}", f"towards {asked.towards}"]
+    return [label, asked.mode, where, gate, f"offset {plain['offset']}", f"towards {plain['towards']}"]

@@ -4,7 +4,8 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from refusal_eval.config.comparison_entries import ComparisonFamily
+from refusal_eval.features.comparisons.comparison_entries import ComparisonFamily
+from refusal_eval.features.comparisons.comparisons_keys import ComparisonsKeys
 from refusal_eval.study.comparison_families import JUDGES, MODELS, Family, Scope
 from refusal_eval.study.study import Study
 
@@ -17,7 +18,7 @@ def study_families(study: Study) -> list[Family]:
 
     Families of one label are numbered, so that the table can tell them apart.
     """
-    written = study.settings.comparisons
+    written = ComparisonsKeys.of(study.settings).comparisons
     if written is None:
         written = [ComparisonFamily(pairs="all")] if 2 <= len(study.models) <= MOST_MODELS else []
     families = [_family(entry, study) for entry in written]

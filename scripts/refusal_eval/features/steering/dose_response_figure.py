@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import pandas as pd
 from pydantic import Field
@@ -12,21 +12,16 @@ from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, OfMod
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.features.steering.intervention_entry import MODES
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, gaps_words, highest, percent_scale, titles_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.report.paper.display import MINUS, flags_in, headline
 
-Mode = Literal["add", "gated", "pull", "ablate", "constellation"]
-MODES: tuple[Mode, ...] = ("add", "gated", "pull", "ablate", "constellation")
-# What a scale of each mode is.
-UNITS = {
-    "add": "1: as far as the two sides' means lie apart",
-    "gated": "1: as far as the two sides' means lie apart, for tokens that are similar to the direction",
-    "pull": "1: the whole way to the mean of one side (of a control, to a point as far from the middle of both)",
-    "ablate": "1: the whole component along the direction",
-    "constellation": "1: the whole way to the mean of a task's negative side, for tokens that are similar to it",
-}
+if TYPE_CHECKING:
+    Mode = str
+else:
+    Mode = Literal[tuple(MODES)]
 
 
 class DoseResponseFigure(OfModels):
@@ -53,7 +48,7 @@ class DoseResponseFigure(OfModels):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one for each mode whose scale is swept, unless its curves are too many to tell apart."""
+        """Return one for each mode with a swept scale, unless its curves are too many to distinguish."""
         figures = [cls(name=f"dose_response_{mode}", kind="dose_response", mode=mode) for mode in MODES]
         shown = [(figure, figure.shown(study).curves.values()) for figure in figures]
         swept = [figure for figure, curves in shown if any(len(set(curve.values())) > 2 for curve in curves)]
@@ -61,7 +56,7 @@ class DoseResponseFigure(OfModels):
 
     def shown(self, study: StudyView) -> Shown:
         """Return what it shows: of steered models those of its mode, whose scales have one unit."""
-        entries, _ = study.steering
+        entries = study.entries.get("models", {})
         steered = {name: entry.intervention for name, entry in entries.items() if entry.intervention is not None}
         others = {name for name, asked in steered.items() if asked.mode != self.mode}
         models = [name for name in self.models or study.models if name not in others]
@@ -71,7 +66,7 @@ class DoseResponseFigure(OfModels):
         return replace(whole, models=models, curves=curves)
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield that there are no curves, or too many to be told apart."""
+        """Yield a mistake if there are no curves, or too many to distinguish."""
         found = self.shown(study).curves
         if not found:
             message = f"`dose_response` needs models of mode `{self.mode}` that differ in `scale` and in nothing else"
@@ -111,7 +106,8 @@ class DoseResponseFigure(OfModels):
             mark=scales.index(0.0) if 0.0 in scales else None,
         )
         words = [
-            f"Scale of {UNITS[self.mode]}" + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
+            f"Scale of {MODES[self.mode].unit}"
+            + ("; at the dashed line nothing is changed." if 0.0 in scales else "."),
             *rates_words(data.scores, data.labels),
             *study_words(data, flags=flags_in(rows)),
             *titles_words(rows),

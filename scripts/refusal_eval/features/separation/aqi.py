@@ -29,8 +29,8 @@ from sklearn.manifold import TSNE
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # scikit-learn comes with it
 
-from refusal_eval.activations.separation import Bools, Floats, Layer, indices
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.separation.separation import Bools, Floats, Layer, indices
 
 LOG = logging.getLogger(__name__)
 OVERALL = "overall"

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from refusal_eval.activations.directions import RIDGE, Floats, Group, Method, States, held_out_clusters
-from refusal_eval.config.direction_entry import LEAST_NEGATIVE as LEAST
+from refusal_eval.activations.groups import Group, States
 from refusal_eval.core.errors import UserError
+from refusal_eval.features.steering.direction_entry import LEAST_NEGATIVE as LEAST
+from refusal_eval.features.steering.directions import RIDGE, Floats, Method, held_out_clusters
 
 
 def fitted_groups(positive: Group, negative: Group, hold_out: float, seed: int) -> tuple[Group, Group]:
