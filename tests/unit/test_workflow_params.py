@@ -54,7 +54,8 @@ def values(config):
     models, judges = WHOLE_STUDY["models"], WHOLE_STUDY["judges"]
     cells = [(cell["model"], cell["split"]) for cell in CELLS]
     judged = [(judge, *cell) for judge in judges for cell in cells]
-    adapted = [study.engines[study.models[model].engine].weights for model in ("tuned", "tuned-here")]
+    with_adapters = [model for name in ("tuned", "tuned-here") if (model := study.models.get(name))]
+    adapted = [study.engines[model.engine].weights for model in with_adapters]
     return {
         "data.source": [source.param() for _, source in sorted(study.fetched("splits", "gold").items())],
         "data.split_reading": [data_stage.split_reading(study, split, root) for split in WHOLE_STUDY["splits"]],
