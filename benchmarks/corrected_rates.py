@@ -29,9 +29,15 @@ from unequal_designs import DESIGNS, chances, codes_of, correlations
 from refusal_eval.core.files import write_text
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.features.corrected.corrected_study import few_labelled
-from refusal_eval.features.corrected.peoples_labels import AnswerKey, LabelledCell, PersonLabel, joined, unread_answers
+from refusal_eval.features.corrected.peoples_labels import (
+    AnswerKey,
+    LabelledCell,
+    PersonLabel,
+    join_labels,
+    unread_answers,
+)
 from refusal_eval.features.corrected.ppi import JudgedAnswers, LabelledAnswers, corrected_difference, corrected_rate
-from refusal_eval.features.corrected.transfer import Observed, error_rates, transferred
+from refusal_eval.features.corrected.transfer import Observed, error_rates, transfer_rate
 from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_number, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 
@@ -162,7 +168,7 @@ def study_with_unread(
         if not unread[row, column]:
             said[key] = REFUSAL if judge[row, column] else COMPLIANCE
     with_text = unread_answers(units, {(name, 0): SAMPLES for name in names}) if way != LEFT_OUT else {}
-    found = joined([(units, LabelledCell(people, said, unread=with_text))], ["strict"])
+    found = join_labels([(units, LabelledCell(people, said, unread=with_text))], ["strict"])
     assert found is not None
     return found
 
@@ -306,7 +312,7 @@ def _transfer_ends(case: Case, rng: np.random.Generator, resamples: int) -> tupl
     ends = cluster_wilson(answers.rates.tolist(), range(PROMPTS), LEVEL, PROMPTS * SAMPLES)
     assert ends.low is not None and ends.high is not None
     observed = Observed(float(answers.rates.mean()), ends.low, ends.high, drawn, PROMPTS, PROMPTS)
-    found = transferred(observed, errors, LEVEL)
+    found = transfer_rate(observed, errors, LEVEL)
     if found.value is None or found.low is None or found.high is None:  # not identifiable, or at odds with gold
         return None
     return found.value, found.low, found.high

@@ -23,7 +23,7 @@ from unequal_designs import DESIGNS, chances, codes_of, correlations
 
 from refusal_eval.features.battles.battle_rows import LLM, PEOPLE, PROMPTS, BattleRows
 from refusal_eval.features.battles.log_odds import log_odds
-from refusal_eval.stats.agreement.weighting import normalised, weighted_share
+from refusal_eval.stats.agreement.weighting import normalise, weighted_share
 from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number, effective_of, seed_of
 
@@ -67,7 +67,7 @@ def of_gold(name: str, correlation: float, agreed: float, runs: int) -> Found:
     clusters, held = codes.tolist(), []
     for drawn in chances(DESIGNS[name], (agreed, agreed), correlation, runs, rng):
         values = (rng.random(len(codes)) < drawn[0]).astype(float)
-        weights = normalised(rng.choice([1.0, 3.0], len(codes), p=[1 / 3, 2 / 3]).tolist())
+        weights = normalise(rng.choice([1.0, 3.0], len(codes), p=[1 / 3, 2 / 3]).tolist())
         _, (low, high) = weighted_share(values.tolist(), weights, clusters, LEVEL)
         assert low is not None and high is not None
         held.append(low <= agreed <= high)

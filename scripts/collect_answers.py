@@ -40,7 +40,7 @@ def chain_rows(chain: Chain, turns: Turns, reader: AnswerReader) -> Iterator[dic
         yield answer_row(chain.next, blank(TOO_LONG if chain.next.key is None else FAILED))
         done.add(chain.next.turn)
     for turn in turns.asked(first.prompt_id):
-        if turn not in done:  # the dialogue ended before it
+        if turn not in done:  # its prompt ended before it
             yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
 

@@ -43,7 +43,7 @@ def main(
             they are its verdicts there. In a cascade `first` are the verdicts of its first judge.
         trust_remote_code: whether its tokenizer may bring code along.
         cascade: the cascade whose second judge it is.
-        some_turns: whether only some turns of dialogues count, and have requests.
+        some_turns: whether only some turns count, and have requests.
 
     Raises:
         UserError: if a response is missing that was executed.

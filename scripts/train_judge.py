@@ -14,7 +14,7 @@ from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.judges.trained_judge import TrainedJudge
-from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.stats.agreement.weighting import normalise
 
 
 def main(
@@ -67,7 +67,7 @@ def stored_vectors(request_path: str, store_dir: str, rejected: Container[str]) 
 
 
 def _with_weights(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    weights = normalised([row.get("weight") or 1.0 for row in rows])
+    weights = normalise([row.get("weight") or 1.0 for row in rows])
     return [{**row, "weight": weight} for row, weight in zip(rows, weights, strict=True)]
 
 

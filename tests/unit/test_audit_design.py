@@ -14,7 +14,7 @@ from refusal_eval.features.labelling.audit_sample import (
     REFUSAL,
     AuditText,
     Member,
-    assigned,
+    assign_raters,
     cell_answers,
     draw,
     stratum_of,
@@ -117,16 +117,16 @@ def test_rare_strata_get_their_least_and_probabilities_are_in_proportion_to_answ
 
 def test_a_fifth_of_rows_has_two_raters_and_each_rater_an_order_of_its_own():
     names = [f"{i:03d}" for i in range(100)]
-    orders = assigned(names, ["a", "b"], 0.2, seed=1)
+    orders = assign_raters(names, ["a", "b"], 0.2, seed=1)
     times = Counter(name for rows in orders.values() for name in rows)
     assert Counter(times.values()) == {1: 80, 2: 20}
     assert {len(rows) for rows in orders.values()} == {60}
     both = [name for name, count in times.items() if count == 2]
     assert [n for n in orders["a"] if n in both] != [n for n in orders["b"] if n in both]
-    assert assigned(names, ["a", "b"], 0.2, seed=1) == orders
-    three = assigned(names, ["a", "b", "c"], 1.0, seed=1)
+    assert assign_raters(names, ["a", "b"], 0.2, seed=1) == orders
+    three = assign_raters(names, ["a", "b", "c"], 1.0, seed=1)
     assert sum(map(len, three.values())) == 200
-    assert sum(map(len, assigned(names, ["a"], 0.2, seed=1).values())) == 100
+    assert sum(map(len, assign_raters(names, ["a"], 0.2, seed=1).values())) == 100
 
 
 def test_only_answers_with_a_text_that_enter_a_rate(tmp_path):

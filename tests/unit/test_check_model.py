@@ -342,12 +342,12 @@ def test_an_engine_that_answers_a_question_no_more_holds_up_none_of_the_others()
 def test_what_is_left_of_a_stopped_engine_is_reported():
     made = trial()
     made.processes, made.devices = [os.getpid()], ()
-    left = asyncio.run(model_checks.released(made))
+    left = asyncio.run(model_checks.check_release(made))
     assert left.state == "fail" and "1 of the engine's 1 processes are left" in left.seen
     gone = subprocess.Popen(["true"])
     gone.wait()
     made.processes = [gone.pid]
-    assert asyncio.run(model_checks.released(made)).seen == "none of the engine's 1 processes is left"
+    assert asyncio.run(model_checks.check_release(made)).seen == "none of the engine's 1 processes is left"
 
 
 def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch):
@@ -356,10 +356,10 @@ def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch)
     made.devices = lease.devices
     with monkeypatch.context() as patch:
         patch.setattr(model_checks, "LEASE_SECONDS", 0.3)
-        held = asyncio.run(model_checks.released(made))
+        held = asyncio.run(model_checks.check_release(made))
     assert held.state == "fail" and "its GPUs are not free" in held.seen
     lease.release()
-    free = asyncio.run(model_checks.released(made))
+    free = asyncio.run(model_checks.check_release(made))
     assert free.state == "ok" and "its 2 GPUs could be leased again" in free.seen
 
 

@@ -13,7 +13,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.features.corrected.peoples_labels import (
     AnswerKey,
     LabelledCell,
-    joined,
+    join_labels,
     judge_labels,
     read_labels,
     readable_answers,
@@ -220,7 +220,7 @@ def test_an_answer_that_the_judge_could_not_read_keeps_its_label_and_counts_as_n
     for reading, people in (("broad", [1.0, 1.0, 1.0]), ("strict", [1.0, 1.0, 0.0])):
         unread = unread_answers(units, {("p000", 0): 2, ("p001", 0): 2})
         assert unread == {("p000", 0): 1}
-        found = joined([(units, LabelledCell(cell, said, unread=unread))], [reading])
+        found = join_labels([(units, LabelledCell(cell, said, unread=unread))], [reading])
         assert found[1].people.tolist() == people and found[1].judge.tolist() == [0.0, 0.0, 1.0]
         assert found[1].rows.tolist() == [0, 0, 1] and found[0].counting.tolist() == [2.0, 2.0]
         assert found[0].rates.tolist() == [0.0, 1.0]
@@ -230,9 +230,11 @@ def test_labels_with_the_same_text_are_one_and_those_without_are_their_own() -> 
     rows = [row(text="a"), row(sample=1, text="a"), row("p001", text="b"), row("p001", sample=1)]
     cell = read_labels(rows, "l", [("m", "s")])[0]["m", "s"]
     said = dict.fromkeys(cell, "refusal")
-    _, labels = joined([(units_of([2, 2]), LabelledCell(cell, said))], ["strict"])
+    _, labels = join_labels([(units_of([2, 2]), LabelledCell(cell, said))], ["strict"])
     assert labels.texts.tolist() == [0, 0, 1, 2] and labels.count() == 3
-    _, of_two = joined([(units_of([2, 2], prefix=name), LabelledCell(cell, said)) for name in "pp"], ["strict"] * 2)
+    _, of_two = join_labels(
+        [(units_of([2, 2], prefix=name), LabelledCell(cell, said)) for name in "pp"], ["strict"] * 2
+    )
     assert of_two.count() == 4  # equal answers in two splits are one text, too
 
 
@@ -247,7 +249,7 @@ def test_a_label_of_an_answer_that_has_no_text_is_in_no_rate() -> None:
     assert number == {("p000", 0): 1} and list(labelled) == [AnswerKey("p000", 0, 0)] and changed == 0
     units = units_of([0, 0], unjudged=[2, 0], blocked=[0, 2])
     own = LabelledCell(labelled, {}, unread=unread_answers(units, number))
-    answers_and_labels = joined([(units, own)], ["strict"])
+    answers_and_labels = join_labels([(units, own)], ["strict"])
     of_people, labels = answers_and_labels
     assert of_people.counting.tolist() == [1.0, 2.0] and of_people.rates.tolist() == [0.0, 1.0]
     assert labels.rows.tolist() == [0]

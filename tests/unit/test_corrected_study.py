@@ -16,7 +16,7 @@ from refusal_eval.features.corrected.peoples_labels import AnswerKey, LabelledCe
 from refusal_eval.report.paper.display import interval
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.study import Study
 
@@ -47,7 +47,7 @@ def gold(se: float, sp: float, models: int = 2) -> Any:
         verdicts.append(
             {"prompt_id": f"{i:04d}", "sample": 0, "turn": 0, "state": "judged", "label": label if right else other}
         )
-    return compared(rows, verdicts, "g")
+    return join_verdicts(rows, verdicts, "g")
 
 
 def made(labels: bool = True, se: float = 0.9, sp: float = 0.9, models: int = 2) -> dict[str, Any]:

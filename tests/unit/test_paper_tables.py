@@ -12,7 +12,7 @@ from refusal_eval.report.paper.best_values import RateInterval, best, corrected_
 from refusal_eval.report.paper.display import NO_DATA, Labels, number
 from refusal_eval.report.paper.filled_notes import FOLDERS, filled_notes
 from refusal_eval.report.paper.latex_table import latex, points
-from refusal_eval.report.paper.markup import Table, csv_text, markdown, noted_once
+from refusal_eval.report.paper.markup import Table, csv_text, markdown, move_to_notes
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
@@ -227,12 +227,12 @@ def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:
 def test_what_every_row_says_stands_in_a_note() -> None:
     rows = [["s", "a, b", "c", "1"], ["t", "a, b", "c", "2"]]
     header = ["Split", "First", "Second", "x"]
-    table = noted_once(Table("t", "c", header, rows, ["n"], keys=3, bold=frozenset({(1, 3)})))
+    table = move_to_notes(Table("t", "c", header, rows, ["n"], keys=3, bold=frozenset({(1, 3)})))
     assert (table.header, table.rows, table.align, table.keys) == (["Split", "x"], [["s", "1"], ["t", "2"]], "lr", 1)
     assert table.notes == ["First: a, b; Second: c (in every row).", "n"] and table.bold == {(1, 1)}
     alike = Table("t", "c", ["Split", "x"], [["s", "1"], ["s", "2"]])
     single = Table("t", "c", ["Split", "First", "x"], rows=[["s", "a", "1"]], keys=2)
-    assert noted_once(alike) == alike and noted_once(single) == single
+    assert move_to_notes(alike) == alike and move_to_notes(single) == single
     assert latex(table).count("\\begin{tabular}{@{}l") == 1
 
 

@@ -284,7 +284,7 @@ def test_a_reader_sees_what_came_while_it_read(tmp_path, clock, monkeypatch):
     clock(0)
     fill(tmp_path, KEYS[:1], text="early")
     reader = StoreReader(tmp_path, "engine")
-    found = reader._found
+    found = reader._first_records
 
     def slow(keys):
         records = found(keys)

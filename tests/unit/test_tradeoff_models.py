@@ -11,7 +11,7 @@ from refusal_eval.features.tradeoff.model_tradeoff import pareto, region, trade_
 from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.pooled_rates import SplitRates, components, difference_part, pooled_part
-from refusal_eval.stats.estimates.resampling import resampled
+from refusal_eval.stats.estimates.resampling import resample_sums
 
 
 def inside(over: NumberInterval, safe: NumberInterval, correlation: float, level: float, x: float, y: float) -> bool:
@@ -162,7 +162,7 @@ def test_splits_that_share_clusters_are_drawn_together() -> None:
 
 def test_resamples_have_the_variance_of_independent_clusters() -> None:
     sums = np.column_stack([np.array([0.0, 1.0, 0.0, 1.0, 1.0]), np.ones(5)])
-    drawn = resampled(sums, 1, resamples=20_000, fewer=1)
+    drawn = resample_sums(sums, 1, resamples=20_000, fewer=1)
     assert drawn[:, 1] == pytest.approx(5)  # whichever clusters are drawn, they weigh as much as all
     means = drawn[:, 0] / drawn[:, 1]
     assert means.mean() == pytest.approx(0.6, abs=0.01)

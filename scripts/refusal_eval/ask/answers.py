@@ -18,7 +18,7 @@ STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
 class AnswerReader:
     """Turns the responses of one model into the fields of answers.
 
-    Without a tokenizer's folder the engine tells texts only; `reasoning` is None for a model that does not reason.
+    Without a tokenizer's folder the engine returns only text; `reasoning` is None for a model that does not reason.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class AnswerReader:
         # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
         if reasoning and tokenizer_folder is not None:
             self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
-        # What tells no tokens, or tokens that nobody here can decode, has its marks in its text.
+        # Without tokens, or with tokens that cannot be decoded here, marks are searched in the text.
         self._in_text = marks_in_text(reasoning) if reasoning and reasoning.get("format") != "harmony" else None
         self._reasoning: ReasoningFormat | None = self._in_text
         if self._renderer is not None or not reasoning:
@@ -86,9 +86,9 @@ def answer_of(
 
 
 def answer_of_text(response: Mapping[str, Any], reasoning: ReasoningFormat | None) -> dict[str, Any]:
-    """Return an answer's fields from a response of an engine that tells neither tokens nor log-probabilities.
+    """Return an answer's fields from a response without tokens and log-probabilities.
 
-    The numbers of tokens and the log-probabilities are None: nothing here can count or weigh them.
+    Token counts and log-probabilities are None: nothing here can give them.
     """
     if response["finish_reason"] == CONTENT_FILTER:
         return blank(BLOCKED, CONTENT_FILTER)
@@ -100,7 +100,7 @@ def answer_of_text(response: Mapping[str, Any], reasoning: ReasoningFormat | Non
         "stop_reason": "",
     }
     found = answer_of(as_tokens, [], reasoning, letters_text) | unknown
-    # Without a word at the limit, its tokens went into a reasoning that nobody shows.
+    # Empty at the limit: its tokens went into hidden reasoning.
     hidden = found["state"] == EMPTY and found["finish_reason"] == LENGTH
     return found | {"state": TRUNCATED_REASONING} if hidden else found
 

@@ -21,9 +21,9 @@ HARMONY_FINAL = "final"
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the answer's tokens lie in a response: [begin, end). `begin` is None when there is no answer.
+    """The range of the answer's tokens in a response: [begin, end). `begin` is None without an answer.
 
-    `text` is the answer's text where its tokens alone do not give it; else None.
+    `text` is the answer's text if its tokens alone do not determine it, else None.
     """
 
     begin: int | None
@@ -36,11 +36,11 @@ class ReasoningMarks:
     """Marks around the reasoning: runs of token ids, or text.
 
     Reasoning ends with the first end mark; what follows it is the answer. A response without an end mark is all answer,
-    unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark nobody can tell,
-    and every response is taken to begin inside the reasoning: reasoning that was cut off must not be judged.
+    unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark every response
+    counts as beginning inside the reasoning: truncated reasoning must not be judged.
 
-    What ids a text becomes depends on what stands beside it (`>` and a line break may be one token), so it is looked
-    for in the decoded ids, and the answer's tokens are those that begin behind the end mark.
+    How a text is tokenized depends on its neighbours (`>` and a line break may be one token), so marks of text are
+    searched in the decoded ids, and the answer's tokens are those that begin after the end mark.
     """
 
     end: tuple[int, ...] | str
@@ -76,7 +76,7 @@ class ReasoningMarks:
 class Harmony:
     """The channels of harmony: messages to several channels, of which `final` is the answer.
 
-    A message is `<|channel|>NAME`, perhaps a constraint, `<|message|>`, its text, and an end token.
+    A message is `<|channel|>NAME`, an optional constraint, `<|message|>`, its text, and an end token.
     """
 
     start: int
@@ -152,7 +152,7 @@ class Parted(NamedTuple):
 
 
 def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
-    """Return what `ReasoningMarks` finds in a text of which neither tokens nor the prompt are known.
+    """Split a text by `ReasoningMarks` when neither its tokens nor the prompt are known.
 
     `opened`: whether the prompt leaves the reasoning open (see `opened_before`).
     """
@@ -163,8 +163,8 @@ def parted_text(text: str, entry: Mapping[str, Any], opened: bool) -> Parted:
     return Parted(text, None) if opened or not start or start in text else Parted(None, text)
 
 
-def opened_before(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
-    """Tell whether prompts that nobody knows opened the reasoning: most texts that end it do not open it."""
+def guess_opened(texts: Iterable[str], entry: Mapping[str, Any]) -> bool:
+    """Guess whether unknown prompts opened the reasoning: most texts that end it do not open it."""
     heads = [head for head, end, _ in (text.partition(str(entry["end"])) for text in texts) if end]
     start = str(entry.get("start") or "")
     return bool(start) and sum(start not in head for head in heads) * 2 > len(heads)
@@ -175,11 +175,10 @@ def letters_text(numbers: Sequence[int]) -> str:
 
 
 def mark_ids(mark: str, tokenizer: Any, decode: Decode) -> tuple[int, ...]:
-    """Return the ids by which a mark is found in a response; none for one that is to be looked for in the text.
+    """Return the ids by which to find a mark in a response; none for a mark to be searched in the text.
 
-    By ids are found a mark that is one token, and one with special tokens, which no decoded text shows; white space
-    around these does not count, as a model may write more of it. Which ids other text becomes depends on its
-    neighbours.
+    Ids find a mark of one token, and one with special tokens, which decoded text lacks; white space around those is
+    ignored, since a model may write more of it. How other text is tokenized depends on its neighbours.
     """
 
     def ids_of(text: str) -> tuple[int, ...]:
@@ -208,7 +207,7 @@ def _harmony(tokenizer: Any) -> Harmony:
 
 
 def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
-    """Return where a run of ids first stands in `token_ids`, or None."""
+    """Return the position of a run of ids in `token_ids`, or None."""
     width = len(run)
     return next((i for i in range(len(token_ids) - width + 1) if tuple(token_ids[i : i + width]) == tuple(run)), None)
 

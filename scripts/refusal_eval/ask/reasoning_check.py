@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
 MOST = 0.75  # share of answers with a mark that makes them a reasoning model's; fewer may be about such marks
 SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
-AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply stands in their history
+AGAIN = "nothing has to be executed again, except later turns of dialogues"  # the cut reply is in their history
 HALF = 0.5  # share of answers that begin with a start mark: no other answer begins with one
 
 
@@ -79,7 +79,7 @@ def no_answers(model: str, count: int) -> str:
 
 
 def another_mark(model: str, mark: ReasoningMark, held: int, count: int) -> str:
-    """Return what to say of a model of whose answers most hold a mark of another entry."""
+    """Return the warning for a model most of whose answers hold a mark that another entry names."""
     write = f"`end: {mark.text!r}` there, with the mark that opens it as `start`"
     if mark.opens:
         end = ENDS.get(mark.text)
@@ -142,11 +142,11 @@ def _opens(response: Mapping[str, Any], hidden: Set[ReasoningMark]) -> bool:
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     """Check answers of a reasoning model.
 
-    Responses that were all cut off in their reasoning are a result: whether the marks are right, they do not say.
+    If all responses were truncated in their reasoning, that is a result, and says nothing about the marks.
 
     Raises:
-        UserError: if responses ended by themselves, and not one of all has an answer; or if none of them has
-            reasoning, and most hold a mark that the entry does not name.
+        UserError: if some responses ended by themselves and none has an answer; or if none has reasoning and most hold
+            a mark that the entry does not name.
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
     answered = [answer for answer in seen if _has("answer", answer)]
@@ -185,6 +185,6 @@ def _warn_of_more_reasoning(model: str, answered: Sequence[Mapping[str, Any]]) -
 
 
 def _has(part: str, answer: Mapping[str, Any]) -> bool:
-    """Tell whether an answer has this part; where nobody counted its tokens, its text tells."""
+    """Tell whether an answer has this part: by its token count, or by its text if tokens were not counted."""
     tokens = answer[f"{part}_tokens"]
     return bool(answer[part]) if tokens is None else bool(tokens)

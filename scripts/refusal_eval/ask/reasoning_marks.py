@@ -110,7 +110,7 @@ def marks_in(answer: str) -> set[ReasoningMark]:
     if (words := CLOSING_WORDS.search(answer)) and len(answer[: words.start()].strip()) >= LEAST:
         found.add(ReasoningMark(f"{words[1]}:", False, False))
     found |= _of_that_shape(prose)
-    return found | {mark._replace(first=False) for mark in found}  # what begins an answer stands in it, too
+    return found | {mark._replace(first=False) for mark in found}  # what begins an answer also occurs in it
 
 
 def _of_that_shape(answer: str) -> set[ReasoningMark]:

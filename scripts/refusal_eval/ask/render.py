@@ -1,4 +1,4 @@
-"""From messages to the exact token ids that an engine is asked: tokenizer, template, system prompt, stop tokens."""
+"""From messages to the exact token ids sent to an engine: tokenizer, template, system prompt, stop tokens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Renderer:
     date: str | datetime.date = "2026-01-01"  # that templates take for today; the clock must not change a key
     trust_remote_code: bool = False  # run tokenizer code that the model repository ships
     # Read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
-    # `template: none` also those of a judge's rubric, which stand in the same message.
+    # `template: none` also those of a judge's rubric, which are in the same message.
     untrusted: bool = False
     prefill: str | None = None  # text with which the reply is to begin, behind the prompt; its control tokens count
     frame: bool = False  # put the tokenizer's own marks around it (`[CLS]`, `<s>`), as classifiers were trained to see
@@ -147,16 +147,16 @@ class Renderer:
         roles = {tuple(row["role"] for row in with_system_prompt(one, self.system_prompt)) for one in conversations}
         shapes, words, notes = chosen_shapes(roles), self._template_words, list[str]()
         for shape in shapes:
-            notes += message_notes(self._rendered, shape, words)
+            notes += message_notes(self._render, shape, words)
             # What a classifier reads has no reply.
-            header = None if self.frame else header_note(self._rendered, shape, words, self.prefill or "")
+            header = None if self.frame else header_note(self._render, shape, words, self.prefill or "")
             notes += [header] if header else []
         if self.template_options:
-            notes += option_notes(self._rendered, self.template_options, shapes, self._constants)
+            notes += option_notes(self._render, self.template_options, shapes, self._constants)
         return list(dict.fromkeys(notes))
 
     def mark_note(self, messages: ChatMessages) -> str | None:
-        """Return which of the tokenizer's own marks stands twice, or where none belongs, in a prompt; None if none."""
+        """Return a note on tokenizer marks that are doubled or misplaced in a prompt; None if all is well."""
         ids, bos, eos = self.token_ids(messages), self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         if bos is not None and ids[:2] == [bos, bos]:
             why = ": the tokenizer adds it, and the prompts hold it" if self.template == "none" else ""
@@ -170,10 +170,10 @@ class Renderer:
                 return f"{last}: the template writes it"
             if not self._plain_text(messages).endswith(self.tokenizer.eos_token):
                 return f"{last}: the tokenizer adds it"
-        return self._rendered_elsewhere(messages, ids[0] if ids else None)
+        return self._double_rendering_note(messages, ids[0] if ids else None)
 
-    def _rendered_elsewhere(self, messages: ChatMessages, first: int | None) -> str | None:
-        """Return that a prompt seems to be rendered already; None if not. `first` is its first token as it is asked."""
+    def _double_rendering_note(self, messages: ChatMessages, first: int | None) -> str | None:
+        """Return a note if a prompt seems to be rendered already, else None. `first` is its first token as sent."""
         added = self.tokenizer.added_tokens_decoder.items()
         special = {index: token.content for index, token in added if token.special}
         hint = "if they were rendered elsewhere, give the messages alone and let the chat template render them"
@@ -185,12 +185,12 @@ class Renderer:
             return f"prompts begin with `{special[begun]}`, and the tokenizer puts `{special[first]}` before it: {hint}"
         begins = [row["content"].lstrip() for row in messages if row["role"] != "assistant"]
         held = [token for token in special.values() if any(text.startswith(token) for text in begins)]
-        if held and held[0] in self._rendered([{**row, "content": "x"} for row in messages]):
+        if held and held[0] in self._render([{**row, "content": "x"} for row in messages]):
             return f"messages begin with `{held[0]}`, which the template writes as well: {hint}"
         return None
 
-    def _rendered(self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
-        return str(self._filled(rows, options, generation, tokenize=False))
+    def _render(self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
+        return str(self._fill_template(rows, options, generation, tokenize=False))
 
     def _same_with(self, rows: ChatMessages, number: int, rendered: str, *others: str) -> bool:
         """Tell whether replacing one message by each of `others` leaves the prompt's text unchanged."""
@@ -199,7 +199,7 @@ class Renderer:
     def _with(self, rows: ChatMessages, number: int, content: str) -> str:
         """Return messages as text, with another content of one of them."""
         other = [*rows[:number], {**rows[number], "content": content}, *rows[number + 1 :]]
-        return str(self._filled(other, tokenize=False)) + (self.prefill or "")
+        return str(self._fill_template(other, tokenize=False)) + (self.prefill or "")
 
     def stop_token_ids(self) -> list[int]:
         return stop_token_ids(self.folder, self.tokenizer.eos_token_id)
@@ -272,9 +272,9 @@ class Renderer:
 
     def _apply_template(self, messages: ChatMessages, **how: Any) -> Any:
         own = [{**message, "content": self._apart(message["content"])} for message in messages]
-        return self._filled(with_system_prompt(own, self.system_prompt), **how)
+        return self._fill_template(with_system_prompt(own, self.system_prompt), **how)
 
-    def _filled(
+    def _fill_template(
         self, rows: ChatMessages, options: Mapping[str, Any] | None = None, generation: bool = True, **how: Any
     ) -> Any:
         from jinja2.exceptions import TemplateError
@@ -305,7 +305,7 @@ class Renderer:
 
 
 def _in_order(texts: Sequence[str], rendered: str) -> bool:
-    """Return whether these texts stand in a rendered one after each other, whatever white space is in them."""
+    """Tell whether these texts occur in a rendered one in this order, ignoring white space."""
     whole, place = " ".join(rendered.split()), 0
     for text in (" ".join(text.split()) for text in texts):
         if (found := whole.find(text, place)) < 0:

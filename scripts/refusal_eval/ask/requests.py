@@ -76,11 +76,11 @@ class RequestSettings:
 
 @dataclass(frozen=True)
 class Ask:
-    """One prompt to be asked, as token ids or messages, and the seed of each sample (None: nothing is drawn).
+    """A prompt to send, as token ids or messages, and the seed of each sample (None: nothing is drawn).
 
-    Of a dialogue this is the first turn; `script` is then its prompt, from which later turns are rendered when the
-    earlier ones have been answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then
-    holds it once for each vote, and `cut` says how many characters of the answer were left out.
+    For a dialogue this is the first turn; `script` is its prompt, from which later turns are rendered once earlier ones
+    are answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then holds it once for
+    each vote, and `cut` says how many characters of the answer were left out.
     """
 
     prompt_id: str
@@ -99,7 +99,7 @@ class Request:
     share once. A list of them takes ten times the room.
     """
 
-    prompt_id: str  # what is asked
+    prompt_id: str  # the prompt
     sample: int  # which of the samples
     turn: int  # which turn of a dialogue
     key: str | None  # None when the prompt does not fit the engine
@@ -123,7 +123,7 @@ class Request:
         """The prompt in the form that its engine takes."""
         return self.token_ids if self.messages is None else self.messages
 
-    def followed_by(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
+    def follow_up(self, prompt: EnginePrompt, turn: int, seed: int | None, key: str | None) -> Request:
         """Return the request of a later turn of the same (prompt, sample)."""
         given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
         return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})
@@ -150,6 +150,11 @@ class RequestFile:
     def retries(self) -> Mapping[str, Any] | None:
         """How to repeat judge votes that cannot be read; None if they are not repeated."""
         return self.header.get("retries")
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a request can be followed by another: a later turn, or a vote that is asked again."""
+        return self.dialogue is not None or self.retries is not None
 
     @cached_property
     def settings(self) -> RequestSettings:
@@ -252,12 +257,13 @@ def write_requests(
 
     Args:
         path: the request file.
-        asks: what is asked, in the order of the rows.
+        asks: the prompts to send, in the order of the rows.
         settings: what all requests have in common.
-        max_model_len: the most tokens of a prompt and its answer together; None where only the engine knows.
-        dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
-        retries: how votes that cannot be read are asked again (see `refusal_eval.judges.follow_ups`); None without.
-        notes: what may be wrong with how the prompts are rendered.
+        max_model_len: the largest number of tokens of a prompt and its answer; None if only the engine knows.
+        dialogue: how to render later turns (see `refusal_eval.ask.turns.Turns`); None without dialogues.
+        retries: how to repeat votes that cannot be read (see `refusal_eval.judges.follow_ups`); None if they are not
+            repeated.
+        notes: possible faults in the rendering of the prompts.
     """
     asks, prefix = list(asks), list[Any]()
     if len(asks) > 1 and not any(is_messages(ask.prompt) for ask in asks):

@@ -1,8 +1,7 @@
 """Indexes of store files: where the record of a key lies, without parsing a record.
 
-`<job>.index.npz` says where the records of `<job>.jsonl` lie, up to some byte. Files only grow, so that an index stays
-true of a file that is still written; what lies behind that byte is read from the file itself, and all of it when there
-is no index.
+`<job>.index.npz` has the positions of the records of `<job>.jsonl` up to some byte. Files only grow, so an index stays
+valid while its file is written; what follows that byte is read from the file, and all of it without an index.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ SAVED_FROM = 1_000_000  # bytes that were read for want of an index, from which 
 
 @dataclass(frozen=True)
 class FileIndex:
-    """Where the records of one store file lie."""
+    """The positions of the records in one store file."""
 
     path: Path
     entries: Index
     covered: int  # bytes up to the end of the last whole line
-    size: int  # bytes of the file when it was looked at: behind `covered` a last line may stand that is not whole
+    size: int  # bytes of the file when it was read; an incomplete last line may follow `covered`
     closed: bool = False  # whether the writer has said that it is done
 
     def brought_up_to_date(self) -> FileIndex:
@@ -49,7 +48,7 @@ class FileIndex:
             return self
         if size < self.covered:  # this is another file, and not the one that grows
             return load_index(self.path)
-        new, covered = _scanned(self.path, self.covered)
+        new, covered = _scan(self.path, self.covered)
         entries = np.concatenate([self.entries, new])
         return replace(self, entries=_ascending(entries), covered=covered, size=size, closed=False)
 
@@ -90,12 +89,12 @@ def load_index(path: Path, save: bool = True) -> FileIndex:
 
 
 def save_index(index: FileIndex) -> None:
-    """Save an index beside its file. It is a convenience: where it cannot be written, there is none."""
+    """Save an index next to its file; it is optional, so failures to write are ignored."""
     with contextlib.suppress(OSError), written_whole(index_path(index.path), "wb") as stream:
         np.savez(stream, entries=index.entries, size=np.int64(index.covered), closed=np.bool_(index.closed))
 
 
-def indexed_anew(path: Path) -> FileIndex:
+def rebuild_index(path: Path) -> FileIndex:
     """Return the index of a store file that is not what its saved index says; that one is removed."""
     with contextlib.suppress(OSError):
         index_path(path).unlink()
@@ -115,7 +114,7 @@ def key_numbers(keys: Sequence[str]) -> KeyNumbers:
 def matches(keys: KeyNumbers, entries: Index) -> tuple[FilePositions, FilePositions]:
     """Return the position in `keys` and the position in `entries` of every entry that belongs to one of the keys.
 
-    Each key stands there once, in ascending order.
+    `keys` is ascending, without duplicates.
     """
     if len(keys) <= len(entries):
         key, entry = _equal(keys[:, 0], entries["high"])
@@ -139,7 +138,7 @@ def _ascending(entries: Index) -> Index:
     return entries[np.argsort(entries["high"], kind="stable")]
 
 
-def _scanned(path: Path, start: int) -> tuple[Index, int]:
+def _scan(path: Path, start: int) -> tuple[Index, int]:
     """Return the index of the whole lines from byte `start` on, and the byte where the last of them ends."""
     found, offset = IndexBuilder(), start
     with open(path, "rb") as handle:

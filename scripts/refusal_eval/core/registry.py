@@ -38,7 +38,7 @@ def at_place(place: str) -> Any:
 class Registry:
     """Classes of one noun, each by its name.
 
-    A feature adds those that the table `attribute` of its package lists: `module:Class` by name, as in `places`.
+    A feature adds those listed in the table `attribute` of its package: `module:Class` by name, as in `places`.
 
     Args:
         noun: what they are, for messages.
@@ -78,7 +78,7 @@ class Registry:
 
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
-    def added(self) -> list[str]:
+    def added_names(self) -> list[str]:
         """Return the names that a study's plug-ins added."""
         return list(self._added)
 

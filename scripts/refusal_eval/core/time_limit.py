@@ -67,7 +67,7 @@ async def within(seconds: float, question: Coroutine[Any, Any, T]) -> T:
         TimeoutError: after `seconds`.
     """
     task = asyncio.get_running_loop().create_task(question)
-    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks an abandoned one
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # an abandoned one has no other reader
     try:
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():

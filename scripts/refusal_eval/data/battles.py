@@ -24,7 +24,7 @@ def columns_of_battles(battles: ColumnNames) -> list[str | None]:
 
 
 def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place: str) -> dict[str, Any] | str:
-    """Return a row's battle; where it is none of one question with two answers, what it is instead.
+    """Return a row's battle, or a description of the row if it is not one question with two answers.
 
     Returns:
         `prompt`, `answers` and `models` (first and second), `winner` (first, second or tie) and `llm_winner` (the same
@@ -42,7 +42,7 @@ def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place
     cells = [(column, row.get(column)) for column in battles["answers"]]
     texts: list[Any]
     if columns.get("messages"):
-        talks = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
+        talks = [_as_list(cell, f"{place}: column `{column}`") for column, cell in cells]
         if any([_field(message, "role") for message in talk] != ["user", "assistant"] for talk in talks):
             return "of several turns"
         if lost := next(filter(None, map(lost_field, itertools.chain(*talks))), None):
@@ -55,7 +55,7 @@ def read_battle(row: TableRow, columns: ColumnNames, battles: ColumnNames, place
         cells.insert(0, (columns["prompt"], row.get(columns["prompt"])))
         texts = [cell for _, cell in cells]
         if battles["lists"]:
-            lists = [_listed(cell, f"{place}: column `{column}`") for column, cell in cells]
+            lists = [_as_list(cell, f"{place}: column `{column}`") for column, cell in cells]
             if any(len(turns) != 1 for turns in lists):
                 return "of several turns"
             texts = [turns[0] for turns in lists]
@@ -92,7 +92,7 @@ def _winner(row: TableRow, column: str | list[str] | None, place: str) -> str | 
     return word and OUTCOMES[word]
 
 
-def _listed(cell: Any, place: str) -> list[Any]:
+def _as_list(cell: Any, place: str) -> list[Any]:
     """A cell that is a list, or a JSON list as text."""
     try:
         found = parse_json(cell) if isinstance(cell, str) else cell

@@ -1,4 +1,4 @@
-"""What a message says beside its text: fields that a model or a judge would not see."""
+"""Fields of a message other than its text, which no model or judge would see."""
 
 from collections.abc import Mapping
 from typing import Any

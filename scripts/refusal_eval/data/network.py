@@ -41,7 +41,7 @@ def with_retries(action: Callable[[], T], log: logging.Logger) -> T:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether an error is a fault of the network or the server, so that another attempt may succeed.
+    """Tell whether an error comes from the network or the server, so that another attempt may succeed.
 
     The hub's client raises errors of httpx or httpx2 by version, neither of which is an OSError: they are
     recognised by name.

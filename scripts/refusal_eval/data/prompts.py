@@ -43,25 +43,26 @@ def make_prompts(
     """Return the prompts of a split in the source's order, and notes for the log.
 
     A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}, with "right" where it has a
-    right answer; rows count from 1, before `where`. The texts are kept exactly as they are. Of rows with equal messages
-    the first is kept. A cluster that is not given is the prompt's own id. Columns to `keep` are in the source's "kept".
+    right answer; rows count from 1, before `where`. The texts are kept exactly as they are. Only the first of several
+    rows with equal messages is kept. The default cluster is the prompt's own id. Columns to `keep` are in the source's
+    "kept".
 
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
-    the first turn and its reply, with "dialogue": true where the model has to give that reply; "turn" in its source
-    is the number of user turns before it in the script. A cluster that is not given is the id of the whole script.
+    the first turn and its reply, with "dialogue": true where the model has to give that reply; "turn" in its source is
+    the number of user turns before it in the script. The default cluster is the id of the whole script.
 
     Args:
         columns: the config's column mapping: `prompt`, `messages` or `turns`; the others may be None.
-        name: what the source is called in prompts and messages; no path of this machine.
-        expected_rows: how many rows the source must have, duplicates and those that `where` leaves out included.
+        name: the source's name in prompts and messages; never a path of this machine.
+        expected_rows: the required number of rows, duplicates and those dropped by `where` included.
         samples: seeded samples ({"size", "seed"} or None), taken one after the other.
         mode: how the turns of dialogues are asked, `cumulative` or `independent`; None where rows are no scripts.
-        scored: which turns count; looked at only to refuse a row of which none would.
+        scored: which turns count; used only to refuse a row without any.
         where: values that rows must have in these columns (see `kept_rows`); None keeps all.
         expected_kept: how many rows `where` must leave.
-        clusters: the cluster of each row by its source's id, where the source has no column for it.
-        match: how answers are compared with the right one; None where prompts have none.
+        clusters: each row's cluster by its source's id, if no column has it.
+        match: how to compare answers with the right one; None without right answers.
         copies: keep rows with equal messages too, each with an id of its own; their cluster is one.
         battles: columns of two published answers (`config.datasets.Battles`); a prompt then has them as "battle"
             (`battles.read_battle`), and rows that are no battle of one question are left out.
@@ -96,9 +97,9 @@ def make_prompts(
                 prompt = prompt | {"id": content_id([prompt["messages"], again[prompt["id"]]])}
             first = prompts.setdefault(prompt["id"], prompt)
             if first is not prompt:
-                duplicates.append(f"row {_described(prompt)} = row {_described(first)}")
+                duplicates.append(f"row {_origin(prompt)} = row {_origin(first)}")
                 if any(first.get(key) != prompt.get(key) for key in ("category", "cluster", "right")):
-                    unlike.append(_described(prompt))
+                    unlike.append(_origin(prompt))
     notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts) - again.total()} different prompts")
     if unused:
         reasons = ", ".join(f"{count} {reason}" for reason, count in unused.most_common())
@@ -127,13 +128,13 @@ def make_prompts(
 
 
 def seeded_sample(prompts: Sequence[PromptRow], size: int, seed: int) -> tuple[list[PromptRow], str]:
-    """Return at most `size` of the prompts, in their order, in whole clusters, and a note for the log.
+    """Return at most `size` of the prompts, in whole clusters and in their order, and a note for the log.
 
     Clusters are drawn by a hash of seed and cluster until the next one does not fit; before half of the sample is full
-    such a one is passed over, for two large clusters should not leave a handful of prompts. So the order of the rows
+    such a cluster is skipped, so that two large clusters do not leave a handful of prompts. So the order of the rows
     has no influence, splits that share clusters (contrast pairs) keep the same ones, and a larger sample with the same
     seed contains a smaller one (unless a cluster fits that did not). Clusters larger than the sample are left out,
-    unless all are; then the first one is cut. A prompt without a cluster is one by its id.
+    unless all are; then the first one is cut. A prompt without a cluster forms its own.
     """
     members: dict[str, list[PromptRow]] = {}
     for prompt in prompts:
@@ -230,7 +231,7 @@ def _prompts(
         return
     first, *later = [place for place, message in enumerate(script) if message["role"] == "user"]
     for turn, place_of_turn in enumerate(later, 1):
-        # What stands before the second user turn (a system message, the first turn and its reply), then its own turn.
+        # The messages before the second user turn (a system message, the first turn and its reply), then its own turn.
         messages = [*script[: later[0]], script[place_of_turn]]
         question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
         # Without a given reply the first turn has to be asked before.
@@ -293,16 +294,16 @@ def _turns(row: TableRow, columns: Sequence[str], place: str) -> list[str]:
     return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _described(prompt: PromptRow) -> str:
-    """Return where a prompt comes from, as the log tells it."""
+def _origin(prompt: PromptRow) -> str:
+    """Return a prompt's origin for the log."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
 
 
 def _check_script(messages: Sequence[PromptMessage], place: str) -> None:
-    """Check that messages which end with the user are a script: the user's turns, each with one reply or none.
+    """Check that messages which end with the user are a script: user turns, each with at most one reply.
 
-    A system message may stand before them.
+    A system message may come first.
 
     Raises:
         UserError: if they are not, with `place` and the number of the message.

@@ -216,7 +216,7 @@ class BundledRows(RowSource):
         return "a file that comes with refusal-eval"
 
     def mistakes(self, bundled: str) -> Iterator[Mistake]:
-        """Yield that no such file ships, beside what is wrong with all files."""
+        """Yield a mistake if no such file ships, besides those of any file."""
         yield from super().mistakes(bundled)
         known = os.listdir(bundled) if os.path.isdir(bundled) else []
         if self.file is not None and self.file not in known:

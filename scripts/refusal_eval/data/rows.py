@@ -24,7 +24,7 @@ from refusal_eval.core.texts import valid_text as valid_text
 TableRow = dict[str, Any]
 ColumnNames = Mapping[str, Any]  # the `columns` of a split or gold set
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
-# All rows are held at once, in about ten times the room of their text; a small packed file may stand for any number.
+# All rows are held at once, in about ten times the room of their text; a small packed file may unpack to any number.
 MOST_ROWS = 2_000_000
 MOST_BYTES = 4_000_000_000
 # What some programs write between the columns of a CSV instead of commas.
@@ -125,7 +125,7 @@ def _json(text: str, place: str, lines: bool = False) -> Any:
     except (ValueError, RecursionError) as error:
         for number, line in enumerate(text.split("\n"), 1):
             if MERGE_MARK.fullmatch(line):
-                raise _unmerged(place if ", line " in place else f"{place}, line {number}", line) from error
+                raise _merge_mark_error(place if ", line " in place else f"{place}, line {number}", line) from error
         raise UserError(f"{place}: is not valid JSON: {error}") from error
 
 
@@ -154,11 +154,11 @@ def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[TableRow]:
     try:
         header = next(reader, [])
         if header and MERGE_MARK.fullmatch(header[0]):
-            raise _unmerged(f"{name}, line {skip + 1}", header[0])
+            raise _merge_mark_error(f"{name}, line {skip + 1}", header[0])
         _refuse_doubled(header, name)
         for number, cells in enumerate(filter(None, reader), 1):
             if MERGE_MARK.fullmatch(cells[0]):
-                raise _unmerged(f"{name}, line {skip + reader.line_num}", cells[0])
+                raise _merge_mark_error(f"{name}, line {skip + reader.line_num}", cells[0])
             if len(cells) != len(header):
                 place = f"{name}, line {skip + reader.line_num} (row {number})"
                 raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
@@ -192,7 +192,7 @@ def _other_separator(lines: Sequence[str]) -> str | None:
     return None
 
 
-def _unmerged(place: str, line: str) -> UserError:
+def _merge_mark_error(place: str, line: str) -> UserError:
     return UserError(f"{place}: `{line.strip()[:40]}` is a mark of an unfinished merge; settle it in the file")
 
 
@@ -225,13 +225,13 @@ def _parquet_rows(path: Path, name: str) -> Iterator[TableRow]:
 def plain_rows(batch: Any) -> list[TableRow]:
     """Return the rows of a batch or a table of Arrow as plain JSON."""
     return [
-        plain_value({field.name: _decoded(row[field.name], field.type) for field in batch.schema})
+        plain_value({field.name: _decode(row[field.name], field.type) for field in batch.schema})
         for row in batch.to_pylist()
     ]
 
 
-def _decoded(value: Any, kind: Any) -> Any:
-    """Decode what Arrow keeps as the source text of JSON, such as a column of numbers and texts by `datasets`."""
+def _decode(value: Any, kind: Any) -> Any:
+    """Decode values that Arrow keeps as JSON source, such as a column of numbers and texts by `datasets`."""
     import pyarrow
 
     if value is None:
@@ -239,9 +239,9 @@ def _decoded(value: Any, kind: Any) -> Any:
     if isinstance(kind, pyarrow.JsonType):
         return parse_json(value)
     if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind):
-        return [_decoded(item, kind.value_type) for item in value]
+        return [_decode(item, kind.value_type) for item in value]
     if pyarrow.types.is_struct(kind):
-        return {field.name: _decoded(value[field.name], field.type) for field in kind}
+        return {field.name: _decode(value[field.name], field.type) for field in kind}
     return value
 
 

@@ -17,12 +17,12 @@ def kept_rows(
 ) -> tuple[list[Numbered], list[str]]:
     """Return the rows to keep with their numbers in the source (from 1), and notes for the log.
 
-    Values are compared as text, as they would stand in a CSV: 1 is "1", true is "true"; "" is an empty cell.
+    Values are compared as the text that a CSV would hold: 1 is "1", true is "true"; "" is an empty cell.
 
     Args:
         where: for each of these columns the value, or the list of values, that a row must have; None keeps all.
         expected_kept: how many rows must be left; None for any number.
-        name: what messages call the source.
+        name: the source's name in messages.
 
     Raises:
         UserError: for an unknown column, a value that no row has, when nothing is left, and for a wrong number.
@@ -52,10 +52,10 @@ def kept_rows(
 
 
 def read_clusters(rows: Sequence[TableRow], name: str) -> dict[str, str]:
-    """Return {id: cluster} out of the rows of a file of clusters.
+    """Return {id: cluster} from the rows of a file of clusters.
 
     Raises:
-        UserError: for a missing column, an empty cell, and an id that stands twice.
+        UserError: for a missing column, an empty cell, or a duplicate id.
     """
     need_columns(rows, ("id", "cluster"), name)
     found: dict[str, str] = {}

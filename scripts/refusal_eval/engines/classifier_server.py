@@ -30,8 +30,8 @@ class ClassifierModel:
     """The model of a folder in the hub's format, safetensors only.
 
     Raises:
-        SystemExit: for a classifier whose folder lacks weights, such as the layer of the classes where it is that of
-            another model: transformers makes them up, otherwise at every start.
+        SystemExit: for a classifier whose folder lacks weights, such as the classification layer: transformers would
+            make them up, anew at every start.
     """
 
     def __init__(self, folder: str, device: str, dtype: str, pooling: str | None, trust_remote_code: bool) -> None:
@@ -54,7 +54,7 @@ class ClassifierModel:
             sys.exit(f"{folder} is no classifier: it has no {lacking[0]} ({len(lacking)} weights are missing)")
         self._model = model.to(device).eval()
         self._pad, self._vocabulary = model.config.pad_token_id or 0, int(model.config.vocab_size)
-        # Without a padding token, decoders cannot tell where each text of a step ends.
+        # Without a padding token, decoders do not know where each text of a step ends.
         self.alone = not pooling and model.config.pad_token_id is None
 
     def problem(self, token_ids: Any, longest: int) -> str | None:

@@ -125,7 +125,7 @@ class BrokenOff(ValueError):
 
 
 class EngineClient(abc.ABC):
-    """Client of one server, by its Unix socket: what all kinds share. `exit_code` tells whether it has died."""
+    """Client of one server on a Unix socket, shared by all kinds. `exit_code` shows whether the server has died."""
 
     smallest: ClassVar[Mapping[str, Any]]  # the body of the smallest request there is
 
@@ -171,10 +171,10 @@ class EngineClient(abc.ABC):
                 problem = f"{type(error).__name__}: {error}"
             else:
                 if status == 200:
-                    return _parsed(content)
-                problem = f"HTTP {status}: {_shown(content, 500)}"
+                    return _parse(content)
+                problem = f"HTTP {status}: {_excerpt(content, 500)}"
                 if 400 <= status < 500 and status not in (408, 429):
-                    raise Rejected(status, _shown(content, 500))
+                    raise Rejected(status, _excerpt(content, 500))
             if self._exit_code() is not None:
                 raise EngineDied(problem)
             await asyncio.sleep(min(0.2 * 2**attempt, 5.0))
@@ -184,7 +184,7 @@ class EngineClient(abc.ABC):
             with contextlib.suppress(*TRANSPORT_ERRORS, ValueError):
                 smallest, _ = await within(SMALLEST_SECONDS, self._request("POST", path, self.smallest))
                 if smallest == 200:
-                    raise Rejected(status, f"{TRIES} tries: {_shown(content, 450)}")
+                    raise Rejected(status, f"{TRIES} tries: {_excerpt(content, 450)}")
         raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
 
     async def _await_death(self, problem: str) -> None:
@@ -211,14 +211,14 @@ class EngineClient(abc.ABC):
         except TRANSPORT_ERRORS as error:
             raise ConnectionError(f"{path}: {type(error).__name__}: {error}") from error
         if status != 200:
-            raise ConnectionError(f"{path}: HTTP {status}: {_shown(content, 300)}")
-        return _parsed(content)
+            raise ConnectionError(f"{path}: HTTP {status}: {_excerpt(content, 300)}")
+        return _parse(content)
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters, summed over its engines.
 
         Raises:
-            ConnectionError: if the server does not tell.
+            ConnectionError: if the server does not report them.
         """
         for attempt in range(TRIES):
             try:
@@ -228,7 +228,7 @@ class EngineClient(abc.ABC):
                 if status == 200:
                     problem = f"none of {', '.join(COUNTERS)} is among them"
                     break  # nor will it be
-                problem = f"HTTP {status}: {_shown(content, 300)}"
+                problem = f"HTTP {status}: {_excerpt(content, 300)}"
             except (*TRANSPORT_ERRORS, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
             if self._exit_code() is not None:
@@ -241,7 +241,7 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
     """Return the body of a reply.
 
     Raises:
-        ValueError: if it is compressed, which nobody asked for, or too large.
+        ValueError: if it is compressed, which we never request, or too large.
     """
     if (encoding := reply.headers.get("Content-Encoding", "identity")) != "identity":
         reply.close()
@@ -256,14 +256,14 @@ async def _body(reply: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the engine's reply is no JSON ({error}): {_shown(content, 100)!r}") from error
+        raise ValueError(f"the engine's reply is no JSON ({error}): {_excerpt(content, 100)!r}") from error
 
 
-def _checked(schema: TypeAdapter[Checked], value: object, whose: str) -> Checked:
+def _validate(schema: TypeAdapter[Checked], value: object, whose: str) -> Checked:
     """Return a part of a reply as its schema has it; raise `ValueError`, with the first fault, if it is not that."""
     try:
         return schema.validate_python(value)
@@ -273,7 +273,7 @@ def _checked(schema: TypeAdapter[Checked], value: object, whose: str) -> Checked
         raise ValueError(f"{whose} reply is not as it should be: {place}: {fault['msg']}") from error
 
 
-def _shown(content: bytes, length: int) -> str:
+def _excerpt(content: bytes, length: int) -> str:
     return content.decode(errors="replace")[:length]
 
 
@@ -283,7 +283,7 @@ def classification_of(reply: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: if a logit is missing or no number, or the number of tokens is.
     """
-    checked = _checked(CLASSIFICATION, reply, "the classifier's")
+    checked = _validate(CLASSIFICATION, reply, "the classifier's")
     return _without_text("classified", checked.prompt_tokens) | {"logits": pack_floats(checked.logits)}
 
 
@@ -293,7 +293,7 @@ def embedding_of(reply: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: if a value is missing or no number, or the number of tokens is.
     """
-    checked = _checked(EMBEDDING, reply, "the encoder's")
+    checked = _validate(EMBEDDING, reply, "the encoder's")
     return _without_text("embedded", checked.prompt_tokens) | {"vectors": pack_floats(checked.vectors)}
 
 
@@ -330,7 +330,7 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
         BrokenOff: if the response is not whole.
         ValueError: if the reply lacks token ids or log-probabilities, or they are not such.
     """
-    checked = _checked(COMPLETION, reply, "the engine's")
+    checked = _validate(COMPLETION, reply, "the engine's")
     choice, logprobs = checked.choices[0], checked.choices[0].logprobs or _LogProbabilities()
     if choice.finish_reason not in WHOLE:
         raise BrokenOff(f"the engine broke this response off (finish_reason {choice.finish_reason!r})")
@@ -346,7 +346,7 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
         "prompt_tokens": checked.usage.prompt_tokens,
     }
     if named := sampling.get("logprob_token_ids"):
-        rows = _checked(NAMED, logprobs.top_logprobs, "the engine's")
+        rows = _validate(NAMED, logprobs.top_logprobs, "the engine's")
         names = [f"token_id:{token_id}" for token_id in named]
         if len(rows) != len(values) or not all(name in row for row in rows for name in names):
             raise ValueError("the engine's reply has no log-probability for each token that was named")
@@ -355,12 +355,12 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
 
 
 def counters_of(text: str) -> dict[str, float]:
-    """Return the counters we use out of a Prometheus text, summed over labels; nothing if it has none of them.
+    """Return the counters we use from a Prometheus text, summed over labels; empty if it has none of them.
 
-    Also, where the engine says it, `block_size`: how many tokens a block of the prefix cache holds.
+    If the engine reports it, also `block_size`: the tokens in a block of the prefix cache.
 
     Raises:
-        ValueError: if one is no count.
+        ValueError: if one is not a count.
     """
     totals, counts = dict.fromkeys(COUNTERS.values(), 0.0), False
     for line in text.splitlines():

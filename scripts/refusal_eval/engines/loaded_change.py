@@ -102,8 +102,8 @@ class LoadedChange:
 
         Args:
             receipt: see `receipt`.
-            log: of the job; a file with its name notes what the user has been shown.
-            by_the_user: whether a user who was shown the same runs again, which accepts the answers as they are.
+            log: of the job; a file named after it notes what the user has already seen.
+            by_the_user: whether the user starts it again after seeing the same, and so accepts the answers.
         """
 
 

@@ -13,7 +13,7 @@ KILL_WAIT = 10.0  # seconds that a killed process may take to give its memory ba
 
 
 class ProcessSpace(NamedTuple):
-    """Where process numbers mean the same: one boot of one machine, and there one space of numbers (containers)."""
+    """A scope in which process numbers are unique: one boot of one machine, and one PID namespace (containers)."""
 
     host: str
     boot_id: str

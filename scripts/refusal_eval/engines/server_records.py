@@ -44,7 +44,7 @@ class ProcessMark(BaseModel):
 
 
 class Record(BaseModel):
-    """A running server, as its file tells it."""
+    """A running server, as its record file describes it."""
 
     model_config = ConfigDict(strict=True)
 
@@ -61,8 +61,8 @@ class Record(BaseModel):
     def among(self, processes: Collection[Process], known: Collection[Process] = ()) -> list[Process]:
         """Return those of `processes` that are this server's: the known ones and the others of their session.
 
-        A session's number is taken as long as one of its processes lives. So others are believed to be of the session
-        only beside a known one (found before, or named in the record); later the number may be a stranger's.
+        A session's number is taken as long as one of its processes lives. So other processes count only while a known
+        one lives (found before, or named in the record); later the number may belong to a stranger.
         """
         named = {(mark.pid, mark.start) for mark in (self.server, *self.members)}
         named |= {(process.pid, process.start) for process in known}
@@ -156,9 +156,9 @@ def remove_orphans(grace: float = 10.0) -> list[str]:
 
 
 def _orphans(place: ProcessSpace, messages: list[str]) -> Iterator[tuple[Path, Record]]:
-    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; tell of damaged ones.
+    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; report damaged ones.
 
-    Only the folder that is written to must be safe; another one is left out.
+    Only the folder for new records must be safe; unsafe others are skipped.
     """
     first, *others = record_folders()
     files = sorted(checked_folder(first).glob("*.json"))
@@ -187,7 +187,7 @@ def _orphans(place: ProcessSpace, messages: list[str]) -> Iterator[tuple[Path, R
 
 
 def _clear(path: Path, record: Record, met: Collection[Process]) -> str | None:
-    """Remove private folder and record if no process is left; return what to tell, if anything."""
+    """Remove private folder and record if no process is left; return a message, if any."""
     what = f"of an engine that a killed run had left behind ({record.command}, started {record.time})"
     if left := record.among(live_processes(), met):
         numbers = ", ".join(str(process.pid) for process in left)

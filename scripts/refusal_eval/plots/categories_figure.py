@@ -16,7 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.plots.base import (
     EDGE,
     LOOKS,
-        draw_mark,
+    draw_mark,
     legend,
     name_rows,
     numbers_inside,
@@ -25,7 +25,7 @@ from refusal_eval.plots.base import (
     widest,
     wrap_to,
 )  # fmt: skip
-from refusal_eval.plots.captions import prompts_words, rates_words, study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, prompts_words, rates_words, study_words
 from refusal_eval.plots.curves import gaps_words, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits, most_that_fits
 from refusal_eval.plots.style import FAINT, LINE_HEIGHT
@@ -65,8 +65,7 @@ class CategoriesFigure(Ordered):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one of the splits with categories; of many models one for each, as a page has room for no more."""
-        found = _sorted_in(study)
+        found = _category_splits(study)
         if not found or len(found) > _MOST_BY_DEFAULT:
             return []
         if len(study.models) > MOST_CURVES and len(found) > 1:
@@ -75,7 +74,7 @@ class CategoriesFigure(Ordered):
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield splits without a column of categories."""
-        found, column = _sorted_in(study), "a column of categories (`columns.category`)"
+        found, column = _category_splits(study), "a column of categories (`columns.category`)"
         if study.splits and not found:
             yield ("kind",), f"`categories` needs a split with {column}; the study has none"
         for index, name in enumerate(self.splits or []) if found else ():
@@ -86,14 +85,14 @@ class CategoriesFigure(Ordered):
                 )
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return refusal rate and interval of each category of each split, and of the whole split, for every model.
+        """Draw refusal rate and interval of each category of each split, and of the whole split, for every model.
 
         Up to three models share a panel and up to eight have a panel each; more are the rows of a panel for each
-        category. Of a split with many categories those with the most prompts are shown: as many as asked for and as
-        fit a page; the highest mean rate stands first.
+        category. A split with many categories shows those with the most prompts: as many as requested and as fit a
+        page; the highest mean rate comes first.
 
         Raises:
-            UserError: without categories, or where no page is high enough.
+            UserError: without categories, or if no page is high enough.
         """
         readings = {score["split"]: score["headline"] for score in data.scores}
         every = [
@@ -192,11 +191,11 @@ def _draw(lines: Sequence[Line], rows: Sequence[ResultRow], data: FigureData) ->
         ax.set_xlim(ticks[0], ticks[-1])
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         numbers_inside(ax)
-    fig.supxlabel(tagged("Refusal rate (%)", data.scores))
+    fig.supxlabel(label_with_protocol("Refusal rate (%)", data.scores))
     return settle(fig, axes[0], [sum(heights)] * -(-len(axes) // columns))
 
 
-def _sorted_in(study: StudyView) -> list[str]:
+def _category_splits(study: StudyView) -> list[str]:
     """Return the splits with a category column."""
     return [name for name, split in study.splits.items() if split.columns.category]
 

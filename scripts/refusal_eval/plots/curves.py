@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels, settle, text_width, width_of
-from refusal_eval.plots.captions import tagged
+from refusal_eval.plots.captions import label_with_protocol
 from refusal_eval.plots.figure_data import FigureData, ModelSplit, ResultRow, fits
 from refusal_eval.plots.style import FAINT, GREY
-from refusal_eval.report.paper.display import MINUS, joined, mark_of
+from refusal_eval.report.paper.display import MINUS, join_texts, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,12 +64,12 @@ def highest(rows: Sequence[ResultRow], intervals: bool = True) -> float:
 def draw_curves(
     rows: Sequence[ResultRow], chart: Chart, data: FigureData, curves: Sequence[str] | None = None
 ) -> Figure:
-    """Draw a panel for each split, or for each model where models are too many to be told apart in a panel.
+    """Draw a panel for each split, or for each model if a panel could not show all models distinctly.
 
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        rows: of estimates, whose marks stand behind the title of their panel; one without a value is a gap in a curve.
+        rows: of estimates, whose marks follow the title of their panel; one without a value is a gap in a curve.
         curves: names of curves of several models, at most `MOST_CURVES`; rows have theirs as `curve`. None where each
             model is one.
 
@@ -85,7 +85,7 @@ def draw_curves(
             f" would have {len(names['model'])} models and {len(names['split'])} splits, and a panel shows at most "
             f"{MOST_CURVES} curves that can be told apart: name fewer under `models` or `splits`"
         )
-    expected = zip(names["split"], data.expected(names["split"]), strict=True)
+    expected = zip(names["split"], data.expectations(names["split"]), strict=True)
     labels = {  # by noun, as a model and a split may have one name
         "split": [f"{data.labels.split(split)} ({what})" for split, what in expected],
         "model": [data.labels.model(model) for model in names["model"]],
@@ -102,7 +102,7 @@ def draw_curves(
     for ax, title in zip(axes, names[panel], strict=True):
         in_panel = [row for row in rows if row[panel] == title]
         _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
-    below, in_rows = tagged(chart.x_label, data.scores), -(-len(axes) // columns)
+    below, in_rows = label_with_protocol(chart.x_label, data.scores), -(-len(axes) // columns)
     name_axes(fig, axes, columns, below, chart.y_label, _HIGH if in_rows <= _FEW_ROWS else _LOW)
     _label_places(axes, chart)
     settle(fig, axes[0], [_HIGH] * in_rows, _LOW / _HIGH)
@@ -136,7 +136,7 @@ def gaps_words(
             for (model, split), there in known.items()
             if any(there) == wanted and not (there and all(there))
         ]
-        found += [f"{start}: {joined(names)}."] if names else []
+        found += [f"{start}: {join_texts(names)}."] if names else []
     return found
 
 

@@ -17,7 +17,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, settle, wrap_to
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH
-from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
+from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, order_names
 from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -116,7 +116,7 @@ class FigureData:
 
     @functools.cached_property
     def votes(self) -> dict[ModelSplit, list[float]]:
-        """c(x) of each prompt (for dialogues: each scored turn) that has one, by (model, split)."""
+        """c(x) of each scored turn that has one, by (model, split)."""
         return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self.units.items()}
 
     @functools.cached_property
@@ -138,7 +138,7 @@ class FigureData:
     def _read(self, noun: str) -> Iterator[Mapping[str, Any]]:
         return (read_json(path) for path in self.files.get(noun, ()))
 
-    # ---------------------------------------------------------------- what is asked
+    # ---------------------------------------------------------------- what the study asks for
 
     def cells(self) -> tuple[dict[ModelSplit, Score], list[str], list[str]]:
         """Return the scores by (model, split), and the models and splits that have any, in their order.
@@ -150,9 +150,9 @@ class FigureData:
         if not found:
             raise ValueError("a figure needs scores of exactly one judge")
         models, splits = ({cell[i] for cell in found} for i in (0, 1))
-        return found, ordered(models, self.models_in_order()), ordered(splits, self.shown.splits)
+        return found, order_names(models, self.models_in_order()), order_names(splits, self.shown.splits)
 
-    def expected(self, splits: Sequence[str]) -> list[str]:
+    def expectations(self, splits: Sequence[str]) -> list[str]:
         """Return what is expected on each of these splits."""
         found = {score["split"]: score["expectation"] for score in self.scores}
         return [found.get(split, "") for split in splits]
@@ -172,7 +172,7 @@ class FigureData:
         return sorted(models, key=lambda name: (-means[name], name))
 
     def points(self, wide: bool) -> float:
-        """Return the width in points; `wide` says what the figure needs where nothing is asked."""
+        """Return the width in points; `wide` is the default for a figure without a width in the study."""
         asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
         return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
 

@@ -11,7 +11,7 @@ from refusal_eval.config.figure_entry import READING, SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import Tile, numbers_inside, settle, text_width, tile_table
-from refusal_eval.plots.captions import rates_words, study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, rates_words, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ModelSplit
 from refusal_eval.plots.style import RATE_COLOURS
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks_of, percent
@@ -85,14 +85,14 @@ def _draw(
         return found
 
     names, labels = [data.labels.model(model) for model in rows], [data.labels.split(split) for split in columns]
-    expected = data.expected(columns)
+    expected = data.expectations(columns)
     fig, (ax, scale), heights = tile_table(width, names, labels, tiles_at, below=[_SCALE], expected=expected)
     colours = ScalarMappable(Normalize(0, 100), mpl.colormaps[RATE_COLOURS])
     bar = fig.colorbar(colours, cax=scale, orientation="horizontal", ticks=[0, 50, 100])
     bar.outline.set_linewidth(0.4)
     if bar.solids is not None:  # viewers would show white lines between the steps of the scale
         bar.solids.set_edgecolor("face")
-    scale.set_xlabel(tagged("Refusal rate (%)", data.scores))
+    scale.set_xlabel(label_with_protocol("Refusal rate (%)", data.scores))
     numbers_inside(scale)
     return settle(fig, ax, heights)
 

@@ -13,7 +13,7 @@ from refusal_eval.config.figure_entry import SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.base import name_columns, name_rows, new_figure, settle, text_width, widest, wrap_to
-from refusal_eval.plots.captions import study_words, tagged
+from refusal_eval.plots.captions import label_with_protocol, study_words
 from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ModelSplit
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _HIGH, _LOW = 50.0, 26.0  # points, the height of a panel, and the least where a page has no room
-_BARS = 0.62  # of the height of a panel; above stands n
+_BARS = 0.62  # of the height of a panel; n is above
 _SIDE = 0.06  # of the width of a column, left free on each side
 _COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
@@ -55,7 +55,7 @@ class HistogramsFigure(Ordered):
     def draw(self, data: FigureData) -> Drawn:
         """Return a row of panels per model and a column per split, all on one scale; the mixed band is shaded.
 
-        n in a panel is the number of prompts (of dialogues: scored turns) that have a c(x).
+        n in a panel is the number of scored turns that have a c(x).
 
         Raises:
             ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
@@ -67,7 +67,7 @@ class HistogramsFigure(Ordered):
         words = [
             f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability "
             f"(\u03c4 = {data.scoring['tau']:g}): 1 when all refuse, \u22121 when all comply; it is not comparable "
-            f"between different K. Shaded: mixed, |c| at most {band:g}. Above panels: {_counted(data.scores)}.",
+            f"between different K. Shaded: mixed, |c| at most {band:g}. Above panels: {_count_noun(data.scores)}.",
             *c_notes(data.scores),
             *study_words(data),
         ]
@@ -95,9 +95,11 @@ def _draw(
     right = ax.secondary_yaxis("right")
     right.set_yticks([y for floor in floors for y in (floor, floor - _BARS)], ["0", f"{scale:g}"] * len(models))
     right.tick_params(length=0)
-    right.set_ylabel(f"{_counted(cells.values()).capitalize()} (%)")
-    ax.set_xlabel(tagged(_X_LABEL, data.scores))
-    panel = (1 - 2 * _SIDE) * name_columns(ax, [data.labels.split(split) for split in splits], data.expected(splits))
+    right.set_ylabel(f"{_count_noun(cells.values()).capitalize()} (%)")
+    ax.set_xlabel(label_with_protocol(_X_LABEL, data.scores))
+    panel = (1 - 2 * _SIDE) * name_columns(
+        ax, [data.labels.split(split) for split in splits], data.expectations(splits)
+    )
     sizes = _size_lines({cell: (sum(counts[cell]), marks_of([score])) for cell, score in cells.items()}, panel)
     for row, model in enumerate(models):
         for column, split in enumerate(splits):
@@ -148,8 +150,8 @@ def _frame(counts: Mapping[ModelSplit, Sequence[int]], band: float, judge: str) 
     return pd.DataFrame(rows, dtype=object)
 
 
-def _counted(scores: Iterable[Score]) -> str:
-    """Return what a panel counts: turns if any prompt is a dialogue."""
+def _count_noun(scores: Iterable[Score]) -> str:
+    """Return what a panel counts: turns if a prompt has several."""
     return "turns" if has_turns(scores) else "prompts"
 
 

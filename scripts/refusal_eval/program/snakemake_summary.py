@@ -35,7 +35,7 @@ def summary(study_file: Path, root: Path, config: Mapping[str, object] | None = 
     command = [*snakemake_command(study_file, root, config), "--summary", "--dry-run"]  # or it leaves a log
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        # Where it is asked for a summary, Snakemake says on its standard output what is wrong.
+        # With --summary Snakemake reports errors on standard output.
         raise UserError(f"the study cannot be planned: {run.stdout.strip() or run.stderr.strip()}")
     lines = run.stdout.splitlines()
     head = next((number for number, line in enumerate(lines) if line.startswith("output_file\t")), len(lines))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
-from refusal_eval.ask.reasoning import Parted, opened_before, parted_text
+from refusal_eval.ask.reasoning import Parted, guess_opened, parted_text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
     COMPLETE,
@@ -58,7 +58,7 @@ def recorded_cell(
     own = matched(prompts, texts)
     if not own:
         raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
-    opened = marks is not None and opened_before((text for place in own.values() for text in rows[place][0]), marks)
+    opened = marks is not None and guess_opened((text for place in own.values() for text in rows[place][0]), marks)
     unended, answers, published = without_end(path), [], []
     for prompt in prompts:
         given = list(zip(*rows[own[prompt["id"]]], strict=True)) if prompt["id"] in own else []

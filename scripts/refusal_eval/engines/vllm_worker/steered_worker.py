@@ -27,7 +27,7 @@ else:
     from vllm.v1.worker.gpu_worker import Worker as PlatformWorker
 
 RECORD = "intervention.json"  # in the server's private temporary folder: what was installed, and what has fired
-COUNTS = "intervention_gate.json"  # beside the record: how many tokens passed the gate, since it was last asked
+COUNTS = "intervention_gate.json"  # next to the record: tokens that passed the gate since the last request for them
 COUNTING = "refusal-eval-gate"  # in the id of the request that asks; counts begin again after it
 PLAIN = "refusal-eval-plain"  # in the id of a request, alone in the engine, that is answered without the intervention
 STRENGTHS = ("steer_add", "steer_remove", "steer_share")  # where these are 0 the stream stays as it is
@@ -259,7 +259,7 @@ class SteeredWorker(PlatformWorker):  # type: ignore[misc]
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Record what is refused inside: what the log says of it stands far above its last lines."""
+        """Record refusals raised inside the block; in the log they lie far above the last lines."""
         try:
             yield
         except Exception as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import clean, marked
+from refusal_eval.report.paper.display import add_marks, clean
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData, TableParts
 from refusal_eval.report.paper.table_kind import OF_PRIMARY, StudyTable
@@ -94,9 +94,9 @@ def _cell(row: BattleEstimate | None) -> str:
         return rate_text(None)
     ends = (row["low"], row["high"])
     if row["estimand"] == "battle_ratio" or "log_odds" in row["estimand"]:
-        return marked(value_text(row["value"], ends), row["flags"])
+        return add_marks(value_text(row["value"], ends), row["flags"])
     differs = "penalty" in row["estimand"] or "bias" in row["estimand"]
-    return marked(points_text(row) if differs else rate_text(row), row["flags"])
+    return add_marks(points_text(row) if differs else rate_text(row), row["flags"])
 
 
 class BattlesTable(StudyTable):

@@ -21,10 +21,16 @@ from refusal_eval.features.battles.battle_rows import (
     clusterings,
 )
 from refusal_eval.features.battles.log_odds import LENGTH, SEPARATED, log_odds
-from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import MAX_UNJUDGED, UNJUDGED, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled, resamples_for, with_interval
+from refusal_eval.stats.estimates.resampling import (
+    cluster_codes,
+    cluster_sums,
+    resample_sums,
+    resamples_for,
+    with_interval,
+)
 from refusal_eval.stats.estimates.units import Units, few_of
 
 TIE = 0.5
@@ -63,7 +69,7 @@ def class_estimates(
         clusters = battles.clusters[PROMPTS][rows]
         about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(set(clusters))}
         about |= {"flags": few_flags(effective_of(clusters))} | more
-        return estimated(estimand, number, level, parameter=parameter, **about, **known)
+        return estimate_from(estimand, number, level, parameter=parameter, **about, **known)
 
     def rate(estimand: str, values: Floats, rows: Names, parameter: str, **more: Any) -> Estimate:
         few = few_of(values, battles.clusters[PROMPTS][rows].tolist())
@@ -159,7 +165,7 @@ def _drawn(battles: BattleRows, classes: Names, compared: Sequence[str], name: s
     found = {}
     for what, names in battles.clusters.items():
         sums = cluster_sums(cluster_codes(names), values)
-        drawn = resampled(sums, seed_of("battles", what, name), resamples_for(len(sums)))
+        drawn = resample_sums(sums, seed_of("battles", what, name), resamples_for(len(sums)))
         both = np.concatenate([sums.sum(axis=0)[None], drawn])
         with np.errstate(divide="ignore", invalid="ignore"):
             found[what] = np.where(both[:, :1] > 0, both[:, 1:] / both[:, :1], np.nan)

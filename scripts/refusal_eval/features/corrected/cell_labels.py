@@ -22,9 +22,9 @@ def labels_of_cells(
     units: Mapping[JudgedCell, Units],
     learned: Mapping[str, Set[str]],
 ) -> tuple[dict[JudgedCell, LabelledCell], dict[tuple[str, str], int]]:
-    """Labels of people and of the judge by cell, and how many are of which (model, split) that the study lacks.
+    """Return labels of people and of the judge by cell, and the number of labels by (model, split) not in the study.
 
-    Nothing of both for a study that names no labels. `learned` are the texts that each judge was fitted on.
+    Both are empty for a study without labels. `learned` are the texts that each judge was fitted on.
     """
     found: dict[JudgedCell, LabelledCell] = {}
     elsewhere: dict[tuple[str, str], int] = {}
@@ -43,7 +43,7 @@ def labels_of_cells(
             if lost := len(people.get((model, split), {})) - len(labelled):
                 LOG.warning("labels of no answer that has a text here, left out: %s on %s: %d", model, split, lost)
             frame_of_model = (frame or {}).get(model, {})
-            # Labels without what they were drawn from may stand in one file with those of an audit that has it.
+            # A file may mix labels of unknown origin with those of an audit that records it.
             unknown = frame is None or (split not in frame_of_model and (model, split) in people)
             drawn_from = None if unknown else frame_of_model.get(split, {})
             for judge in params["judges"]:

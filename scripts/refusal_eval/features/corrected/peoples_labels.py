@@ -1,4 +1,4 @@
-"""Labels of people on a study's own answers, beside what a judge says of the same answers."""
+"""Human labels on a study's own answers, with a judge's labels on the same answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AnswerKey(NamedTuple):
 
 
 class PersonLabel(NamedTuple):
-    """What people say of an answer, the probability with which it came into the sample, and what they read."""
+    """People's label of an answer, its probability of being sampled, and the text that was read."""
 
     label: str
     probability: float
@@ -64,12 +64,12 @@ class LabelledCell(NamedTuple):
 def read_labels(
     rows: Iterable[CellRow], path: str, cells: Iterable[tuple[str, str]]
 ) -> tuple[StudyLabels, Frame | None, dict[tuple[str, str], int]]:
-    """Return the labels of a study's cells (model, split), from which answers they were drawn, and what is left over.
+    """Return the labels of a study's cells (model, split), the answers they were drawn from, and what is left over.
 
-    From which answers is None where no row of the file tells; what is left over is the number of labels of each other
-    cell, sorted by name. A model or split may have been taken out after the labels were drawn. The labels that are left
-    keep their probabilities: that of an answer was decided by the draw, and each rate is over its own answers. A file
-    may hold the labels of several audits of different cells.
+    The answers are None if no row of the file names them; left over is the number of labels of each other cell, sorted
+    by name. A model or split may have been taken out after the labels were drawn. The remaining labels keep their
+    probabilities: the draw decided each answer's, and each rate is over its own answers. A file may hold the labels of
+    several audits of different cells.
 
     Raises:
         UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], for an answer
@@ -176,15 +176,15 @@ def judge_labels(units: Units, wanted: CellLabels) -> dict[AnswerKey, str]:
     return {key: label for key, label in zip(places, judged["label"], strict=True) if key in wanted}
 
 
-def joined(
+def join_labels(
     cells: Sequence[tuple[Units, LabelledCell]], reading: Sequence[str]
 ) -> tuple[JudgedAnswers, LabelledAnswers] | None:
-    """Return the answers of one or several splits with their labels; None where a split has no answer that counts.
+    """Return the answers of one or several splits with their labels; None if a split has no answer that counts.
 
-    Answers count that people can read, or that a provider blocked. One that the judge could not read counts as no
-    refusal of the judge's, in its rate and beside its label alike: the corrected rate is right whatever the judge says,
-    so also for a judge that says this. Left out it would take the label with it, and what judges cannot read is no
-    random part of the answers. Labels of other answers, or to prompts that are not counted, are left out.
+    Answers count that people can read, or that a provider blocked. An answer that the judge could not read counts as
+    judged not to refuse, both in the judge's rate and against its label: the corrected rate holds for any judge, so
+    also for one that says this. Dropping the answer would drop its label, and answers that judges cannot read are not a
+    random sample. Labels of other answers, or on prompts that do not count, are dropped.
 
     Args:
         cells: of each split, its scored prompts and its labels.
@@ -197,7 +197,7 @@ def joined(
         known = (of_people > 0).to_numpy()
         if not known.any():
             return None
-        part = units.kept(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
+        part = units.select(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
         places |= {(number, place): len(places) + n for n, place in enumerate(part.index)}
         parts.append(part.assign(split=number, read=part[f"rate_{how}"]))
         for key in sorted(own.people):

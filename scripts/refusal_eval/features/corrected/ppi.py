@@ -48,11 +48,11 @@ TEST = "t test of the difference of two PPI++ rates, cluster-robust, both sample
 
 @dataclasses.dataclass(frozen=True)
 class JudgedAnswers:
-    """What the judge says of all answers; a row is a prompt, of dialogues a scored turn."""
+    """What the judge says of all answers; a row is a scored turn."""
 
     rates: Floats  # share of the answers of a row that count which the judge calls refusals, or a provider blocked
     counting: Floats  # how many count: people could read them, or a provider blocked them
-    blocked: Floats  # how many were blocked, which are refusals that nobody needs to label
+    blocked: Floats  # how many were blocked, which are refusals without a need for labels
     clusters: Codes  # number of each row's cluster, from 0
     splits: Codes  # number of each row's split, from 0; splits have the same weight
     # the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers
@@ -73,7 +73,7 @@ class LabelledAnswers:
     texts: Codes | None = None
 
     def count(self, chosen: NDArray[np.bool_] | None = None) -> int:
-        """Return how many texts people read, of all labels or of those `chosen`."""
+        """Return how many texts people read, among all labels or the `chosen`."""
         numbers = self._numbers()
         return len(np.unique(numbers if chosen is None else numbers[chosen]))
 
@@ -102,7 +102,7 @@ class CorrectedEstimate:
 
 @dataclasses.dataclass(frozen=True)
 class CorrectedDifference:
-    """The corrected rate of one model less that of another."""
+    """The corrected rate of one model minus that of another."""
 
     value: float  # between -1 and 1
     low: float  # lower end of its interval
@@ -166,7 +166,7 @@ def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float
     (`_Estimated.alone`). In simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the
     lowest coverage from .78 to .95.
     """
-    found = _estimated(answers, labels)
+    found = _estimate(answers, labels)
     if found is None:
         return None
     variance, df = _variance(found.rows, answers.clusters, answers.splits, [found])
@@ -176,21 +176,23 @@ def corrected_rate(answers: JudgedAnswers, labels: LabelledAnswers, level: float
         low, high = min(low, alone[0]), max(high, alone[1])
     inside = min(1.0, max(0.0, found.value))
     sizes = (labels.count(), found.label_clusters, len(np.unique(answers.clusters)))
-    return CorrectedEstimate(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
+    return CorrectedEstimate(
+        inside, min(low, inside), max(high, inside), found.weight, _observed_rate(answers), *sizes, df
+    )
 
 
 def corrected_difference(
     first: tuple[JudgedAnswers, LabelledAnswers], second: tuple[JudgedAnswers, LabelledAnswers], level: float
 ) -> CorrectedDifference | None:
-    """Return the corrected rate of one model less that of another; None where one of them has none.
+    """Return the corrected rate of one model minus that of another; None if one of them has none.
 
-    Clusters that both answered are paired by name: what a cluster adds to both rates cancels, so the judge's errors
-    matter only as far as the labels leave them open. Variance and degrees of freedom are those of `corrected_rate`, of
-    the paired difference, with the half errors of both. Where people labelled fewer than ten answers of either model as
-    one class, the interval reaches at least as far as that of the labels alone, and p is the larger of both. Simulated
-    at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
+    Clusters that both answered are paired by name: contributions of a cluster to both rates cancel, so the judge's
+    errors matter only as far as the labels leave them uncertain. Variance and degrees of freedom are those of
+    `corrected_rate`, of the paired difference, with the half errors of both. If people labelled fewer than ten answers
+    of either model as one class, the interval reaches at least as far as that of the labels alone, and p is the larger
+    of both. Simulated at equal true rates and unequal errors of the judge in benchmarks/corrected_rates.py.
     """
-    estimates = [_estimated(answers, labels) for answers, labels in (first, second)]
+    estimates = [_estimate(answers, labels) for answers, labels in (first, second)]
     one, other = estimates
     if one is None or other is None:
         return None
@@ -246,7 +248,7 @@ def _p_alone(one: _Estimated, other: _Estimated, value: float) -> float:
     return most
 
 
-def _estimated(answers: JudgedAnswers, labels: LabelledAnswers) -> _Estimated | None:
+def _estimate(answers: JudgedAnswers, labels: LabelledAnswers) -> _Estimated | None:
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
     if labels.count() < MIN_LABELS or label_clusters < 2:
         return None
@@ -289,7 +291,7 @@ def _variance(rows: Floats, clusters: Codes, splits: Codes, estimates: Sequence[
     return variance, math.sqrt(min(carried, most) * most)
 
 
-def unlabelled(answers: JudgedAnswers, labels: LabelledAnswers) -> list[int]:
+def unlabelled_splits(answers: JudgedAnswers, labels: LabelledAnswers) -> list[int]:
     """Return the numbers of the splits without a label though there are answers that people could read.
 
     The weighted mean of the other splits' labels would stand for them, with nothing to show for it.
@@ -309,7 +311,7 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     return wilson_ends(min(1.0, max(0.0, value)), p * (1 - p) / variance, t)
 
 
-def _observed(answers: JudgedAnswers) -> float | None:
+def _observed_rate(answers: JudgedAnswers) -> float | None:
     rates = answers.rates if answers.read is None else answers.read
     known = ~np.isnan(rates)
     if set(answers.splits[known].tolist()) != set(answers.splits.tolist()):

@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.stats.agreement.measures import UNSEEN
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS
 from refusal_eval.stats.estimates.intervals import LIMIT_INTERVAL, RATE_INTERVAL
 from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
@@ -40,7 +40,7 @@ def card_estimates(card: CardGroup) -> list[Estimate]:
 def card_numbers(
     group: CardGroup,
 ) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
-    """Yield all that a card, or a group of its answers, measures: reading, measure, value, ends of its interval, n.
+    """Yield all measures of a card or a group of its answers: reading, measure, value, ends of its interval, n.
 
     The reading is `three_class` for kappa of three labels, `kinds` for that of the judge's own label set, and None for
     the coverage.
@@ -73,7 +73,7 @@ def _group(card: CardGroup, group: CardGroup, answering_model: str | None) -> It
             more["n_clusters"] = group[str(view)][sides[measure]] if measure in sides else group["n_clusters"]
         low, high = interval or (None, None)
         number = None if value is None else NumberInterval(value, low, high, _CARD_METHODS.get(name, INTERVAL_METHOD))
-        yield estimated(f"judge_{name}", number, card["level"], **more, **names)
+        yield estimate_from(f"judge_{name}", number, card["level"], **more, **names)
 
 
 def _is_of_few(group: CardGroup, view: str | None, measure: str) -> bool:

@@ -17,10 +17,10 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     """Return the content of the analysis' file (`workflow.analysis.Analysis.measure`).
 
     Args:
-        files: `scores`, a scored cell for each of the study's `cells`, and `duplicates`, whose near-duplicates of
-            prompts that count are not counted in all splits together.
-        params: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges that
-            ask the same as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
+        files: `scores`, a scored cell for each of the study's `cells`, and `duplicates`, whose near-duplicates are left
+            out when splits are pooled.
+        params: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges with
+            the same requests as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
             `cluster_names.names_apart`).
     """
     left_out = {PromptPlace(**place) for place in read_json(files["duplicates"][0])["left_out"]}
@@ -39,7 +39,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
         "judges": list(found.judges),
         "level": level,
         "groups": [
-            agreement_of(found.counted_once(left_out), None, level, members, _flags(flags, None)),
+            agreement_of(found.without_duplicates(left_out), None, level, members, _flags(flags, None)),
             *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in readings),
         ],
         "rankings": ranked,

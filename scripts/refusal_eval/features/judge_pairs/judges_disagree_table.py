@@ -13,7 +13,7 @@ def judges_disagree(data: TableData) -> TableParts:
 
 
 class JudgesDisagreeTable(StudyTable):
-    """Answers in dispute, which nobody prints."""
+    """Answers on which judges disagree, as a CSV only."""
 
     name = "judges_disagree"
     of_analysis = "judge_agreement"

@@ -79,12 +79,12 @@ def audit_of(
 
 
 def write_audit(folder: Path, audit: Audit) -> bool:
-    """Write an audit to its folder; return False, and write nothing, where the same audit lies there already.
+    """Write an audit to its folder; return False, and write nothing, if the same audit is already there.
 
-    What people filled in is never written over.
+    Files that people filled in are never overwritten.
 
     Raises:
-        UserError: if another audit lies there.
+        UserError: if the folder holds another audit.
     """
     if (folder / DESIGN).is_file():
         if read_json(folder / DESIGN)["audit"] == audit.name:

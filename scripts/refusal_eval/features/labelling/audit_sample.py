@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.config.datasets import SCORED_BY_DEFAULT
+from refusal_eval.config.datasets import Dialogue
 from refusal_eval.core.cluster_names import names_apart
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of
@@ -56,7 +56,7 @@ class AuditText:
     id: str  # 16 hex digits of the hash of messages and answer
     cluster: str  # of the prompt
     stratum: str  # what the judges say of it, one of `STRATA`
-    members: list[Member] = field(default_factory=list)  # the answers it stands for
+    members: list[Member] = field(default_factory=list)  # the answers it represents
     probability: float = 1.0  # with which it came into the sample
 
 
@@ -75,7 +75,7 @@ def stratum_of(labels: Collection[str | None]) -> str:
 def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[AuditText]:
     """Return all texts of these cells that can be labelled.
 
-    Equal texts that judges labelled differently (each is judged again where a judge draws) count as `disagree`. A text
+    Equal texts that judges labelled differently (a judge that samples judges each again) count as `disagree`. A text
     has the cluster of its first answer, under a name that means the same in all splits.
 
     Raises:
@@ -112,10 +112,10 @@ def refuse_outdated(config: Config, models: Iterable[str], splits: Iterable[str]
 def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, Any]]:
     """Yield each answer of a cell that enters a rate and that somebody can read, with `messages`, `cluster` and `id`.
 
-    These are the complete and truncated answers to scored turns (`dialogues.scored_turns`).
+    These are the complete and truncated answers to scored turns.
     """
     dialogue = config["split_entries"][split].get("dialogue")
-    scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
+    scored = Dialogue.model_validate(dialogue).scored_turns if dialogue else "all"
     prompts = {row["id"]: row for row in rows_of(config, "prompts", split)}
     for row, messages in read_conversations(prompts.values(), rows_of(config, "answers", model, split), scored):
         name = content_id({"messages": messages, "answer": row["answer"]})
@@ -173,12 +173,12 @@ def gone_and_changed(config: Config, sample: Iterable[Mapping[str, Any]]) -> tup
 def draw(
     texts: Iterable[AuditText], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
 ) -> list[AuditText]:
-    """Return the sample, sorted by id: `size` texts with their probability, or all of them where there are no more.
+    """Return the sample, sorted by id: `size` texts with their probability, or all if there are no more.
 
     The same texts and arguments give the same sample, whatever the order of the texts.
 
     Raises:
-        UserError: if there is nothing to draw from, or `size` is below the number of strata that hold something.
+        UserError: if there is nothing to draw from, or `size` is below the number of nonempty strata.
     """
     strata: dict[str, list[AuditText]] = {name: [] for name in STRATA}
     for text in texts:
@@ -205,13 +205,13 @@ def _cell(text: AuditText) -> tuple[str, str]:
 
 
 def allocation(texts: Mapping[str, int], sizes: Mapping[str, float], size: int, least: int) -> dict[str, int]:
-    """Return how many texts of each stratum are drawn; `size` in all, or all there are.
+    """Return how many texts to draw from each stratum; `size` in total, or all texts.
 
     Args:
         texts: the number of texts in each stratum, at least 1.
-        sizes: what the numbers are in proportion to.
+        sizes: weights of the strata, to which the numbers are proportional.
         size: of the sample.
-        least: drawn of each stratum, as far as it holds so many and `size` allows for it in every stratum.
+        least: the minimum from each stratum, if it has as many and `size` allows it in all strata.
 
     Raises:
         UserError: if `size` is below the number of strata.
@@ -262,11 +262,11 @@ def systematic(probabilities: NDArray[np.float64], start: float) -> list[int]:
     return sorted([*certain.tolist(), *others[hits].tolist()])
 
 
-def assigned(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
+def assign_raters(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
     """Return the rows of each rater, in the order in which that rater sees them.
 
     A random `share` of all rows goes to two raters, every other row to one; raters take turns. The choice does not
-    depend on anything about a row, so that those with two raters stand for all.
+    depend on anything about a row, so that rows with two raters represent all rows.
     """
     order = sorted(ids, key=lambda name: sha256_of([seed, "raters", name]))
     double = round(share * len(order)) if len(raters) > 1 else 0

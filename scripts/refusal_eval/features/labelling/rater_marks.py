@@ -54,7 +54,7 @@ def read_marks(paths: Sequence[Path], audit: Audit) -> list[RaterMark]:
 
 
 def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[RaterMark]:
-    reader = {".json": _exported, ".csv": read_sheet}.get(path.suffix.lower())
+    reader = {".json": _parse_export, ".csv": read_sheet}.get(path.suffix.lower())
     if reader is None:
         raise UserError(f"{path}: is neither .json nor .csv")
     marks = []
@@ -67,7 +67,7 @@ def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[RaterMark]:
     return marks
 
 
-def _exported(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def _parse_export(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Lines and rows of a file that the page exported."""
     try:
         text = path.read_text(encoding="utf-8-sig")

@@ -15,7 +15,7 @@ from refusal_eval.report.paper.display import (
     marks_of,
     notes_of,
     number,
-    ordered,
+    order_names,
     percent,
     points,
 )
@@ -40,7 +40,7 @@ def protocol_effects(data: TableData) -> TableParts:
         for choice in cell["choices"]:
             change = None if None in (choice["refusing"], own) else choice["refusing"] - own
             made.append({**names, **choice, "refusing_change": change})
-    orders = {name: ordered((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
+    orders = {name: order_names((cell[name] for cell in cells), data.order(f"{name}s")) for name in _NAMES}
     marks = {cell: marks_of([score]) for cell, score in by_cell(data.scores).items()}
 
     def names_of(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -92,8 +92,10 @@ class ProtocolEffectsTable(StudyTable):
     needs = ("published", "estimates", "cards")
     shows = OF_STUDY
     report = ("Protocols", "What each published choice does")
+    on_request = True
+    engine_needs = ("log_probabilities",)
     make = staticmethod(protocol_effects)
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        return "protocol_effects" in study.settings.tables or study.settings.protocol == "compat"
+        return cls.name in study.settings.tables or study.settings.protocol == "compat"

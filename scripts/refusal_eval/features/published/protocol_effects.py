@@ -38,7 +38,7 @@ class Sample:
     likely: Probabilities
 
 
-Unit = Sequence[Sample]  # the K samples of a prompt (of a dialogue: of one of its turns)
+Unit = Sequence[Sample]  # the K samples of a scored turn
 _NUMBERS = ("n_scored", "n_votes", "rate", "c", "refusing", "mixed", "complying", "low", "high")
 
 

@@ -16,7 +16,7 @@ from refusal_eval.core.hints import nearest
 from refusal_eval.features.separation.separation_entry import Separation
 from refusal_eval.plots.base import LOOKS, Look, legend, panels, settle
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
-from refusal_eval.report.paper.display import joined
+from refusal_eval.report.paper.display import join_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ class SeparationFigure(Figure):
             yield ("kind",), f"a panel shows at most {MOST_CURVES} models: name fewer under `models`"
 
     def draw(self, data: FigureData) -> Drawn:
-        """Return a panel for each index, with the curve of each model, its interval and its null.
+        """Draw a panel for each index, with the curve of each model, its interval and its null.
 
         Raises:
             UserError: if the models have none of the indices, or no page is high enough.
@@ -95,8 +95,8 @@ class SeparationFigure(Figure):
         if not fits(fig):
             raise data.too_high(fig, "name fewer under `indices`")
         counts = found[["n_positive", "n_negative"]].drop_duplicates().to_numpy().tolist()
-        sizes = joined([f"{positive} and {negative}" for positive, negative in counts])
-        ways = joined([f"{name} {way}" for name, way in (INDICES[index] for index in self.indices)])
+        sizes = join_texts([f"{positive} and {negative}" for positive, negative in counts])
+        ways = join_texts([f"{name} {way}" for name, way in (INDICES[index] for index in self.indices)])
         words = [
             f"Of groups further apart: {ways}.",
             f"Groups of {sizes} prompts, in the residual stream after each decoder layer; the first one is 0.",

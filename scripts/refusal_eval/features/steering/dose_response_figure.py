@@ -48,7 +48,7 @@ class DoseResponseFigure(OfModels):
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:
-        """Return one for each mode whose scale is swept, unless its curves are too many to tell apart."""
+        """Return one for each mode with a swept scale, unless its curves are too many to distinguish."""
         figures = [cls(name=f"dose_response_{mode}", kind="dose_response", mode=mode) for mode in MODES]
         shown = [(figure, figure.shown(study).curves.values()) for figure in figures]
         swept = [figure for figure, curves in shown if any(len(set(curve.values())) > 2 for curve in curves)]
@@ -66,7 +66,7 @@ class DoseResponseFigure(OfModels):
         return replace(whole, models=models, curves=curves)
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
-        """Yield that there are no curves, or too many to be told apart."""
+        """Yield a mistake if there are no curves, or too many to distinguish."""
         found = self.shown(study).curves
         if not found:
             message = f"`dose_response` needs models of mode `{self.mode}` that differ in `scale` and in nothing else"

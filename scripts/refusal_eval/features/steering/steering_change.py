@@ -63,7 +63,7 @@ class SteeringChange(Change):
 def refuse_fitted(rows: Sequence[Mapping[str, Any]], intervention: Mapping[str, Any], evaluated: bool = True) -> None:
     """Raise `UserError` if a steered model is to be evaluated on prompts that one of its directions was made from.
 
-    A dialogue is one of them if any turn of its user is. What is not `evaluated` is captured for a separation, which
+    A prompt is one of them if any turn of its user is. What is not `evaluated` is captured for a separation, which
     has no mark for such prompts.
     """
     for direction in intervention["directions"]:

@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.features.steering.intervention_entry import BestLayers, Intervention
 from refusal_eval.report.methods.side_words import position_text
 from refusal_eval.report.methods.study_sources import quoted
-from refusal_eval.report.methods.words import counted, listed
+from refusal_eval.report.methods.words import count_text, listed
 
 # How a direction was fitted, by its method, and on which activations.
 FITTED = {
@@ -24,8 +24,8 @@ def direction_text(direction: Mapping[str, Any], named: bool) -> str:
     n, name = direction["n"], f" {quoted(direction['direction'])}" if named else ""
     return (
         f"the direction{name} is {FITTED[direction['method']]}, in activations of {quoted(direction['model'])} "
-        f"{position_text(direction['positions'])}, from {counted(n['positive'], 'positive prompt')} and "
-        f"{counted(n['negative'], 'negative prompt')}, those that rank the layers included"
+        f"{position_text(direction['positions'])}, from {count_text(n['positive'], 'positive prompt')} and "
+        f"{count_text(n['negative'], 'negative prompt')}, those that rank the layers included"
     )
 
 
@@ -34,7 +34,7 @@ def intervention_text(asked: Intervention, card: Mapping[str, Any] | None = None
     layers, several = asked.layers, isinstance(asked.direction, list)
     ranked = "the directions together rank" if several else "the direction ranks"
     where = (
-        f"the {counted(layers.best, 'layer')} that {ranked} first"
+        f"the {count_text(layers.best, 'layer')} that {ranked} first"
         + (f" ({listed(map(str, card['layers']))}, counted from 0)" if card else "")
         if isinstance(layers, BestLayers)
         else f"{'layer' if len(layers) == 1 else 'layers'} {listed(map(str, sorted(layers)))}, counted from 0"

@@ -6,8 +6,8 @@ are those of the study. The log-odds of the verdict of judge j on an answer of m
     b_mj + u_p + v_pm + w_pj        u, v, w normal, independent, with means 0 and standard deviations
                                     sd_prompt, sd_prompt_model, sd_prompt_judge
 
-Given these, answers are independent: what differs between them is sampling, and what a judge reads into a single answer
-is in it. On the scale of log-odds its variance is pi^2 / 3, that of the logistic distribution (Nakagawa, Johnson &
+Given these, answers are independent: the remaining difference is sampling, which includes a judge's reading of a single
+answer. On the scale of log-odds its variance is pi^2 / 3, that of the logistic distribution (Nakagawa, Johnson &
 Schielzeth 2017, J. R. Soc. Interface 14:20170213). With J judges, M models, b_m and b_j the means of b_mj over judges
 and models, and b their mean,
 
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from refusal_eval.features.variation.mixed_likelihood import Fit, fitted
-from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimated
+from refusal_eval.features.variation.mixed_likelihood import Fit, fit_model
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_number
 from refusal_eval.stats.estimates.resampling import cluster_codes
@@ -55,8 +55,8 @@ def mixed_estimates(
 ) -> Mixed:
     """Return standard deviations, their shares, and the log-odds of models and judges of one split.
 
-    Nothing but a sentence where the model cannot be fitted. A judge that says the same of everything, and then a model
-    of which a judge says the same of all answers, are left out: their log-odds would be infinite.
+    Only a sentence if the model cannot be fitted. Judges with one verdict on everything are left out, and then models
+    whose answers all get one verdict from some judge: their log-odds would be infinite.
 
     Args:
         labels: of `units.Units`, units x K, of each (judge, model).
@@ -76,7 +76,7 @@ def mixed_estimates(
         why = "its prompts are one cluster"
     elif most < 2:
         why = "no prompt has two answers that count"
-    elif (fit := fitted(z[used], _effects(len(models), len(judges), most), codes)) is None:
+    elif (fit := fit_model(z[used], _effects(len(models), len(judges), most), codes)) is None:
         why = NO_MAXIMUM
     if fit is None:
         return Mixed([], [*notes, f"split {split} has no mixed model: {why}"])
@@ -93,11 +93,11 @@ def mixed_estimates(
     if len(judges) > 1:
         effects = _deviations(fit, 0, t)
         rows += [("log_odds_judge", n, {"judge": judge}) for judge, n in zip(judges, effects, strict=True)]
-    found = [estimated(f"mixed_{name}", _rounded(number), level, **about | own) for name, number, own in rows]
+    found = [estimate_from(f"mixed_{name}", _round(number), level, **about | own) for name, number, own in rows]
     return Mixed(found, notes)
 
 
-def _rounded(number: NumberInterval) -> NumberInterval:
+def _round(number: NumberInterval) -> NumberInterval:
     value, low, high = (x and round(x, _DIGITS) + 0.0 for x in number[:3])
     return NumberInterval(value or 0.0, low, high, METHOD)
 
@@ -122,7 +122,7 @@ def _varying(
 
 
 def _effects(models: int, judges: int, answers: int) -> list[str]:
-    """The random effects that can be told from sampling, with so many answers to a prompt of one model."""
+    """Return the random effects that can be told from sampling with this many answers per model and prompt."""
     found = ["prompt"]
     if models > 1:
         found.append("prompt_model")

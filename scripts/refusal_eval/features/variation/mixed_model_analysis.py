@@ -10,7 +10,7 @@ from refusal_eval.workflow.whole_study import splits_of
 
 
 class MixedModelAnalysis(Analysis):
-    """One fit for each split; what could not be fitted stands in `left_out`."""
+    """One fit for each split; splits that could not be fitted are in `left_out`."""
 
     name = "mixed_model"
     measure = staticmethod(measure)

@@ -14,7 +14,7 @@ from refusal_eval.config.change import changes_of
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.side_words import position_text, side_text
 from refusal_eval.report.methods.study_sources import (
@@ -25,7 +25,7 @@ from refusal_eval.report.methods.study_sources import (
     weights_text,
     where_text,
 )
-from refusal_eval.report.methods.words import counted, listed
+from refusal_eval.report.methods.words import count_text, listed
 from refusal_eval.report.paper.display import Score, annotators, headlines, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -105,7 +105,7 @@ def paragraphs(
     """
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
-    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
+    words = (cite, count_text, listed, percent, annotators, weights_text, rows_text, where_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked, engine_text)}
     environment.globals["RATE_INTERVAL"] = RATE_INTERVAL
     found = list(results)
@@ -150,7 +150,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     entries = config["model_entries"]
     elsewhere = [name for name in config["models"] if entries[name].get("recorded")]
     asked = [name for name in config["models"] if name not in elsewhere]
-    fought = [name for name in elsewhere if entries[name]["recorded"] == BATTLES]
+    fought = [name for name in elsewhere if entries[name]["recorded"] == IN_ROWS]
 
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
@@ -192,7 +192,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "unevaluated": {name: use for name, use in sorted(unevaluated.items()) if name not in config["splits"]},
         "position_text": position_text,
         "seconds": seconds,
-        # Of an engine of another party nobody knows what changes between runs.
+        # A hosted engine may change between runs without notice.
         "batched": [
             name
             for name, engine in engines.items()
@@ -333,14 +333,14 @@ def sampling_text(sampling: Mapping[str, Any]) -> str:
     """Return sampling parameters in words; those that are off are left out."""
     parts = [f"temperature {sampling['temperature']:g}"]
     parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling[key] != off]
-    parts.append(f"at most {counted(sampling['max_tokens'], 'token')}")
+    parts.append(f"at most {count_text(sampling['max_tokens'], 'token')}")
     if sampling.get("stop"):
         parts.append(f"stop strings {listed(quoted(repr(text)) for text in sampling['stop'])}")
     return ", ".join(parts)
 
 
 def how_asked(entry: Mapping[str, Any], manifest: Mapping[str, Any], model: str) -> list[str]:
-    """Return what a model was asked with beside its prompts and sampling.
+    """Return the conditions of a model's requests, besides prompts and sampling.
 
     Args:
         entry: the model's.

@@ -50,7 +50,7 @@ def rows_text(rows: Mapping[str, Any]) -> str:
 
 
 def where_text(where: Mapping[str, Any]) -> str:
-    """Return which rows of a source a split has, in words: such as `label "safe" or "unclear" and side "harmful"`."""
+    """Return the rows of a source that a split uses, in words: `label "safe" or "unclear" and side "harmful"`."""
     texts = []
     for column, wanted in where.items():
         values = wanted if isinstance(wanted, list) else [wanted]

@@ -68,7 +68,7 @@ def clean(text: str) -> str:
     return " ".join(printable.split())
 
 
-def joined(texts: Iterable[str]) -> str:
+def join_texts(texts: Iterable[str]) -> str:
     """Texts one after the other: commas between them, semicolons where one of them has a comma itself."""
     found = list(texts)
     return ("; " if any(", " in text for text in found) else ", ").join(found)
@@ -99,13 +99,13 @@ def mark_of(flags: Iterable[str]) -> str:
     return "".join(symbol for flag, (symbol, _) in MARKS.items() if flag in found)
 
 
-def marked(text: str, flags: Iterable[str]) -> str:
+def add_marks(text: str, flags: Iterable[str]) -> str:
     """Add the symbols of a number's flags to its text; a dash gets none."""
     return text if text == NO_DATA else text + mark_of(flags)
 
 
 def notes_of(flags: Iterable[str]) -> list[str]:
-    """A note for each symbol of these flags, such as "† more than 5 % of ...."."""
+    """Return a note for each symbol of these flags, such as "† more than 5 % of ..."."""
     found = set(flags)
     return [f"{symbol} {meaning}." for flag, (symbol, meaning) in MARKS.items() if flag in found]
 
@@ -117,9 +117,9 @@ def headline(score: Score) -> Mapping[str, Any]:
 
 
 def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean) -> str:
-    """Which reading is the headline where, for example "strict where a model should refuse".
+    """Return where each reading is the headline, for example "strict where a model should refuse".
 
-    Where a study overrides it, so that one expectation has both readings, the splits are named instead.
+    If a study's overrides give one expectation both readings, the splits are named instead.
     """
     places = {"refuse": "a model should refuse", "comply": "a model should comply", "varies": "answers may vary"}
     where: dict[str, dict[str, set[str]]] = {}  # reading: expectation: splits
@@ -130,12 +130,14 @@ def headlines(scores: Iterable[Score], split_label: Callable[[str], str] = clean
     for reading, found in sorted(where.items()):
         clear = sorted(places[expectation] for expectation in found if expectations.count(expectation) == 1)
         named = sorted(name for e, names in found.items() if expectations.count(e) > 1 for name in names)
-        parts = [f"where {' or '.join(clear)}"] * bool(clear) + [f"on {joined(map(split_label, named))}"] * bool(named)
+        parts = [f"where {' or '.join(clear)}"] * bool(clear) + [f"on {join_texts(map(split_label, named))}"] * bool(
+            named
+        )
         texts.append(f"{reading} {' and '.join(parts)}")
     return ", ".join(texts)
 
 
-def ordered(names: Iterable[str], order: Sequence[str] | None) -> list[str]:
+def order_names(names: Iterable[str], order: Sequence[str] | None) -> list[str]:
     """The names, each once: those in `order` first and in that order, the others after them by name."""
     rest = set(names)
     first = [name for name in dict.fromkeys(order or ()) if name in rest]
@@ -146,7 +148,7 @@ def percent(share: float | None, digits: int = 1) -> str:
     """A share in percent without the sign, a dash for None; whole percent never show 0 or 100 for what is between."""
     if share is None:
         return NO_DATA
-    text = _fixed(share, digits, 100)
+    text = _fixed_point(share, digits, 100)
     if digits == 0 and 0 < share < 1 and text in ("0", "100"):
         return "<1" if text == "0" else ">99"
     return text
@@ -159,12 +161,12 @@ def interval(low: float | None, high: float | None, digits: int = 1) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     """Return a number with fixed decimals and a real minus sign (none at zero); a dash for None."""
-    return NO_DATA if value is None else _with_minus(_fixed(value, digits))
+    return NO_DATA if value is None else _with_minus(_fixed_point(value, digits))
 
 
 def points(share: float | None) -> str:
     """Return a difference of shares in percentage points with one decimal, signed like `number`; a dash for None."""
-    return NO_DATA if share is None else _with_minus(_fixed(share, 1, 100))
+    return NO_DATA if share is None else _with_minus(_fixed_point(share, 1, 100))
 
 
 def points_interval(low: float | None, high: float | None) -> str:
@@ -176,7 +178,7 @@ def p_text(p: float | None) -> str:
     """A p value with three decimals, `<0.001` below and never 0; a dash for None."""
     if p is None:
         return NO_DATA
-    return "<0.001" if p < 0.001 else _fixed(p, 3)
+    return "<0.001" if p < 0.001 else _fixed_point(p, 3)
 
 
 def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
@@ -185,8 +187,8 @@ def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
     return {cell: cells[cell] for cell in sorted(cells)}
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
 
     A character as wide as two, such as a Chinese one, counts as two.
     """
@@ -215,7 +217,7 @@ def pieces(text: str) -> list[str]:
     return [piece for word in text.split() for piece in _PIECES.findall(word)]
 
 
-def _fixed(value: float, digits: int, times: int = 1) -> str:
+def _fixed_point(value: float, digits: int, times: int = 1) -> str:
     """The value, times a whole number, with so many decimals; ties go away from zero, as in 6.25 to 6.3.
 
     The tie is one of the fraction as it is written: binary numbers next to it would go up or down by chance.

@@ -1,6 +1,6 @@
 """Tables in LaTeX with booktabs and siunitx; nothing that a user wrote can become a command.
 
-Numbers are aligned by siunitx, and what follows a number stands in a second column.
+siunitx aligns numbers; what follows a number goes into a second column.
 """
 
 import re
@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from refusal_eval.report.paper.display import MINUS, wrapped
+from refusal_eval.report.paper.display import MINUS, wrap_text
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import Table, number_parts
 
@@ -16,12 +16,12 @@ from refusal_eval.report.paper.markup import Table, number_parts
 LINES_PER_PAGE = 45
 # Points of a line of an A4 page with margins of 2.5 cm, and of the space between two columns.
 LINE, GAP = 455.0, 8.0
-# Columns stand a little closer than usual.
+# Columns are set a little closer than usual.
 _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 # Names of rows are broken after this many characters, where one column names a row and where several do.
 KEY_WIDTH, NARROW_KEY_WIDTH = 28, 16
 _ONE_COLUMN = " longtable needs one column: put \\onecolumn before it, or the table into a one-column appendix."
-_SHORT = 6  # characters of a cell without a number, such as "<0.001", that may stand in a column of numbers
+_SHORT = 6  # characters of a cell without a number, such as "<0.001", allowed in a column of numbers
 # Widths of characters in Computer Modern at the size of tables, as shares of an em: of narrow ones, of capitals and of
 # others that are wide, of those as wide as high, and of all others, such as digits.
 _EM = 8.5  # points
@@ -65,7 +65,7 @@ def latex(table: Table) -> str:
 
 
 def _blocks(table: Table) -> list[list[LatexColumn]]:
-    """The columns that stand side by side, with those that name the rows in front of each block."""
+    """Return the blocks of columns that are typeset side by side, each headed by the columns that name the rows."""
     columns = [column(table, i) for i in range(len(table.header))]
     keys = columns[: table.keys]
     blocks = [list(keys)]
@@ -165,14 +165,14 @@ def _share(character: str) -> float:
 
 
 def is_numeric(texts: Sequence[str]) -> bool:
-    """Whether a column holds numbers and, beside them, only short cells such as a dash."""
+    """Tell whether a column holds numbers and otherwise only short cells such as a dash."""
     numbers = [number_parts(text) is not None for text in texts]
     return any(numbers) and all(ok or len(text) <= _SHORT for ok, text in zip(numbers, texts, strict=True))
 
 
 def key_lines(table: Table, text: str) -> list[str]:
     """Wrap the text of a cell that names a row."""
-    return wrapped(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
+    return wrap_text(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
 
 
 def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], head_width: float) -> LatexColumn:

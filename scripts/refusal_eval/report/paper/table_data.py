@@ -1,4 +1,4 @@
-"""What one table is made of, read from files when it first asks."""
+"""The inputs of one table, read from files on first use."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ TableParts = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the
 
 @dataclass
 class TableData:
-    """What one table is made of."""
+    """The inputs of one table."""
 
     asked: Mapping[str, Any]  # what it shows of the study, in the study's order (`workflow.tables_stage.params`)
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as its kind needs them

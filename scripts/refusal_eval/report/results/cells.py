@@ -24,9 +24,9 @@ def cell_scores(results: Iterable[Estimate], study: Mapping[str, Any]) -> list[S
     """Return what is known of each cell, sorted by judge, model and split.
 
     judge, model, split, samples; of the study `expectation`, `headline` (the reading of its headline rate), `scored`
-    (which turns of dialogues count, None without), `max_tokens`, `level` and `protocol`;
+    (which turns count, None where each prompt has one), `max_tokens`, `level` and `protocol`;
     n_prompts, n_scored_prompts     prompts, and those with an answer that counts
-    n_turns, n_scored_turns         the same of scored turns; a prompt that is no dialogue has one
+    n_turns, n_scored_turns         the same of scored turns; an ordinary prompt has one
     n_clusters, n_answers, n_cut    clusters; answers asked for, and those of which the judge saw head and tail only
     states, verdict_states          number of answers in each state, and of verdicts
     strict, broad                   `rate`, its ends `low` and `high`, `n_eff`, `bound_low` and `bound_high`, `majority`

@@ -55,12 +55,12 @@ class Subject(NamedTuple):
     definitions: tuple[EstimandDefinition, ...]
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return dict(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
 
 
-_SAID = _loaded(PATH)
+_SAID = _load(PATH)
 COLUMNS = tuple(DictionaryColumn(name, **said) for name, said in _SAID["columns"].items())
 # flag: symbol in tables and figures (empty where it has none), meaning
 FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
@@ -77,15 +77,15 @@ def definitions() -> dict[str, EstimandDefinition]:
 @functools.cache
 def _subjects(kernel: Path, *others: Path) -> tuple[Subject, ...]:
     found: dict[str, Subject] = {}
-    for said in (_loaded(kernel)["estimands"], *map(_loaded, others)):
+    for said in (_load(kernel)["estimands"], *map(_load, others)):
         for title, subject in said.items():
-            own = tuple(EstimandDefinition(name, **_named(facts)) for name, facts in subject["names"].items())
+            own = tuple(EstimandDefinition(name, **_name_intervals(facts)) for name, facts in subject["names"].items())
             before = found[title].definitions if title in found else ()
             found[title] = Subject(title, subject["page"], (*before, *own))
     return tuple(found.values())
 
 
-def _named(facts: dict[str, str]) -> dict[str, str]:
+def _name_intervals(facts: dict[str, str]) -> dict[str, str]:
     """Insert the name of the interval for rates, which the module that computes it defines."""
     return {key: text.replace("RATE_INTERVAL", RATE_INTERVAL) for key, text in facts.items()}
 
@@ -124,7 +124,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def undescribed(estimates: Iterable[Estimate]) -> list[str]:
+def missing_definitions(estimates: Iterable[Estimate]) -> list[str]:
     """Return the estimands and flags without a definition, sorted."""
     found = list(estimates)
     names = {pattern_of(estimate.estimand) for estimate in found if definition_of(estimate.estimand) is None}

@@ -30,10 +30,10 @@ def estimates_in(content: Mapping[str, Any]) -> list[Estimate]:
     return [estimate_of(row) for row in content["estimates"]]
 
 
-def collected(results: Iterable[Result]) -> list[Result]:
+def collect_results(results: Iterable[Result]) -> list[Result]:
     """Return the results sorted by what they estimate, each once.
 
-    A comparison that several families hold has a p-value, or q-value, corrected for each: the largest is the one to be cited.
+    A comparison in several families has a corrected p or q value for each: cite the largest.
 
     Raises:
         UserError: if two files give a value for one number.
@@ -102,7 +102,7 @@ def text_of(value: Any) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else str(value)
 
 
-def rounded(value: float | None) -> float | None:
+def round_value(value: float | None) -> float | None:
     """Round to the digits that the table keeps, without negative zeros; None stays None."""
     return None if value is None else float(f"{value:.{DIGITS}g}") + 0.0
 
@@ -115,7 +115,7 @@ def _cell(column: DictionaryColumn, result: Result) -> Any:
         return " ".join(value) or None
     if value is None or column.kind == "count":
         return value
-    return rounded(float(value)) if column.kind == "number" else text_of(value)
+    return round_value(float(value)) if column.kind == "number" else text_of(value)
 
 
 def _estimate(row: dict[str, str]) -> Estimate:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import COMPLIANCE
-from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.compared import join_verdicts
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibration_fit import (
     BY_CLUSTER,
@@ -39,12 +39,12 @@ def calibration_of(gold_rows: Sequence[CellRow], verdicts: Iterable[CellRow], ju
     Raises:
         ValueError: as `compared.compared` does.
     """
-    rows = compared(gold_rows, verdicts, gold)
-    found = fitted_on_all(rows, judge, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
+    found = fit_all_rows(rows, judge, gold)
     return found if found["t"] is None else found | _by_prompt(gold_rows, rows)
 
 
-def calibrated_elsewhere(
+def apply_other_calibration(
     gold_rows: Sequence[CellRow], verdicts: Iterable[CellRow], calibration: Calibration
 ) -> list[CellRow]:
     """Return verdicts on gold rows as a calibration on another gold set reads them (`calibration_of`).
@@ -61,16 +61,16 @@ def labels_behind(
     gold_rows: Sequence[CellRow], verdicts: Sequence[CellRow], gold: str, calibrate: str | Calibration | None
 ) -> list[CellRow]:
     """Return the verdicts that a card's own numbers are of (`calibrated_card.card_with_calibration`)."""
-    rows = compared(gold_rows, verdicts, gold)
+    rows = join_verdicts(gold_rows, verdicts, gold)
     if calibrate is None or rows["p_refusal"].isna().all():
         return list(verdicts)
     if not isinstance(calibrate, str):
-        return calibrated_elsewhere(gold_rows, verdicts, calibrate)
+        return apply_other_calibration(gold_rows, verdicts, calibrate)
     fits = cross_fits(rows)
-    return recalibrated(verdicts, (fits.of[fits.headline] if fits.headline else None) or {})
+    return recalibrate(verdicts, (fits.of[fits.headline] if fits.headline else None) or {})
 
 
-def recalibrated(verdicts: Sequence[CellRow], calibrations: Mapping[str, Calibration]) -> list[CellRow]:
+def recalibrate(verdicts: Sequence[CellRow], calibrations: Mapping[str, Calibration]) -> list[CellRow]:
     return [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
 
 
@@ -91,7 +91,7 @@ def _by_prompt(gold_rows: Iterable[CellRow], rows: pd.DataFrame) -> dict[str, An
     return {"folds": folds, "prompts": prompts}
 
 
-def fitted_on_all(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
+def fit_all_rows(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
     known = rows[rows["p_refusal"].notna()]
     fit = fit_rows(known, kind_of_map(effective_number(known["weight"])))
     refusals = int((known["human"] != COMPLIANCE).sum())

@@ -32,7 +32,7 @@ from refusal_eval.stats.estimates.intervals import (
 
 @dataclass(frozen=True)
 class Effects:
-    """What is said of a pair beside its difference; None for what the data cannot give."""
+    """Effect sizes of a pair besides its difference; None for what the data cannot give."""
 
     odds_ratio: float | None = None  # odds of a refusal of the first over those of the second; None at rates of 0 or 1
     odds_ratio_low: float | None = None

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from refusal_eval.stats.comparisons.corrections import ESTIMANDS, corrected
+from refusal_eval.stats.comparisons.corrections import ESTIMANDS, correct_p_values
 from refusal_eval.stats.comparisons.effects import Effects, effects
-from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences, panel_of, repeated
+from refusal_eval.stats.comparisons.paired import Paired, PairedPanel, paired_differences, panel_of, repeated_prompts
 from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
 from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, p_value
@@ -51,7 +51,7 @@ class Compared(NamedTuple):
     decisions: Decisions | None
 
 
-def compared(
+def compare_families(
     families: Sequence[Family], cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> list[Estimate]:
     """Return the rows of the results table about each comparison, family by family.
@@ -78,9 +78,9 @@ def compared(
             one
             for scope in family.scopes
             for held in family.held
-            for one in _compared(family, scope, held, cells, study, duplicates)
+            for one in _compare(family, scope, held, cells, study, duplicates)
         ]
-        adjusted = corrected([one.result.p for one in own], study["correction"])
+        adjusted = correct_p_values([one.result.p for one in own], study["correction"])
         for one, p in zip(own, adjusted, strict=True):
             found += _estimates(one, p, study)
     for_each = set(ESTIMANDS.values())
@@ -115,11 +115,11 @@ def row_names(
 def counted_splits(
     families: Sequence[Family], cells: Mapping[JudgedCell, Units], duplicates: Pairs
 ) -> dict[str, list[str]]:
-    """Return by scope, of those that pool, the splits with prompts that no other one of them has already."""
+    """Return, for each pooled scope, the splits with prompts that none of its other splits has."""
     found = {}
     for family in families:
         for scope in (scope for scope in family.scopes if scope.pool):
-            gone, side = repeated(duplicates, scope.splits), family.sides()[0]
+            gone, side = repeated_prompts(duplicates, scope.splits), family.sides()[0]
             names = {split: cells[family.cell(family.held[0], side, split)]["prompt_id"] for split in scope.splits}
             left = [split for split, own in names.items() if any((split, name) not in gone for name in own)]
             found[scope.name] = left or list(scope.splits)
@@ -258,7 +258,7 @@ def _sides_p(
     return (second, first) if fewer_is_better else (first, second)
 
 
-def _compared(
+def _compare(
     family: Family, scope: Scope, held: str, cells: Mapping[JudgedCell, Units], study: StudyFacts, duplicates: Pairs
 ) -> Iterator[Compared]:
     sides, mid = family.sides(), study["p_values"] == "mid"
@@ -266,7 +266,7 @@ def _compared(
         {split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source", "expectation")
     )
     frames = {split: [cells[family.cell(held, side, split)].frame for side in sides] for split in scope.splits}
-    panel = panel_of(frames, all_readings, repeated(duplicates, scope.splits), sources)
+    panel = panel_of(frames, all_readings, repeated_prompts(duplicates, scope.splits), sources)
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], study["level"], mid=mid)
     readings = {all_readings[split] for split in scope.splits}

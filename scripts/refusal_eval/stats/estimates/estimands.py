@@ -1,6 +1,7 @@
 """What became of each of the K samples of a prompt, answers and verdicts joined.
 
-What is scored is a turn of a prompt. A prompt that is no dialogue has one, number 0; of a dialogue some count or all.
+The unit is the turn of a prompt. An ordinary prompt has one, number 0; of a dialogue's turns some are scored or all.
+Where the numbers count prompts, each scored turn is one.
 """
 
 from collections import Counter

@@ -17,7 +17,7 @@ class Estimate:
     low: float | None = None  # lower end of its interval, None without one
     high: float | None = None  # upper end
     level: float | None = None  # level of the interval, e.g. 0.95
-    method: str | None = None  # how the interval was made, in words that can stand under a table
+    method: str | None = None  # how the interval was made, in words fit for a table note
     judge: str | None = None  # the judge behind it
     model: str | None = None
     split: str | None = None  # the split; None for what is pooled over several
@@ -25,10 +25,10 @@ class Estimate:
     category: str | None = None  # the category of the split; None for all
     reading: str | None = None  # strict or broad; None where it does not matter
     samples: int | None = None  # K
-    n_prompts: int | None = None  # prompts that enter (of dialogues: scored turns)
+    n_prompts: int | None = None  # prompts that enter, of several turns each scored one
     n_clusters: int | None = None  # clusters that enter
     parameter: float | str | None = None  # what the estimand depends on further, e.g. tau or the number of the turn
-    flags: tuple[str, ...] = ()  # marks to be shown beside it (see `scores.cell_flags`)
+    flags: tuple[str, ...] = ()  # marks to show with it (see `scores.cell_flags`)
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
@@ -56,7 +56,7 @@ def p_value(p: float) -> float:
     return min(1.0, max(p, SMALLEST_P))
 
 
-def estimated(estimand: str, number: NumberInterval | None, level: float, **about: Any) -> Estimate:
+def estimate_from(estimand: str, number: NumberInterval | None, level: float, **about: Any) -> Estimate:
     """Return the estimate that a number is, None for one that the data cannot give; only an interval has a level."""
     if number is None or number.low is None:
         return Estimate(estimand, number and number.value, **about)

@@ -1,4 +1,4 @@
-"""Prompts that stand in several splits, word for word or nearly, so that pooled numbers count them once.
+"""Prompts that occur in several splits, exactly or nearly, so that pooled numbers count them once.
 
 Splits borrow from each other: JailbreakBench from AdvBench and HarmBench, many sets from XSTest. The rule, as published
 beside the list (`RULE`), is made to leave out copies and never two prompts that ask for different things: contrast
@@ -160,13 +160,13 @@ def duplicate_groups(pairs: Mapping[NearPair, float]) -> list[list[PromptPlace]]
     return sorted([kept, *sorted(others)] for kept, others in groups.items())
 
 
-def counted_once(units: Mapping[JudgedCell, Units], left_out: Collection[PromptPlace]) -> dict[JudgedCell, Units]:
+def without_duplicates(units: Mapping[JudgedCell, Units], left_out: Collection[PromptPlace]) -> dict[JudgedCell, Units]:
     """Return the cells without the prompts that pooled numbers leave out, and none that has no others."""
     found = {}
     for (judge, model, split), own in units.items():
         counts = np.array([(split, prompt) not in left_out for prompt in own["prompt_id"]], dtype=bool)
         if counts.any():
-            found[judge, model, split] = own if counts.all() else own.kept(counts)
+            found[judge, model, split] = own if counts.all() else own.select(counts)
     return found
 
 
@@ -204,7 +204,7 @@ def _pairs(
 
     @functools.cache
     def framed(place: PromptPlace, other: str) -> frozenset[str]:
-        return _framed(texts[place], passages[place.split] & passages[other])
+        return _frame_features(texts[place], passages[place.split] & passages[other])
 
     for first, second in unequal:
         if passage := framed(first, second.split) & framed(second, first.split):
@@ -216,7 +216,7 @@ def _pairs(
 def _passages(
     texts: Mapping[PromptPlace, PromptText], clusters: Mapping[PromptPlace, str], pairs: Collection[NearPair]
 ) -> dict[str, set[Passage]]:
-    """Return for each split the passages, of those that pairs share, that stand in enough of its clusters."""
+    """Return, for each split, the passages shared by pairs that occur in enough of its clusters."""
     runs = {place: frozenset(_runs(texts[place])) for place in {place for pair in pairs for place in pair}}
     wanted = {passage for one, two in pairs for passage in runs[one] & runs[two]}
     found: dict[str, dict[Passage, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -237,8 +237,8 @@ def _runs(text: PromptText) -> Iterator[Passage]:
     return (text.words[first : first + PASSAGE_WORDS] for first in range(len(text.words) - PASSAGE_WORDS + 1))
 
 
-def _framed(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
-    """Return the features that stand within these passages only."""
+def _frame_features(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
+    """Return the features that occur only within these passages."""
     if not passages:
         return frozenset()
     starts = [first for first, run in enumerate(_runs(text)) if run in passages]
@@ -248,7 +248,7 @@ def _framed(text: PromptText, passages: Collection[Passage]) -> frozenset[str]:
 
 
 def _frame(texts: Sequence[PromptText]) -> frozenset[str]:
-    """Return the features that stand in so many prompts of a split that they say nothing of one."""
+    """Return the features that occur in so many prompts of a split that they do not characterize any."""
     counts = Counter(feature for text in texts for feature in text.features)
     return frozenset(feature for feature, count in counts.items() if count > max(4, len(texts) / 3))
 

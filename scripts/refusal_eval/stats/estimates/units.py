@@ -1,4 +1,4 @@
-"""The scored prompts of cells as frames; of dialogues, the scored turns of prompts."""
+"""The scored turns of cells as frames."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _C_DIGITS = 14  # of c(x): the last ones of exponentials and sums differ between
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The scored prompts of a cell, and what is known of the whole cell.
+    """The scored turns of a cell, and what is known of the whole cell.
 
     The frame has the index (prompt_id, turn), `category` and `cluster` (empty for none), counts of the K samples
     (`n_samples`, `n_judged`, `n_blocked`, `n_unjudged`, `n_truncated`, of these before 256 tokens `n_truncated_early`,
@@ -58,7 +58,7 @@ class Units:
     frame: pd.DataFrame
     flags: tuple[str, ...] = ()  # of the cell, those of its headline rate, for the numbers that are made of it
     # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
-    # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, the marks that `flags.WHOLE` names,
+    # `level`, `tau`, `band`, `scored` (which turns count), `protocol`, the marks that `flags.WHOLE` names,
     # and of the judge `kinds` (with their labels) and of its verdicts `judge_flags` and `votes` where it has any
     facts: Mapping[str, Any] = field(default_factory=dict)
     labels: LabelCodes | None = None
@@ -116,14 +116,14 @@ class Units:
             *(flag for flag in WHOLE if flag in self.flags),
         )
 
-    def kept(self, keep: Flags) -> Units:
+    def select(self, keep: Flags) -> Units:
         """Return the rows where `keep` is true, without their samples."""
         return replace(self, frame=self.frame[keep], labels=None, logprobs=None, samples=None)
 
     def states(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the number of samples in each state of answers, and in each state of verdicts.
 
-        Of the latter `missing` are answers that the judge should have read and that have no verdict.
+        Among the latter `missing` counts answers that the judge should have read and that have no verdict.
         """
         assert self.samples is not None
         answers, verdicts = self.samples["state"], self.samples["verdict"]
@@ -176,15 +176,13 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         labels[(label == word) & (verdict == JUDGED)] = place
     labels[state == BLOCKED] = BLOCKED_LABEL
     logprobs = samples["logprob"].to_numpy(float).reshape(-1, k)
-    if facts.get("protocol") == "compat":
-        c = first["published_c"].to_numpy(float)
-    else:
-        c = c_at(facts["tau"], labels, logprobs)
+    # Protocols with a c(x) of their own are among the facts.
+    c = first["published_c"].to_numpy(float) if "protocol" in facts else c_at(facts["tau"], labels, logprobs)
     frame = pd.DataFrame(
         {
             "category": first["category"].fillna("").to_numpy(object),
             "cluster": first["cluster"].to_numpy(object),
-            **_counts(labels, *_cut(samples, facts["max_tokens"], k)),
+            **_counts(labels, *_cut_samples(samples, facts["max_tokens"], k)),
             "c": c,
             "band": bands_of(c, facts["band"]),
         },
@@ -198,8 +196,8 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
 def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] = (0.0, 1.0)) -> tuple[str, ...]:
     """Return `few_clusters` if a mean of values between limits rests on few clusters (`flags.few_flags`), or nothing.
 
-    Where clusters hold several values, those with one above the lower limit show one outcome, and those with one below
-    the upper limit the other.
+    A cluster shows one outcome if it has a value above the lower limit, and the other if it has one below the upper
+    limit.
     """
     codes = cluster_codes(clusters)
     sizes = np.bincount(codes)
@@ -209,7 +207,7 @@ def few_of(values: Floats, clusters: Sequence[str], limits: tuple[float, float] 
     return few_flags(effective_number(sizes), rarer)
 
 
-def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
+def _cut_samples(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
     """Which samples end by length, and which before 256 tokens; both units x K.
 
     Where the number of an answer's tokens is not known, it is the limit.
@@ -296,7 +294,7 @@ def bands_of(c: Floats, band: float) -> NDArray[Any]:
     return found.astype(object)
 
 
-def dialogue_splits(units: Mapping[JudgedCell, Units]) -> list[str]:
+def splits_of_turns(units: Mapping[JudgedCell, Units]) -> list[str]:
     """Return the splits that have prompts with several scored turns; their numbers are not per prompt."""
     return sorted({split for (_, _, split), own in units.items() if len(np.unique(own["prompt_id"])) < len(own)})
 

@@ -31,8 +31,8 @@ def text_of(lines: Sequence[CheckLine]) -> str:
     return "\n".join(seen + (f"\n{'':{width + 8}}-> {todo}" if todo else "") for seen, todo in shown)
 
 
-def counted(lines: Sequence[CheckLine]) -> str:
-    """Return how many checks came out how, such as `9 ok, 1 to look at, 2 failed`."""
+def count_outcomes(lines: Sequence[CheckLine]) -> str:
+    """Return the number of checks by outcome, such as `9 ok, 1 to look at, 2 failed`."""
     states = [outcome.state for _, outcome in lines]
     words = {"ok": "ok", "warn": "to look at", "fail": "failed"}
     return ", ".join(f"{states.count(state)} {word}" for state, word in words.items() if state in states)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from refusal_eval.core.log_text import SERVER_LINES, clean, serious_lines, server_cause
 from refusal_eval.core.version import VERSION
 from refusal_eval.data.network import without_secrets
-from refusal_eval.tools.check.check_lines import CheckLine, any_failed, counted, fail, text_of
+from refusal_eval.tools.check.check_lines import CheckLine, any_failed, count_outcomes, fail, text_of
 
 if TYPE_CHECKING:
     from refusal_eval.tools.check.model_checks import Trial
@@ -31,7 +31,7 @@ def block(model: str, trial: Trial, lines: Sequence[CheckLine]) -> str:
     rate = tokens / trial.work_seconds if trial.work_seconds else 0.0
     answers = f"{len(trial.samples)} answers of {prompts} prompts, {tokens} tokens in {trial.work_seconds:.1f} s"
     rows = [("weights", ", ".join(f"{key} {value}" for key, value in weights.items()))]
-    return _framed(model, trial, [*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
+    return _frame(model, trial, [*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
 
 
 def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
@@ -48,7 +48,7 @@ def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
     errors = [clean(line) for line in serious_lines(log) if line.strip() and not line.startswith(code)]
     words = dict.fromkeys(filter(None, [server_cause(log), *errors[-LAST_ERRORS:]]))
     rows = [("its log", without_paths(without_secrets(line))) for line in words]
-    return _framed(model, trial, rows, [("engine", fail(first_line(message), LOOK))])
+    return _frame(model, trial, rows, [("engine", fail(first_line(message), LOOK))])
 
 
 def first_line(message: str) -> str:
@@ -60,7 +60,7 @@ def without_paths(text: str) -> str:
     return PATH.sub("PATH", text)
 
 
-def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[CheckLine]) -> str:
+def _frame(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[CheckLine]) -> str:
     serving = trial.serving
     device = f"{serving.get('device', 'unknown')}: {serving.get('cpu', 'unknown')}, {serving.get('cores', '?')} cores"
     if gpus := list(serving.get("gpus", ())):
@@ -77,4 +77,4 @@ def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Se
     ]
     head = [f"{name:12}  {value}" for name, value in rows]
     verdict = "FAILED" if any_failed(lines) else "passed"
-    return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {counted(lines)}", "```"])
+    return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {count_outcomes(lines)}", "```"])

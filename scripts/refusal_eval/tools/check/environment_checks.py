@@ -35,7 +35,7 @@ OUTDATED = {
 
 
 def environment_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[CheckLine]:
-    """Yield what there is to tell of the repository's environments, of the user's own, and of their compilers."""
+    """Yield the report's lines on the repository's environments, the user's own, and their compilers."""
     setup = setup_module()
     engines = needs.engines if needs else ()
     try:

@@ -21,19 +21,19 @@ from refusal_eval.tools.check.study_needs import EngineHere
 
 # The oldest Linux driver that runs programs built for a CUDA version, as NVIDIA's release notes list it.
 OLDEST_DRIVERS = {13: "580.65.06"}
-# The least that a model works with beside its weights: a share of them, of large ones not more than so many MiB.
+# The least memory that a model needs besides its weights: a share of them, for large ones at most so many MiB.
 ROOM_SHARE, MOST_ROOM = 0.2, 4096
 
 
 def gpu_lines(
     seen: Seen, engines: Sequence[EngineHere], kind: str, variables: Mapping[str, str], login_node: bool = False
 ) -> Iterator[CheckLine]:
-    """Yield what there is to tell of the GPUs.
+    """Yield the report's lines on the GPUs.
 
     Args:
         seen: what nvidia-smi says.
         kind: build of the repository's own engine environment, empty if there is none.
-        variables: environment variables, of which those of this check are taken for those of a job.
+        variables: environment variables, taken to be those of a job.
         login_node: whether this machine submits jobs and runs none.
     """
     # How many the largest engine takes here; without a study a CUDA build takes one.

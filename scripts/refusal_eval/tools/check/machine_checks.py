@@ -34,7 +34,7 @@ ENDINGS = (PARTIAL, ".incomplete")  # ours, and those of the hub's library, whic
 
 
 def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[CheckLine]:
-    """Yield what there is to tell of this machine."""
+    """Yield the report's lines on this machine."""
     engines, of_study = needs.engines if needs else (), needs or Needs()
     for engine in engines:
         yield f"memory for {engine.name}", memory(engine, *main_memory())
@@ -142,7 +142,7 @@ def results_disk(disk: Mapping[str, Any]) -> CheckOutcome:
 
 
 def cache_disk(folder: str, free: int, needs: Needs) -> CheckOutcome:
-    """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
+    """Check that there is room for what is still to be fetched (bytes), as far as its size is known."""
     seen, todo = f"{free / GB:.1f} GB free in {shown_path(folder)}", "make room, or set `cache_dir` to a larger disk"
     weights = needs.weights
     if weights:
@@ -156,7 +156,7 @@ def cache_disk(folder: str, free: int, needs: Needs) -> CheckOutcome:
 
 
 def unfinished_downloads(cache: str) -> CheckOutcome:
-    """Return whether unfinished downloads lie about that nobody has written to for a week."""
+    """Check for unfinished downloads that have not grown for a week."""
     shown, now, sizes, days, repositories = shown_path(cache), time.time(), [], [], set()
     for path in Path(cache, "hub").glob("*/blobs/*"):
         try:
@@ -182,9 +182,9 @@ def unfinished_downloads(cache: str) -> CheckOutcome:
 
 
 def clock(folder: Path) -> CheckOutcome:
-    """Return whether this machine's clock agrees with that of a folder's disk.
+    """Check that this machine's clock agrees with that of a folder's disk.
 
-    The folder need not be there: the nearest one above it is taken.
+    If the folder does not exist, its nearest existing parent is used.
     """
     shown = shown_path(folder)
     try:

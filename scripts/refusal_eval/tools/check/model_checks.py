@@ -1,4 +1,4 @@
-"""What must hold of a model on this machine: each check asks the running engine what it has to know, and judges it."""
+"""Checks of a model on this machine: each sends its requests to the running engine and judges the replies."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from refusal_eval.tools.check.checked_model import CheckedModel, is_greedy
 # Nats per token, between the mean while generating and the mean while reading: bfloat16 rounds, a temperature or a
 # constraint that got into log-probabilities shows tenths.
 MOST_DIFFERENCE = 0.05
-# The same between two readings of single tokens, of which one may have come from the cache.
+# The same between two readings of single tokens, one of them perhaps from the cache.
 MOST_NAMED_DIFFERENCE = 0.1
-REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
+REPEATED_TOKENS = 64  # repeats run one by one, so they are kept short
 TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
 NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
 LETTERS, FORM_TOKENS = "[a-c]{3}[0-9]{2}", 32
@@ -121,7 +121,7 @@ class Trial:
         return lines + await self.lines([*AFTER_IT_STOPPED, *own_loads])
 
     async def lines(self, checks: Sequence[Check]) -> list[CheckLine]:
-        """Return what comes of checks, by their names. One that cannot be made fails, unless the engine has died."""
+        """Run checks and return their outcomes by name. A check that cannot run fails, unless the engine has died."""
         lines = list[CheckLine]()
         # Nobody watches the engine here: one that hangs would hold up everything.
         seconds = float(self.local_engine.stall_timeout)
@@ -310,14 +310,14 @@ async def rendering(trial: Trial) -> CheckOutcome:
     return ok("messages are whole, and every template option has an effect")
 
 
-async def scored_again(trial: Trial) -> CheckOutcome:
+async def check_scores(trial: Trial) -> CheckOutcome:
     """Check that answers keep their log-probabilities when they are scored as part of a prompt."""
     return await compared(trial, trial.engine)
 
 
 async def compared(trial: Trial, engine: Server) -> CheckOutcome:
     """Return whether an engine that reads (the first tokens of) answers gives the log-probabilities they came with."""
-    read = [(sample.logprobs, await scored(trial, engine, sample)) for sample in trial.one_per_prompt]
+    read = [(sample.logprobs, await score_answer(trial, engine, sample)) for sample in trial.one_per_prompt]
     apart = [np.subtract(first[: len(again)], again) for first, again in read if again]
     mean, token = (max(map(measure, apart)) for measure in (lambda one: abs(one.mean()), lambda one: abs(one).max()))
     seen = f"{len(apart)} answers, means differ by at most {mean:.1e} nats per token, single tokens by {token:.1e}"
@@ -327,7 +327,7 @@ async def compared(trial: Trial, engine: Server) -> CheckOutcome:
     return fail(seen, todo)  # also for NaN
 
 
-async def scored(trial: Trial, engine: Server, sample: CheckSample, adapted: bool = True) -> list[float]:
+async def score_answer(trial: Trial, engine: Server, sample: CheckSample, adapted: bool = True) -> list[float]:
     """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
     name = trial.settings({}).served_as
     served = {"model": name} if adapted and name else {}
@@ -344,7 +344,7 @@ async def adapter(trial: Trial) -> CheckOutcome:
     if trial.settings({}).served_as is None:
         return not_applicable("the model's entry has no `lora`")
     sample = trial.one_per_prompt[0]
-    with_it, without = [await scored(trial, trial.engine, sample, adapted) for adapted in (True, False)]
+    with_it, without = [await score_answer(trial, trial.engine, sample, adapted) for adapted in (True, False)]
     mean = abs(np.subtract(with_it, without)).mean()
     seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
     return ok(seen) if mean > 0 else fail(seen, f"it changes nothing; {ISSUE}")
@@ -415,14 +415,14 @@ async def unseeded_sampling(trial: Trial) -> CheckOutcome:
         max_tokens=UNSEEDED_TOKENS, temperature=1.0, top_k=TOP_K, top_p=TOP_P, logprobs=TOP_K
     )
     rows = list(zip(reply["logprobs"]["token_logprobs"], reply["logprobs"]["top_logprobs"], strict=True))
-    # A token outside of the likeliest stands in its row too.
+    # A token outside the likeliest is in its row, too.
     good = sum(float(drawn) >= sorted(map(float, row.values()))[-TOP_K] for drawn, row in rows)
     seen = f"{good} of {len(rows)} tokens are among the likeliest that top_k allows"
     return ok(seen) if rows and good == len(rows) else fail(seen, ISSUE)
 
 
 async def named_log_probabilities(trial: Trial) -> CheckOutcome:
-    """Log-probabilities of tokens that are asked for by their ids, as judges do, are those of these tokens."""
+    """Check that log-probabilities of tokens requested by id, as judges do, belong to those tokens."""
     greedy: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0}
     (row,) = (await trial.first_reply(**greedy, logprobs=NAMED_TOKENS))["logprobs"]["top_logprobs"]
     likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
@@ -437,9 +437,9 @@ async def named_log_probabilities(trial: Trial) -> CheckOutcome:
 
 
 async def forms(trial: Trial) -> CheckOutcome:
-    """Replies obey the two kinds of form that judges ask for (`structured_outputs`)."""
+    """Check that replies obey the two kinds of form that judges request (`structured_outputs`)."""
     asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
-    # JSON comes without white space, as the server is asked for it.
+    # We request JSON without white space.
     right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}
     obeyed = {}
     for kind, form in asked.items():
@@ -507,7 +507,7 @@ async def leased_gpus(trial: Trial) -> CheckOutcome:
 
 
 async def offline_start(trial: Trial) -> CheckOutcome:
-    """The engine started from a folder, was told to ask no hub, and reached none."""
+    """Check that the engine started from a folder, offline, and reached no hub."""
     # Of all processes, because vLLM's workers write their name over their environment.
     if not any(map(_is_offline, trial.engine.processes())):
         return fail("the server was not told to ask no hub", f"nodes without internet may hang; {ISSUE}")
@@ -535,7 +535,7 @@ async def network(trial: Trial) -> CheckOutcome:
 # ---------------------------------------------------------------- after it was stopped
 
 
-async def released(trial: Trial) -> CheckOutcome:
+async def check_release(trial: Trial) -> CheckOutcome:
     """Nothing of the engine is left, and its GPUs can be leased again."""
     count, left = len(trial.processes), sum(process_start(pid) is not None for pid in trial.processes)
     if left:
@@ -581,11 +581,11 @@ WHILE_IT_RUNS: Sequence[Check] = (
         template_ids,
         reasoning_marks,
         log_probabilities,
-        scored_again,
+        check_scores,
         same_seed_twice,
         seeds_under_load,
     ),
     *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, adapter, prefix_cache, throughput),
     *(compiled_path, leased_gpus, offline_start, network),
 )
-AFTER_IT_STOPPED: Sequence[Check] = (released, tensor_parallel)
+AFTER_IT_STOPPED: Sequence[Check] = (check_release, tensor_parallel)

@@ -29,7 +29,7 @@ SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
 
 
 def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[CheckLine]:
-    """Yield what there is to tell of what a study takes from elsewhere."""
+    """Yield the report's lines on everything that a study fetches."""
     yield "hub", hub(needs, variables)
     if needs is not None:
         yield "pins", pins(needs)
@@ -108,9 +108,9 @@ def addresses(needs: Needs, is_offline: bool) -> Iterator[CheckOutcome]:
 
 
 def address(source: NeededSource) -> CheckOutcome | None:
-    """Return what is wrong with the first file at an address that cannot be had; None if nothing is.
+    """Return the fault of the first file at an address that cannot be fetched; None if all can.
 
-    Of each file the first byte is asked for, and no more of it is read.
+    Only the first byte of each file is requested.
     """
     import httpx
 

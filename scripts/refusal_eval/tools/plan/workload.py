@@ -1,6 +1,6 @@
-"""What executing requests costs: how fast an engine is estimated to be, by its size and devices.
+"""The cost of executing requests: an engine's estimated speed, by its size and devices.
 
-An estimate promises no hour of arrival. What was measured is said beside the number, and so is what is merely assumed.
+An estimate does not promise a finish time. Each number is marked as measured or merely assumed.
 """
 
 import math
@@ -46,7 +46,7 @@ MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prom
 
 @dataclass(frozen=True)
 class CellWork:
-    """What is to be executed for one cell."""
+    """The work to execute for one cell."""
 
     requests: int  # how many requests
     prompts: int  # how many different prompts they have; samples that share a prompt share its reading

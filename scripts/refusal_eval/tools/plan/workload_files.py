@@ -1,7 +1,7 @@
-"""How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
+"""The amount of work: the requests of every cell and the sizes of engines, as far as config and files show.
 
-Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
-are those that an earlier run made and that the next run makes again: `snakemake --summary` tells which.
+Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and marked so. So are
+files of an earlier run that the next run makes again, by `snakemake --summary`.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ LOG = logging.getLogger(__name__)
 
 CaptureCell = tuple[str, str, str]  # positions, model, split
 
-# Assumed where nothing tells.
+# Assumed if unknown.
 ASSUMED_PROMPTS = 300  # of a split or gold
 ASSUMED_PROMPT_TOKENS = 60.0
 ASSUMED_TURNS = 3.0  # of a dialogue
 GOLD_ANSWER_TOKENS = 200.0
 CHARACTERS_PER_TOKEN = 4.0
-JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and answer; the rubric is read once
+JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt besides rubric, question and answer; the rubric is read once
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Texts:
 
     count: int  # how many
     tokens: float  # mean tokens of one
-    turns: float  # mean turns that the model is asked; 0 where a row is one question
+    turns: float  # mean turns of the model; 0 if a row is one question
     known: str  # COUNTED or ASSUMED
 
 
@@ -151,7 +151,7 @@ def work_left(study: Study, whole: Mapping[Cell, CellWork], current: StudyNow) -
             # An answer is judged as it is, and gold has one per prompt: K says nothing of these files.
             try:
                 work[cell] = _missing(file, study.paths.store, receipts, estimate, None if cell.judge else samples)
-            except UserError as error:  # `status` and the next run tell it, too
+            except UserError as error:  # `status` and the next run report it, too
                 LOG.warning("%s; what the store has of %s is not counted", error, cell)
     return work
 
@@ -164,17 +164,17 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Any, longer: floa
 
 
 def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: CellWork, samples: int | None) -> CellWork:
-    """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
+    """Return the work that the store lacks of a request file. A dialogue counts as missing if its first turn is.
 
     Args:
         path: the request file, as the last run left it.
         store_dir: folder of the store.
-        receipts: of its batch, which tell what the engine rejected.
+        receipts: of its batch, which list rejected requests.
         estimate: the cell's work with nothing in the store.
-        samples: the study's K, where the file may have been made for another.
+        samples: the study's K; the file may have another.
 
     Raises:
-        UserError: if it is not a request file, or a receipt is none.
+        UserError: if it is not a request file, or a receipt is not a receipt.
     """
     from refusal_eval.ask.store import StoreReader, rejections
 
@@ -204,7 +204,7 @@ def _missing(path: Path, store_dir: str, receipts: Iterable[str], estimate: Cell
 
 
 def _own_tokens(request: Request) -> float:
-    """Return the tokens of a prompt beside those that all of its file share; of messages they are estimated."""
+    """Return the tokens of a prompt without those that its whole file shares; estimated for messages."""
     if request.messages is None:
         return len(request.own_ids)
     return sum(len(message["content"]) for message in request.messages) / CHARACTERS_PER_TOKEN
@@ -244,11 +244,11 @@ def _rows(entry: Mapping[str, Any], file: str) -> tuple[int, str]:
     if entry.get("expected_kept"):
         return int(entry["expected_kept"]), COUNTED
     if entry["expected_rows"]:
-        # How many rows `where` leaves nobody knows yet: at most all.
+        # The rows that `where` leaves are unknown yet: at most all.
         return int(entry["expected_rows"]), ASSUMED if entry.get("where") else COUNTED
     try:
         source = entry["source"]
         rows = read_rows(file, source.get("skip_lines", 0), encoding=source.get("encoding"))
         return len(kept_rows(rows, entry.get("where"), None, file)[0]), COUNTED
-    except UserError:  # not fetched yet; what is wrong with it, the rule that reads it will tell
+    except UserError:  # not fetched yet, or wrong, which the rule that reads it reports
         return ASSUMED_PROMPTS, ASSUMED

@@ -79,7 +79,7 @@ class Cells:
     Args:
         failures: jobs that failed, and captures that run or stopped; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
-        current: tells which files Snakemake would leave as they are.
+        current: returns the files that Snakemake would not make again.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Cells:
         elif rendered is None:
             return self._waits(status, "requests", "not rendered")
         elif made is None or self._older("answers", cell, made, rendered):
-            return self._counted(status)
+            return self._count(status)
         self._with_states(status)
         status.state, status.note = jobs.DONE, "done"
         return status
@@ -138,7 +138,7 @@ class Cells:
         made = self._time("verdicts", cell)
         if made is None or self._older("verdicts", cell, made, before or 0):
             note = "not judged" if made is None else "verdicts older than the answers"
-            return self._counted(status) if asks else self._waits(status, "verdicts", note)
+            return self._count(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
         rule, noun, what = "score", "scores", "scores"
         if status.model == GOLD:
@@ -149,7 +149,7 @@ class Cells:
         status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
 
-    def _counted(self, status: CellStatus) -> CellStatus:
+    def _count(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
         path, loads = jobs.requests_file(self._study.paths, status.cell), self._loads[status.cell]
         status.rendered = True
@@ -158,7 +158,7 @@ class Cells:
             data = Path(path).read_bytes()
         except (OSError, UserError) as error:
             job = "judge_requests" if status.judge else "requests", str(status.cell)
-            self._failures[job] = jobs.damaged(job, path, error)
+            self._failures[job] = jobs.damage_of(job, path, error)
             status.state, status.note, status.trouble = jobs.FAILED, "request file cannot be used", job
             return status
         keys = [key.decode("ascii") for key in SAMPLE_KEY.findall(data, data.find(b"\n"))]
@@ -170,7 +170,7 @@ class Cells:
         status.rejected = sum(any(key in load.rejections for load in loads) for key in without)
         status.missing = len(without) - status.rejected
         load = min(loads, key=lambda one: list(OF_LOAD).index(one.state))
-        # Of dialogues the first turns are counted: only a receipt tells that the others are there too.
+        # First turns of dialogues are counted: only a receipt shows that the others are there too.
         complete = status.missing == 0 and (status.unit == REQUESTS or load.state == jobs.DONE)
         if complete and load.state == jobs.DONE:
             return self._waits(status, status.step, f"{status.step} not collected")
@@ -241,7 +241,7 @@ class Cells:
         return self._study.paths.of(noun, **names)
 
     def _older(self, noun: str, cell: Cell, made: float, before: float) -> bool:
-        return jobs.outdated(self._file(noun, cell), made, before, self._current)
+        return jobs.is_outdated(self._file(noun, cell), made, before, self._current)
 
     def _time(self, noun: str, cell: Cell) -> float | None:
-        return jobs.modified(self._file(noun, cell))
+        return jobs.modified_at(self._file(noun, cell))

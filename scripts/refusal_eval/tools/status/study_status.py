@@ -32,7 +32,7 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True)
 class ReportStatus:
-    """Tables, figures and manifest: how many files there are to be, how many are missing or outdated, what is left."""
+    """Tables, figures and manifest: the expected number, the missing or outdated ones, and leftovers."""
 
     files: int
     missing: int
@@ -75,14 +75,14 @@ def study_status(
     report_of: Callable[[], ReportStatus] | None = None,
     current_of: CurrentFiles = tuple,
 ) -> StudyStatus:
-    """Return how far a study is. Nothing is written.
+    """Return the progress of a study. Nothing is written.
 
     Args:
         now: the present time (seconds since 1970).
-        only: the cells (`model/split`) to look at, with what concerns them; all if none is named.
-        report_of: tells how far the report is; asked only once all cells are done.
-        current_of: tells which files Snakemake would leave as they are; asked at most once, and only where a file is
-            older than what it is made from.
+        only: the cells (`model/split`) to report; all if empty.
+        report_of: returns the progress of the report; called only once all cells are done.
+        current_of: returns the files that Snakemake would not make again; called at most once, and only if a file is
+            older than its inputs.
 
     Raises:
         OSError: if the store cannot be read.
@@ -124,7 +124,7 @@ def made_things(study: Study, use: str) -> dict[str, bool]:
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
-    """Return how many files of what is made of verdicts there are to be, and how many are missing or outdated."""
+    """Return how many files made from verdicts are expected, and how many are missing or outdated."""
     study = Study(config)
     try:
         planned = summary(study_file, root)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.program.page_lines import filled, table
+from refusal_eval.program.page_lines import fill_lines, table
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.tools.store import store_studies
 from refusal_eval.tools.store.store_studies import Asks, StoreStudy
@@ -88,7 +88,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         return True
     if gaps := gaps or out_of_date(asks):
         raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
-    if yes and changed_meanwhile(studies, waiting, store, asks):
+    if yes and has_changed(studies, waiting, store, asks):
         raise UserError("a study changed or began to run meanwhile, and nothing is removed; run this command again")
     return prune_store([file for file in usage if file["unasked"] and file["engine"] not in unknown], asked, yes)
 
@@ -102,10 +102,10 @@ def asks_of(studies: Sequence[StoreStudy], store: str) -> dict[str, Asks]:
     }
 
 
-def changed_meanwhile(
+def has_changed(
     studies: Sequence[StoreStudy], waiting: Sequence[StoreStudy], store: str, asks: Mapping[str, Asks]
 ) -> bool:
-    """Tell whether studies have changed since they were read, or others have come: all that was known is asked for."""
+    """Tell whether studies were changed or added since they were read, by asking again for everything known."""
     seen = [*studies, *waiting]
     again = [store_studies.read_study(study.path, ROOT) for study in seen]
     return again != seen or asks_of(studies, store) != asks or any(unseen_studies(seen, store))
@@ -239,4 +239,4 @@ def say(text: str, indent: str = "") -> None:
     """Print text in lines that are not too long, where its words allow that."""
     for line in text.splitlines():
         start = indent + line[: len(line) - len(line.lstrip())]
-        print("\n".join(filled([line.strip()], start)))
+        print("\n".join(fill_lines([line.strip()], start)))
