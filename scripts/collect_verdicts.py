@@ -34,7 +34,7 @@ def main(
             `verdict_rows`); and `said`, the verdicts of the judges that `deferring` reads.
         trust_remote_code: whether its tokenizer may bring code along.
         deferring: the judge on whose behalf this one is asked.
-        some_turns: whether only some turns of dialogues count, and have requests.
+        some_turns: whether only some turns count, and have requests.
 
     Raises:
         UserError: if a response is missing that was executed.

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.ask.keys import Prompt, sample_seed
-from refusal_eval.ask.render import Messages, Renderer, renderer_of
+from refusal_eval.ask.keys import EnginePrompt, sample_seed
+from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.change import Change
-from refusal_eval.config.kinds import CHANGES
+from refusal_eval.config.kinds import CHANGES, PROTOCOLS
+from refusal_eval.config.protocol import DEFAULT, Protocol
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
+from refusal_eval.core.rubric import ChatMessages
 from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
 
@@ -27,31 +29,9 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
 
 
-def published_token_ids(renderer: Renderer, messages: Messages, longest: int) -> list[int]:
-    """Return a prompt's token ids as the published code makes them.
-
-    White space is stripped from the question and from the rendered template, so that the line break after the
-    assistant's header is missing. The text is then tokenized with the tokenizer's own special tokens, although a
-    template may have written them already: tokenizers that add a BOS double it. Of what is longer than `longest`, the
-    end is kept.
-
-    Args:
-        messages: the question; a system message may stand before it.
-        longest: tokens that a prompt may have (`max_model_len` less `max_tokens`).
-
-    Raises:
-        UserError: if no room is left for a prompt, or the template refuses the messages.
-    """
-    if longest < 1:
-        raise UserError(f"max_tokens leaves no room for a prompt: {longest} tokens")
-    stripped = [{**message, "content": message["content"].strip()} for message in messages]
-    ids = list(renderer.tokenizer(renderer.text(stripped).strip(), add_special_tokens=True)["input_ids"])
-    return ids[-longest:]
-
-
-def probed(rows: Sequence[Mapping[str, Any]]) -> list[Messages]:
+def probed(rows: Sequence[Mapping[str, Any]]) -> list[ChatMessages]:
     """Return the conversations whose rendering is probed: of a dialogue that of its last turn."""
-    found: list[Messages] = []
+    found: list[ChatMessages] = []
     for row in rows:
         turns = asked_turns(row)
         found.append(conversation(row, turns[-1], dict.fromkeys(turns, "reply")))
@@ -83,17 +63,18 @@ def main(
         change: Change = CHANGES.get(name)()
         change.check_prompts(rows, content, request)
         identities[name] = change.identity(content)
-    compat, notes = request.get("protocol") == "compat", dict[str, int]()
+    protocol: Protocol = PROTOCOLS.get(request.get("protocol", DEFAULT))()
+    notes = dict[str, int]()
     if isinstance(renderer, Renderer):
         notes |= dict.fromkeys(renderer.probe(probed(rows)), len(rows))
     for row in rows:
         turn = asked_turns(row)[0]
         try:
             messages = conversation(row, turn, {})
-            if compat and isinstance(renderer, Renderer):
+            if protocol.renders and isinstance(renderer, Renderer):
                 renderer.check_all_rendered(messages)
                 longest = request["max_model_len"] - sampling["max_tokens"]
-                prompt: Prompt = published_token_ids(renderer, messages, longest)
+                prompt: EnginePrompt = protocol.token_ids(renderer, messages, longest)
             else:
                 prompt = renderer.prompt(messages)
                 if isinstance(renderer, Renderer) and (note := renderer.mark_note(messages)):

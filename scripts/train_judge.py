@@ -10,7 +10,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
 from refusal_eval.judges.learning_judge import LearningJudge
-from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.stats.agreement.weighting import normalise
 
 
 def main(
@@ -63,7 +63,7 @@ def seen_of(judge: LearningJudge, request_path: str, store_dir: str, rejected: C
 
 
 def _with_weights(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    weights = normalised([row.get("weight") or 1.0 for row in rows])
+    weights = normalise([row.get("weight") or 1.0 for row in rows])
     return [{**row, "weight": weight} for row, weight in zip(rows, weights, strict=True)]
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from test_check_model import MODEL, Engine, trial
 
-from refusal_eval.activations.intervention_file import read_compiled
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.features.steering.intervention_file import read_compiled
 from refusal_eval.tools.check import steering_checks
 from refusal_eval.tools.check.checked_model import written_entry
 from refusal_eval.tools.check.steering_checks import steering_by_0, steering_of_every_token

@@ -12,13 +12,14 @@ import pytest
 import scipy
 from estimate_rows import cell_file, rows_of, single
 
-from refusal_eval.activations.direction_files import read_direction
-from refusal_eval.activations.directions import Group, Method, held_out_clusters
-from refusal_eval.activations.few_prompts import refuse_few, support
+from refusal_eval.activations.groups import Group
 from refusal_eval.activations.sides import both_sides, content_sha256
 from refusal_eval.activations.tensor_files import read_states, write_states
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.features.steering.direction_files import read_direction
+from refusal_eval.features.steering.directions import Method, held_out_clusters
+from refusal_eval.features.steering.few_prompts import refuse_few, support
 from refusal_eval.workflow.activations_stage import megabytes
 
 # c(x) of three samples of equal weight: 1, 1/3, -1/3 and -1.

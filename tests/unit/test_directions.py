@@ -9,8 +9,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from refusal_eval.activations.direction_files import TENSORS, kept_or_fitted, read_direction, write_direction
-from refusal_eval.activations.directions import (
+from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
+from refusal_eval.activations.tensor_files import StateFile
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile, write_jsonl
+from refusal_eval.features.steering.direction_files import TENSORS, kept_or_fitted, read_direction, write_direction
+from refusal_eval.features.steering.directions import (
     Group,
     Method,
     auc,
@@ -20,11 +24,7 @@ from refusal_eval.activations.directions import (
     held_out_clusters,
     made_from,
 )
-from refusal_eval.activations.intervention_file import read_compiled
-from refusal_eval.activations.sides import content_sha256, is_on, left_out, refuse_shared, side_prompts
-from refusal_eval.activations.tensor_files import StateFile
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import BadFile, write_jsonl
+from refusal_eval.features.steering.intervention_file import read_compiled
 
 LAYERS = [3, 7, 9]
 WIDTH = 5

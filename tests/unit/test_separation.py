@@ -5,7 +5,8 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silhouette_score
 
-from refusal_eval.activations.separation import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.features.separation.separation import (
     INDICES,
     Layer,
     cluster_folds,
@@ -14,7 +15,6 @@ from refusal_eval.activations.separation import (
     permuted,
     separation,
 )
-from refusal_eval.core.errors import UserError
 
 
 def two_groups(ones=12, others=9, shift=2.0, seed=0, width=6):

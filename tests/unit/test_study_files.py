@@ -1,5 +1,6 @@
 """The table of a study's files: one row for each noun, which says what the rules make."""
 
+import importlib
 import os
 import re
 from pathlib import Path
@@ -12,7 +13,17 @@ from snakemake.settings.types import ConfigSettings, OutputSettings, Quietness, 
 
 from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.study.files import FILES, asked_files, is_job_of_study, job_files, made_files, refuse_unknown_needs
+from refusal_eval.features import FEATURES
+from refusal_eval.study.files import (
+    KERNEL,
+    asked_files,
+    file_of,
+    file_table,
+    is_job_of_study,
+    job_files,
+    made_files,
+    refuse_unknown_needs,
+)
 from refusal_eval.study.study import Study
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +64,7 @@ def study(project):
 def test_every_file_of_a_rule_has_a_row_and_every_row_a_rule(rules):
     made = {name: outputs for name, (outputs, _) in rules.items() if outputs}
     said = dict[str, set[str]]()
-    for file in FILES.values():
+    for file in file_table().values():
         for rule in file.rules:
             said.setdefault(rule, set()).update(file.patterns)
     assert said == made
@@ -63,24 +74,29 @@ def test_the_jobs_of_a_rule_are_called_by_the_names_in_the_files_of_its_row(rule
     # A rule that makes files of several rows is called by one of them.
     logs = {
         rule: {"/".join(["logs", file.logs, *(f"{{{name}}}" for name in file.wildcards)]) + ".log"}
-        for file in FILES.values()
+        for file in file_table().values()
         for rule in file.rules
     }
-    assert {rule: log for rule, (_, log) in rules.items() if rule in logs} == logs | {
-        "recorded_answers": {"logs/answers/{model}/{split}.log"}
-    }
+    assert {rule: log for rule, (_, log) in rules.items() if rule in logs} == logs
 
 
 def test_nouns_that_share_a_rule_differ_in_their_files():
-    patterns = [(rule, pattern) for file in FILES.values() for rule in file.rules for pattern in file.patterns]
+    patterns = [(rule, pattern) for file in file_table().values() for rule in file.rules for pattern in file.patterns]
     assert len(patterns) == len(set(patterns))
+
+
+def test_a_row_of_a_feature_follows_one_that_is_there_without_other_features():
+    for feature in FEATURES:
+        own = getattr(importlib.import_module(f"refusal_eval.features.{feature}"), "FILES", {})
+        assert {file_of(noun).after for noun in own} <= {*KERNEL, *own}
+        assert not set(KERNEL) & set(own)
 
 
 def test_a_study_makes_a_file_once_and_names_its_jobs(study):
     files = made_files(study)
     paths = [
         path
-        for noun, file in FILES.items()
+        for noun, file in file_table().items()
         for names in file.names(study)
         for path in study.paths.all_of(noun, **dict(zip(file.wildcards, names, strict=True)))
     ]

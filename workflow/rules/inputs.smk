@@ -117,12 +117,6 @@ def capture_gpus(wildcards, input):
     return activations_stage.gpus(study, *cell, ROOT, input.requests, next(iter(input.answers), None))
 
 
-def files_of_separation(wildcards):
-    """Return the files that a separation is measured on."""
-    models = activations_stage.separation_files(study, wildcards.separation).values()
-    return [file for sides in models for files in sides.values() for file in files.values()]
-
-
 # Recorded answers
 
 
@@ -198,7 +192,7 @@ def judged_prompts(wildcards):
 
 
 def turns_judged(wildcards):
-    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    """Return which turns of a cell are judged; nothing where all are."""
     return judging.turns(study, wildcards.model, wildcards.split)
 
 
@@ -233,10 +227,10 @@ def cell_of(wildcards):
     return wildcards.judge, wildcards.model, wildcards.split
 
 
-def published_scores(wildcards):
-    """Return the published scores of a cell where its c(x) is to be those."""
-    cell = f"{wildcards.judge}/{wildcards.model}/{wildcards.split}"
-    return [] if config["protocol"] == "default" else [f"{RESULTS}/published/scores/{cell}.json"]
+def protocol_scores(wildcards):
+    """Return the file with a cell's c(x) where the study's protocol has one of its own."""
+    noun = study.protocol.scores
+    return [paths.of(noun, judge=wildcards.judge, model=wildcards.model, split=wildcards.split)] if noun else []
 
 
 def foreign_calibration(wildcards):

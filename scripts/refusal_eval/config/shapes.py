@@ -8,14 +8,14 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from refusal_eval.config.kinds import OfKind
+from refusal_eval.config.kinds import NameIn, OfKind
 from refusal_eval.core.files import inner_name
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 
 KeyPath = tuple[str | int, ...]
 
@@ -103,7 +103,7 @@ FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=_wrong_with_model_folder)]
-AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(BATTLES,))]
+AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(IN_ROWS,))]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
 Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"), template=True)]
@@ -196,7 +196,13 @@ def refuse_clusters_without_ids(entry: Any) -> None:
 
 
 class Entry(BaseModel):
-    """Base of everything a user writes: unknown keys are mistakes, values never change after validation."""
+    """Base of everything a user writes: unknown keys are mistakes, values never change after validation.
+
+    Attributes:
+        KIND_KEY: the key by which classes of one union are told apart.
+    """
+
+    KIND_KEY: ClassVar[str] = "kind"
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -223,8 +229,8 @@ def leaves(annotation: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         base, *more = typing.get_args(annotation)
-        kinds = next((mark for mark in more if isinstance(mark, OfKind)), None)
-        yield from leaves(base if kinds is None else kinds.registry.annotation(), (*marks, *more))
+        kinds = next((mark for mark in more if isinstance(mark, OfKind | NameIn)), None)
+        yield from leaves(base if kinds is None else kinds.annotation(), (*marks, *more))
     elif origin in (typing.Union, types.UnionType):
         for member in typing.get_args(annotation):
             yield from leaves(member, marks)
@@ -248,9 +254,14 @@ def fields_of(entry: type[BaseModel]) -> dict[str, Any]:
     return {name: hints[name] for name in sorted(entry.model_fields, key=lambda name: name not in own)}
 
 
+def kind_key(entry: type[BaseModel]) -> str:
+    """Return the key that tells a class apart from the others of its union."""
+    return str(getattr(entry, "KIND_KEY", Entry.KIND_KEY))
+
+
 def kinds_of(entry: type[BaseModel]) -> tuple[str, ...]:
-    """Return the values that a class allows for its `kind` (empty when it has none)."""
-    kind = fields_of(entry).get("kind")
+    """Return the values that a class allows for the key that tells it apart (empty when it has none)."""
+    kind = fields_of(entry).get(kind_key(entry))
     return typing.get_args(kind) if kind is not None else ()
 
 
@@ -265,7 +276,8 @@ def paths_on_disk(annotation: Any, value: Any, path: KeyPath = ()) -> dict[KeyPa
                 if isinstance(mark, OnDisk) and value and value not in mark.words:
                     found[path] = mark
         elif is_entry(leaf) and isinstance(value, dict):
-            if "kind" in value and kinds_of(leaf) and value["kind"] not in kinds_of(leaf):
+            key, kinds = kind_key(leaf), kinds_of(leaf)
+            if key in value and kinds and value[key] not in kinds:
                 continue
             for name, hint in fields_of(leaf).items():
                 found |= paths_on_disk(hint, value.get(name), (*path, name))

@@ -19,10 +19,26 @@ if TYPE_CHECKING:
 ClassT = TypeVar("ClassT", bound=type[Any])
 
 
+def places_of_features(attribute: str) -> dict[str, str]:
+    """Return what the tables of this name in the packages of features list: `package.module:NAME` by name."""
+    found: dict[str, str] = {}
+    for feature in importlib.import_module("refusal_eval.features").FEATURES:
+        package = f"refusal_eval.features.{feature}"
+        own: Mapping[str, str] = getattr(importlib.import_module(package), attribute, {})
+        found |= {name: f"{package}.{place}" for name, place in own.items()}
+    return found
+
+
+def at_place(place: str) -> Any:
+    """Return what `package.module:NAME` names; its module is imported now."""
+    module, name = place.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
 class Registry:
     """Classes of one noun, each by its name.
 
-    A feature adds those that the table `attribute` of its package lists: `module:Class` by name, as in `places`.
+    A feature adds those listed in the table `attribute` of its package: `module:Class` by name, as in `places`.
 
     Args:
         noun: what they are, for messages.
@@ -40,15 +56,10 @@ class Registry:
     @functools.cached_property
     def _places(self) -> dict[str, str]:
         """Those that ship: of the kernel, and of each feature."""
-        found = dict(self._kernel)
-        for feature in importlib.import_module("refusal_eval.features").FEATURES:
-            package = f"refusal_eval.features.{feature}"
-            own: Mapping[str, str] = getattr(importlib.import_module(package), self._attribute, {})
-            found |= {name: f"{package}.{place}" for name, place in own.items()}
-        return found
+        return self._kernel | places_of_features(self._attribute)
 
     def names(self) -> list[str]:
-        """Return all names: those that ship, then those that were added."""
+        """Return all names: shipped ones first, then added ones."""
         return [*self._places, *self._added]
 
     def get(self, name: str) -> type[Any]:
@@ -59,8 +70,7 @@ class Registry:
         """
         if name in self._added:
             return self._added[name]
-        module, cls = self._places[name].split(":")
-        return getattr(importlib.import_module(module), cls)  # type: ignore[no-any-return]
+        return at_place(self._places[name])  # type: ignore[no-any-return]
 
     def module(self, name: str) -> Path:
         """Return the file of a class, for `code_version`."""
@@ -68,8 +78,8 @@ class Registry:
 
         return Path(str(sys.modules[self.get(name).__module__].__file__))
 
-    def added(self) -> list[str]:
-        """Return the names of those that a study's plug-ins added."""
+    def added_names(self) -> list[str]:
+        """Return the names that a study's plug-ins added."""
         return list(self._added)
 
     def add(self, cls: ClassT) -> ClassT:

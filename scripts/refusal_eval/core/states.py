@@ -53,15 +53,15 @@ def state_counts(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> st
 
 
 def is_cut(verdict: Mapping[str, Any]) -> bool:
-    """Tell whether a row of a verdicts file is about an answer that was cut, being too long for the judge."""
+    """Tell whether a verdict is about an answer that was cut because it was too long for the judge."""
     return bool((verdict.get("raw") or {}).get(CUT))
 
 
 def place_of(row: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Return which answer a row of answers or verdicts is about: prompt, sample and turn."""
+    """Return (prompt id, sample, turn) of a row of answers or verdicts."""
     return row["prompt_id"], row["sample"], row["turn"]
 
 
 def contradicts(p_refusal: float, *, refused: bool) -> bool:
-    """Tell whether a probability of a refusal or partial refusal cannot be that of a label which says if it refused."""
+    """Tell whether a probability of refusing, at least in part, rules out a label that says whether it refused."""
     return p_refusal < 1 - SURE if refused else p_refusal > SURE

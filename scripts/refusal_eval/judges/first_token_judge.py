@@ -113,7 +113,7 @@ class FirstTokenJudge(SoftJudge, TemplatedJudge):
                 "it reads what follows a prompt as its template renders it, which is not what the model gets under "
             )
             yield ("kind",), f"{message}`protocol: compat`; leave one of them out"
-        models, _ = study.steering
+        models = study.entries.get("models", {})
         for model, entry in models.items():
             other = [key for key in ASKED_ALIKE if getattr(entry, key) != getattr(self, key)]
             other += sorted(key for key in (*CHANGED, *CHANGES.names()) if getattr(entry, key, None) is not None)

@@ -26,7 +26,7 @@ def following(file: RequestFile, tokenizer_folder: str | None) -> Following:
     """Return what is asked after the first requests of a file.
 
     Args:
-        file: the request file of a cell with dialogues, or with votes that may be asked again.
+        file: a request file that `can_go_on`.
         tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
     """
     # Here, as rendering is heavy and the workflow, which asks whether anything is missing, seldom needs it.

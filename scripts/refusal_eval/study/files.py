@@ -1,22 +1,24 @@
 """The files of a study: a row for each noun, with the rules that make its files and the names that they are made for.
 
 Rules name their files themselves; whatever else asks for one, or for all that a study makes, asks here. Analyses,
-tables and figures share a row each: their names come from the registries.
+tables and figures share a row each: their names come from the registries. A feature adds the rows that the table
+`FILES` of its package lists: `module:NAME` by noun.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.registry import at_place, places_of_features
 from refusal_eval.study.batches import GOLD, load_names
 
 if TYPE_CHECKING:
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]  # one for each wildcard of a pattern, in its order
 WILDCARD = re.compile(r"\{(\w+)\}")
 CACHE = "{cache}/"  # begins the patterns of files that studies share
-OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table can be made of
-OF_FIGURES = (*OF_TABLES, "separation")
+OF_TABLES = ("judge", "model", "split", "gold")  # wildcards of what a table or a figure can be made of
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class File:
         from_verdicts: whether answers and verdicts decide its numbers, so that `verify` can compute it a second time.
         asked: whether `rule all` asks for it even where all that is made of it is there.
         shown: whether people look through its folder, where one that is left over looks like a current one.
+        after: in the row of a feature, the noun of the row before it.
     """
 
     patterns: tuple[str, ...]
@@ -52,8 +54,9 @@ class File:
     from_verdicts: bool = False
     asked: bool = True
     shown: bool = False
+    after: str = ""
 
-    @cached_property
+    @functools.cached_property
     def wildcards(self) -> Names:
         """The wildcards of its patterns."""
         return tuple(WILDCARD.findall(self.patterns[0].removeprefix(CACHE)))
@@ -88,20 +91,8 @@ def _tokenizers(study: Study) -> list[Names]:
     return [(copy,) for copy, source in study.fetched("engines").items() if source.tokenizer_apart]
 
 
-def _fetched_adapters(study: Study) -> list[Names]:
-    return [(copy,) for copy in study.fetched("models")]
-
-
 def _engines(study: Study) -> list[Names]:
     return [(engine,) for engine in study.engines]
-
-
-def _adapted(study: Study) -> list[Names]:
-    return [(name,) for name, model in study.models.items() if model.lora]
-
-
-def _steered(study: Study) -> list[Names]:
-    return [(model,) for model in study.steered_models]
 
 
 def _gold(study: Study) -> list[Names]:
@@ -145,78 +136,56 @@ def _judge_requests(study: Study) -> list[Names]:
 
 
 def _answers(study: Study) -> list[Names]:
-    beyond = [(cell.model, cell.split) for cell in study.direction_cells if cell.judge is None]
+    beyond = [(cell.model, cell.split) for cell in study.captured_cells if cell.judge is None]
     return [*itertools.product(study.models, study.splits), *beyond]
 
 
 def _verdicts(study: Study) -> list[Names]:
-    beyond = [(cell.judge, cell.model, cell.split) for cell in study.direction_cells if cell.judge]
-    return [*_cells(study), *beyond, *((judge, GOLD, gold) for judge, gold in _judges_on_gold(study))]
+    beyond = [(cell.judge, cell.model, cell.split) for cell in study.captured_cells if cell.judge]
+    return [*all_cells(study), *beyond, *((judge, GOLD, gold) for judge, gold in _judges_on_gold(study))]
 
 
-def _cells(study: Study) -> list[Names]:
+def all_cells(study: Study) -> list[Names]:
+    """Return the judge, model and split of each cell."""
     return list(itertools.product(study.judges, study.models, study.splits))
 
 
 def _scores(study: Study) -> list[Names]:
     """Return the cells, and those whose c(x) chooses the prompts of a direction."""
     sides = [(made.model, side) for made in study.captures for side in made.sides.values()]
-    return [*_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
+    return [*all_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
 
 
 def _loads(batches: Iterable[str], shards: int) -> list[Names]:
     return list(itertools.product(batches, load_names(shards)))
 
 
-def _published(study: Study) -> bool:
-    return any("published" in table.needs for table in study.tables.values())
-
-
-def _published_answers(study: Study) -> list[Names]:
-    """Return all cells where what the published code makes of them is shown, else those that come with theirs."""
-    return list(itertools.product(study.models if _published(study) else study.recorded_models, study.splits))
-
-
 # ---------------------------------------------------------------- the table
 
 
-def _endings(stem: str, *endings: str) -> tuple[str, ...]:
+def with_endings(stem: str, *endings: str) -> tuple[str, ...]:
+    """Return the patterns of a file that is written in several forms."""
     return tuple(f"{stem}.{ending}" for ending in endings)
 
 
 # In the order in which jobs wait for each other.
-FILES: dict[str, File] = {
+KERNEL: dict[str, File] = {
     # Data and weights
     "rows": File((f"{CACHE}rows/{{source}}/{{file}}",), ("fetch_rows",), _rows, asked=False),
     "tokenizers": File(
         (f"{CACHE}weights/{{weights}}/tokenizer_manifest.json",), ("fetch_tokenizer",), _tokenizers, asked=False
     ),
     "weights": File((f"{CACHE}weights/{{weights}}/weights.json",), ("fetch_weights",), _weights, asked=False),
-    "fetched_adapters": File(
-        (f"{CACHE}adapters/{{adapter}}/adapter.json",), ("fetch_adapter",), _fetched_adapters, asked=False
-    ),
     "engines": File(("engines/{engine}.json",), ("identify_engine",), _engines),
-    "adapters": File(("adapters/{model}.json",), ("identify_adapter",), _adapted),
     "judges": File(("judges/{judge}.json",), ("check_judge",), _engine_judges),
     "prompts": File(("prompts/{split}.jsonl",), ("prompts",), _prompts),
     "gold": File(("gold/{gold}.jsonl",), ("gold",), _gold),
     "gold_answers": File((f"answers/{GOLD}/{{gold}}.jsonl",), ("gold",), _gold),
-    # Steering
     "activations": File(
         ("activations/{positions}/{model}/{split}.safetensors",), ("activations",), _captured, of_report=True
     ),
-    "directions": File(
-        _endings("directions/{direction}", "safetensors", "json"),
-        ("direction",),
-        lambda study: [(direction,) for direction in study.directions],
-        of_report=True,
-        shown=True,
-    ),
-    "interventions": File(_endings("interventions/{model}", "json", "safetensors"), ("intervention",), _steered),
     # Answers
     "requests": File(("requests/{model}/{split}.jsonl",), ("requests",), _requests),
-    # Of the weights, which may be gone from the cache once all answers are there.
-    "checked_adapters": File(("adapters/checked/{model}.json",), ("check_adapter",), _adapted, asked=False),
     # Asked for, a receipt that is older than requests would be made again for cells that have their answers.
     "generate_receipts": File(
         ("receipts/generate/{batch}/{load}.json",),
@@ -225,6 +194,14 @@ FILES: dict[str, File] = {
         asked=False,
     ),
     "answers": File(("answers/{model}/{split}.jsonl",), ("answers", "recorded_answers"), _answers),
+    # How likely these are, in the place of what else is read of responses.
+    "recorded_likelihoods": File(
+        ("published/answers/{model}/{split}.jsonl",),
+        ("recorded_answers",),
+        lambda study: list(itertools.product(study.recorded_models, study.splits)),
+        "answers",
+        of_report=True,
+    ),
     # Verdicts
     "judge_requests": File(("judge_requests/{judge}/{model}/{split}.jsonl",), ("judge_requests",), _judge_requests),
     "judge_receipts": File(
@@ -247,45 +224,14 @@ FILES: dict[str, File] = {
     ),
     # Scores
     "scores": File(("scores/{judge}/{model}/{split}.parquet",), ("score",), _scores, from_verdicts=True),
-    "published_answers": File(
-        ("published/answers/{model}/{split}.jsonl",),
-        ("published_answers", "recorded_answers"),
-        _published_answers,
-        of_report=True,
-    ),
-    "published": File(
-        ("published/scores/{judge}/{model}/{split}.json",),
-        ("published_scores",),
-        lambda study: _cells(study) if _published(study) else [],
-        of_report=True,
-        from_verdicts=True,
-    ),
     "cards": File(("judge_cards/{judge}/{gold}.json",), ("judge_card",), _judges_on_gold, from_verdicts=True),
     # Numbers
-    "cosines": File(
-        ("directions/cosines.csv",),
-        ("direction_cosines",),
-        lambda study: [()] if len(study.directions) > 1 else [],
-        of_report=True,
-        shown=True,
-    ),
-    "separation": File(
-        ("separation/{separation}.csv",),
-        ("separation",),
-        lambda study: [(entry.name,) for entry in study.settings.separation],
-        of_report=True,
-        shown=True,
-    ),
-    "aqi": File(
-        ("separation/aqi/{separation}.csv",),
-        ("aqi",),
-        lambda study: [(entry.name,) for entry in study.settings.separation if entry.aqi is not None],
-        "separation/aqi",
-        of_report=True,
-        shown=True,
-    ),
     "duplicates": File(
-        _endings("estimates/duplicates", "json", "csv"), ("near_duplicates",), _once, of_report=True, from_verdicts=True
+        with_endings("estimates/duplicates", "json", "csv"),
+        ("near_duplicates",),
+        _once,
+        of_report=True,
+        from_verdicts=True,
     ),
     "estimates": File(
         ("estimates/cells/{judge}/{model}.json",),
@@ -310,7 +256,7 @@ FILES: dict[str, File] = {
     ),
     # What readers see
     "tables": File(
-        _endings("tables/{table}", "csv", "md", "tex"),
+        with_endings("tables/{table}", "csv", "md", "tex"),
         ("table",),
         lambda study: [(name,) for name, table in study.tables.items() if table.typeset],
         "tables",
@@ -328,7 +274,7 @@ FILES: dict[str, File] = {
         shown=True,
     ),
     "figures": File(
-        _endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex"),
+        with_endings("figures/{figure}", "svg", "pdf", "png", "csv", "caption.md", "caption.tex"),
         ("figure",),
         lambda study: [(figure,) for figure in study.figures],
         "figures",
@@ -345,7 +291,7 @@ FILES: dict[str, File] = {
         shown=True,
     ),
     "card_figures": File(
-        _endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png"),
+        with_endings("figures/judge_cards/{judge}/{gold}", "svg", "pdf", "png"),
         ("judge_card_figure",),
         _judges_on_gold,
         of_report=True,
@@ -364,15 +310,28 @@ FILES: dict[str, File] = {
 }
 
 
+@functools.cache
+def file_table() -> dict[str, File]:
+    """Return the rows of all nouns, in the order in which jobs wait for each other.
+
+    Those of features are imported here: their rooms are higher up.
+    """
+    rows = list(KERNEL.items())
+    for noun, place in places_of_features("FILES").items():
+        file: File = at_place(place)
+        rows.insert([known for known, _ in rows].index(file.after) + 1, (noun, file))
+    return dict(rows)
+
+
 def file_of(noun: str) -> File:
     """Return the row of a noun.
 
     Raises:
         UserError: if there is none, with the nearest one.
     """
-    if noun not in FILES:
-        raise UserError(f"there are no files called `{noun}`{nearest(noun, FILES)}")
-    return FILES[noun]
+    if noun not in file_table():
+        raise UserError(f"there are no files called `{noun}`{nearest(noun, file_table())}")
+    return file_table()[noun]
 
 
 # ---------------------------------------------------------------- what a study makes
@@ -381,7 +340,7 @@ def file_of(noun: str) -> File:
 def made_files(study: Study) -> dict[str, File]:
     """Return all files that a study makes, each with its row."""
     made = dict[str, File]()
-    for noun, file in FILES.items():
+    for noun, file in file_table().items():
         for names in file.names(study):
             named = dict(zip(file.wildcards, names, strict=True))
             made |= dict.fromkeys(study.paths.all_of(noun, **named), file)
@@ -396,16 +355,16 @@ def asked_files(study: Study) -> list[str]:
 def job_files(study: Study) -> dict[tuple[str, ...], str]:
     """Return the first file of each job of a study, by the parts of its log's path within the study's logs."""
     found: dict[tuple[str, ...], str] = {}
-    for noun, file in FILES.items():
+    for noun, file in file_table().items():
         for names in file.names(study):
             path = study.paths.of(noun, **dict(zip(file.wildcards, names, strict=True)))
-            found[*file.logs.split("/"), *names] = path
+            found.setdefault((*file.logs.split("/"), *names), path)
     return found
 
 
 def is_job_of_study(parts: Sequence[str]) -> bool:
     """Tell whether the rules that ship write such a log (the parts of its path), for this study or for another."""
-    logs = [(file.logs.split("/"), bool(file.wildcards)) for file in FILES.values()]
+    logs = [(file.logs.split("/"), bool(file.wildcards)) for file in file_table().values()]
     return any(list(parts[: len(own)]) == own and (len(parts) > len(own)) is named for own, named in logs)
 
 
@@ -420,8 +379,8 @@ def needed_files(study: Study, nouns: Iterable[str], **names: Iterable[str]) -> 
     """
     found = {}
     for noun in nouns:
-        if noun in FILES:
-            wildcards = FILES[noun].wildcards
+        if noun in file_table():
+            wildcards = file_table()[noun].wildcards
             filled = itertools.product(*(sorted(names[wildcard]) for wildcard in wildcards))
             found[noun] = [study.paths.of(noun, **dict(zip(wildcards, own, strict=True))) for own in filled]
         else:
@@ -434,13 +393,14 @@ def refuse_unknown_needs() -> None:
 
     Also for an analysis by whose name they would get other files.
     """
-    if taken := set(FILES).intersection(ANALYSES.names()):
+    if taken := set(file_table()).intersection(ANALYSES.names()):
         where = f"{ANALYSES.module(min(taken)).name}: {ANALYSES.get(min(taken)).__name__}.name"
         raise UserError(f"{where}: other files of a study are called `{min(taken)}`; choose another name")
-    for registry, wildcards in ((TABLES, OF_TABLES), (FIGURES, OF_FIGURES)):
-        nouns = [noun for noun, file in FILES.items() if set(file.wildcards) <= set(wildcards)]
+    for registry in (TABLES, FIGURES):
         for name in registry.names():
             kind, analysis = registry.get(name), getattr(registry.get(name), "of_analysis", None)
+            wildcards = {*OF_TABLES, *getattr(kind, "wildcards", ())}
+            nouns = [noun for noun, file in file_table().items() if set(file.wildcards) <= wildcards]
             asked = [("needs", noun, [*nouns, *ANALYSES.names()]) for noun in kind.needs]
             asked += [("of_analysis", analysis, ANALYSES.names())] if analysis is not None else []
             for attribute, noun, known in asked:

@@ -2,35 +2,26 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from refusal_eval.config.change import changes_of, source_fields
+from refusal_eval.config.activation_use import Capture, activation_uses
+from refusal_eval.config.change import Change, changes_of, source_fields
+from refusal_eval.config.checked_study import LISTS
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.direction_entry import Direction, Positions, Side
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
-from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
+from refusal_eval.config.kinds import ANALYSES, FIGURES, PROTOCOLS, TABLES
+from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.files import refuse_unknown_needs
 from refusal_eval.study.paths import Paths
-
-
-@dataclass(frozen=True)
-class Capture:
-    """Activations that a direction, or a separation of one model, is made from."""
-
-    model: str
-    positions: Positions
-    layers: list[int] | None  # None for all
-    sides: dict[str, Side]
-
 
 AFTER_OTHERS = "_after"  # ends the name of a batch whose requests wait for verdicts; no entry has such a name
 NOUNS = ("model", "split", "judge", "gold")
@@ -42,7 +33,7 @@ class Study:
     Attributes:
         settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
         config: the same as plain JSON values, as Snakemake's `config` holds it.
-        models, splits, judges, gold, directions: the entries that it lists by name, in its order.
+        models, splits, judges, gold: the entries that it lists by name, in its order.
         engines: the engines that these ask.
         paths: where its files lie.
 
@@ -59,9 +50,6 @@ class Study:
         self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
         self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
         self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
-        self.directions: dict[str, Direction] = {
-            name: self.settings.direction_entries[name] for name in self.settings.directions
-        }
         self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
         self.paths = Paths(self.config)
         if self.settings.plugins:
@@ -77,6 +65,11 @@ class Study:
         """The judge of the headline numbers."""
         return self.settings.primary_judge or self.settings.judges[0]
 
+    @property
+    def protocol(self) -> type[Protocol]:
+        """How it asks its models and scores their answers."""
+        return PROTOCOLS.get(self.settings.protocol)
+
     @cached_property
     def view(self) -> StudyView:
         """What kinds of judges and of figures ask of it."""
@@ -89,8 +82,8 @@ class Study:
             splits=self.splits,
             samples=self.settings.samples,
             primary_judge=self.primary_judge,
-            separations={entry.name: entry.models for entry in self.settings.separation},
-            steering=(self.models, self.directions),
+            entries={"models": self.models, **{section: self.listed(section) for section in OF_FEATURES.names()}},
+            items=lambda key, _: dict(enumerate(getattr(self.settings, key) or ())),
             written=frozenset(name for name, gold in self.gold.items() if gold.written_to_label),
         )
 
@@ -137,13 +130,11 @@ class Study:
 
     @cached_property
     def captures(self) -> list[Capture]:
-        """The activations that its directions and separations are made from."""
-        made: list[tuple[str, Any]] = [(direction.model, direction) for direction in self.directions.values()]
-        made += [(model, entry) for entry in self.settings.separation for model in entry.models]
-        return [Capture(model, entry.positions, entry.layers, entry.sides) for model, entry in made]
+        """The activations that anything is made from."""
+        return [capture for use in activation_uses() for capture in use.captures(self)]
 
     @cached_property
-    def direction_cells(self) -> list[Cell]:
+    def captured_cells(self) -> list[Cell]:
         """The cells beyond `splits` of whose activations answers, or verdicts where a judge is named, are a part."""
         found = dict[Cell, None]()
         for capture in self.captures:
@@ -163,7 +154,7 @@ class Study:
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name; without answers that are recorded."""
         cells = [Cell(*names) for names in itertools.product(self.asked_models, self.splits)]
-        cells += [cell for cell in self.direction_cells if cell.judge is None]
+        cells += [cell for cell in self.captured_cells if cell.judge is None]
         return self._batches((self.models[cell.model].engine, cell) for cell in cells)
 
     @cached_property
@@ -172,7 +163,7 @@ class Study:
         texts = [*itertools.product(self.models, self.splits), *((GOLD, name) for name in self.gold)]
         asked = self.engine_judges
         cells = [Cell(model, split, judge) for judge, (model, split) in itertools.product(asked, texts)]
-        cells += [cell for cell in self.direction_cells if cell.judge in asked]
+        cells += [cell for cell in self.captured_cells if cell.judge in asked]
         return self._batches((asked[str(cell.judge)].engine, cell) for cell in cells)
 
     def _batches(self, cells: Iterable[tuple[str, Cell]]) -> dict[str, list[Cell]]:
@@ -211,6 +202,10 @@ class Study:
         found: dict[str, Any] = getattr(self.settings, f"{noun}_entries")
         return found
 
+    def listed(self, section: str) -> dict[str, Any]:
+        """Return the entries that it lists of a section of the catalogue, by name, in its order."""
+        return {name: self.entries(LISTS[section])[name] for name in getattr(self.settings, section)}
+
     @property
     def asked_models(self) -> list[str]:
         """The models that an engine is asked for."""
@@ -222,9 +217,9 @@ class Study:
         return {name for name, model in self.models.items() if any(change.own_load for change in changes_of(model))}
 
     @property
-    def steered_models(self) -> list[str]:
-        """The models with an intervention."""
-        return [name for name, model in self.models.items() if model.intervention is not None]
+    def changes(self) -> list[Change]:
+        """The changes of its models."""
+        return [change for model in self.models.values() for change in changes_of(model)]
 
     @property
     def recorded_models(self) -> list[str]:

@@ -4,7 +4,6 @@ Everything is a function of the validated study; params of the whole study hold 
 new computation.
 """
 
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.study.study import Study
@@ -67,7 +66,7 @@ def asking_the_same(study: Study) -> dict[str, str]:
     return twins
 
 
-# ---------------------------------------------------------------- judges on gold, and labels of people
+# ---------------------------------------------------------------- judges on gold, and files of the user's
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
@@ -91,25 +90,16 @@ def foreign_calibrations(study: Study) -> list[tuple[str, str]]:
     return [(judge, str(calibrated_on(study, judge))) for judge in judges]
 
 
-def peoples_labels(study: Study) -> list[str]:
-    """Return the labels of people on this study's answers, as a list for `input`."""
-    corrected = study.settings.corrected
-    return [corrected.labels] if corrected is not None else []
-
-
-def peoples_agreement(study: Study) -> list[str]:
-    """Return the agreement of people that was written beside the labels the study names, as a list.
-
-    None for labels of another origin.
-    """
-    beside = [Path(path).with_name("agreement.json") for path in peoples_labels(study)]
-    return [str(path) for path in beside if path.is_file()]
-
-
 def sources_of_numbers(study: Study) -> list[str]:
-    """Return the user's files that decide verdicts or corrected rates: rubrics, lists, and people's labels."""
+    """Return the user's files that decide verdicts or numbers: rubrics, lists, and those of analyses."""
     judges = [*study.judges.values(), *study.engine_judges.values()]
-    return sorted({*(path for judge in judges for path in judge.files()), *peoples_labels(study)})
+    of_analyses = (path for analysis in study.analyses.values() for path in analysis.own_files())
+    return sorted({*(path for judge in judges for path in judge.files()), *of_analyses})
+
+
+def own_estimates(study: Study) -> list[str]:
+    """Return the user's files of estimates that analyses add to the results table."""
+    return [path for analysis in study.analyses.values() for path in analysis.own_estimates()]
 
 
 # ---------------------------------------------------------------- judges
@@ -139,5 +129,5 @@ def results(study: Study, files: list[str]) -> dict[str, Any]:
         "study": study.name,
         "results": folder,
         "files": [path.removeprefix(f"{folder}/") for path in files],
-        "people_sha256": [content_hash(path) for path in peoples_agreement(study)],
+        "people_sha256": [content_hash(path) for path in own_estimates(study)],
     }

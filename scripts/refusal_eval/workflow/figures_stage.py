@@ -5,7 +5,7 @@ from typing import Any
 
 from refusal_eval.study.files import needed_files
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.scoring import protocol_label
+from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
@@ -15,7 +15,9 @@ def files(study: Study, name: str) -> dict[str, list[str]]:
     """Return the files that a figure is drawn from, by noun: those of its judges, models, splits and gold."""
     figure = study.figures[name]
     shown = asdict(figure.shown(study.view))
-    return needed_files(study, figure.needs, **{key.removesuffix("s"): list(found) for key, found in shown.items()})
+    further = shown.pop("further")
+    names = {key.removesuffix("s"): list(found) for key, found in shown.items()}
+    return needed_files(study, figure.needs, **names, **further)
 
 
 def params(study: Study, name: str) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def params(study: Study, name: str) -> dict[str, Any]:
             for split in shown_splits(study)
             if split["name"] in shown.splits
         ],
-        **protocol_label(study),
+        **named_protocol(study),
     }
 
 

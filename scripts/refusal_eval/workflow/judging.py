@@ -23,7 +23,7 @@ def asked(study: Study, judge: str) -> dict[str, Any]:
 
 
 def turns(study: Study, model: str, split: str) -> dict[str, str]:
-    """Return which turns of a cell's dialogues are judged; nothing where all are."""
+    """Return which turns of a cell are judged; nothing where all are."""
     scored = None if model == GOLD else scored_turns(study, split)
     return {} if scored in (None, "all") else {"scored": str(scored)}
 

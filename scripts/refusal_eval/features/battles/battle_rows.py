@@ -22,7 +22,7 @@ Keep = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Battles:
+class BattleRows:
     """Battles whose answers both have a label; every array has a row for each, and two columns for two answers."""
 
     labels: Names  # refusal, partial or compliance
@@ -36,11 +36,11 @@ class Battles:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def kept(self, keep: Keep) -> Battles:
+    def kept(self, keep: Keep) -> BattleRows:
         """Return the battles where `keep` is true."""
         points = {who: points[keep] for who, points in self.points.items()}
         clusters = {what: names[keep] for what, names in self.clusters.items()}
-        return Battles(
+        return BattleRows(
             self.labels[keep],
             self.kinds[keep],
             self.models[keep],
@@ -51,7 +51,7 @@ class Battles:
         )
 
 
-def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
+def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> BattleRows:
     """Return the battles of a scored cell with two samples, the first and the second answer of each.
 
     Clusters are those of the prompts, and beside them the pairs of models, in whichever order they stood, where there
@@ -74,7 +74,7 @@ def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
     ).reshape(-1, 2)
     models = np.array([battle["models"] for battle in fought], dtype=object).reshape(-1, 2)
     pairs = np.array([" and ".join(sorted(pair)) for pair in models], dtype=object)
-    whole = Battles(
+    whole = BattleRows(
         labels,
         kinds,
         models,
@@ -86,7 +86,7 @@ def battles_of(units: Units, prompts: Iterable[Mapping[str, Any]]) -> Battles:
     return whole.kept((samples["verdict"] == JUDGED).all(axis=1))
 
 
-def clusterings(battles: Battles, rows: Names) -> dict[str, Names]:
+def clusterings(battles: BattleRows, rows: Names) -> dict[str, Names]:
     """Return the clusterings that count for some of the battles: prompts, and pairs of models where these have enough.
 
     A handful of pairs is the whole that is asked about, and no sample.

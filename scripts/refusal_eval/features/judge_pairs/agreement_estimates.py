@@ -7,7 +7,7 @@ from refusal_eval.features.judge_pairs.pair_agreement import THREE
 from refusal_eval.stats.agreement.measures import UNSEEN
 from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate, Number, estimated
+from refusal_eval.stats.estimates.estimate import Estimate, NumberInterval, estimate_from
 from refusal_eval.stats.estimates.resampling import METHOD as BOOTSTRAP
 
 ALL = "all"  # the pool of all splits
@@ -58,9 +58,9 @@ def _estimate(of: Mapping[str, Any], level: float) -> Estimate:
     name, method = _ESTIMANDS[of["measure"]]
     low, high = of["interval"] or (None, None)
     three, alone = of["reading"] == THREE, of["second"] is None
-    return estimated(
+    return estimate_from(
         f"{name}_{THREE}" if three else name,
-        Number(of["value"], low, high, method),
+        NumberInterval(of["value"], low, high, method),
         level,
         judge=None if alone else of["first"],
         split=of["split"],

@@ -13,11 +13,11 @@ JUDGED_IN = re.compile(r"judged (\d+) answers in ([\d.]+) s")  # scripts/judge_o
 
 
 def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, float]:
-    """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, as far as they are known.
+    """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, None if unknown.
 
-    Seconds are those of the engine at work, start aside. Nothing is known where the store had every response, where the
-    gold was judged in another run, and of a judge that only combines verdicts. Where the store had some, the rest
-    stands for all. A judge that reads others and asks an engine takes what all of them do, if all is known.
+    Seconds exclude the engine's start. Nothing is known if the store had every response, if the gold was judged in
+    another run, or for a judge that only combines verdicts. If the store had some, the rest represents all. A judge
+    that reads others and asks an engine takes the sum of all of them, if all are known.
     """
     own = _own_speed(study, judge, gold, answers)
     if not study.judges[judge].reads():

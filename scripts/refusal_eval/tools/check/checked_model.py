@@ -55,9 +55,9 @@ class CheckedModel:
 
 
 def asking_study(model: str, catalogues: Sequence[str], plugins: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a study that only names the model: validated, it tells the model's entry, or that there is none.
+    """Return a study that only names the model: validating it gives the model's entry, or the mistake.
 
-    Whoever names a model for a check has allowed it.
+    Naming a model for a check counts as allowing it.
     """
     return {
         "study": "gpu-check",
@@ -98,7 +98,7 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_greedy(entry: Mapping[str, Any]) -> bool:
-    """Tell whether a model's samples are one, as the study's check of `samples` has it."""
+    """Tell whether all samples of a model are equal, by the rule that the study's check of `samples` uses."""
     return bool(Sampling(**entry["sampling"]).greedy_by)
 
 
@@ -128,7 +128,7 @@ def prepare(
     written, steered = written_entry(model, catalogues)
     entry = checked_entry(written, catalogues, study, study_file, steered, plugins)
     own.write_text(yaml.safe_dump(checking_catalogue(written, entry)), encoding="utf-8")
-    config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
+    config = _load(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
     paths = Paths(config)
     ((name, engine),) = config["engine_entries"].items()
     weights = engine.get("weights")
@@ -173,9 +173,9 @@ def checked_entry(
     steered: bool = False,
     plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
+    """Return the validated entry of a model with everything pinned; the lock file lies next to the check's study.
 
-    Of a steered model it is that of the plain one: no control and no direction is asked for.
+    For a steered model it is the plain model's: no control and no direction is requested.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
@@ -186,22 +186,22 @@ def checked_entry(
         plain = check.with_name("plain.yaml")
         plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **PLAIN}}}), encoding="utf-8")
         asking = asking_study(CHECKED, [*catalogues, str(plain)], plugins)
-    _loaded(check, asking, open_pins=True)
+    _load(check, asking, open_pins=True)
     try:
-        config = _loaded(check, asking)
+        config = _load(check, asking)
     except ConfigError:  # only what is open is left to be wrong
         own_lock = lock_path(str(study_file)) if study_file is not None else ""
         if os.path.isfile(own_lock):
             shutil.copyfile(own_lock, lock_path(str(check)))
         try:
-            _loaded(check, asking, open_pins=True)
+            _load(check, asking, open_pins=True)
         except (
             ConfigError
         ) as error:  # the lock says otherwise than an entry: reported with the names of the user's files
             text = str(error).replace(lock_path(str(check)), own_lock)
             raise UserError(text.replace(shown_path(str(check)), str(study_file))) from error
         try:
-            config = _loaded(check, asking)
+            config = _load(check, asking)
         except ConfigError as error:
             raise _not_pinned(model, study_file, error) from error
     entry: dict[str, Any]
@@ -210,7 +210,7 @@ def checked_entry(
 
 
 def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> UserError:
-    """Return what to tell of a model that is not pinned; its study was refused with nothing but its open pins."""
+    """Return the message for a model that is not pinned; open pins are its study's only mistakes."""
     study, place = "my_study.yaml", "Write it there, or name the model in a study"
     if study_file is not None:
         study, lock = shlex.quote(str(study_file)), lock_path(str(study_file))
@@ -229,7 +229,7 @@ def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> User
     )
 
 
-def _loaded(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
+def _load(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
     file.write_text(yaml.safe_dump(dict(study)), encoding="utf-8")
     return load_study(study, str(file), str(ROOT), open_pins=open_pins)
 

@@ -18,14 +18,14 @@ from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.program.snakemake_summary import snakemake_command, summary
 from refusal_eval.program.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 from refusal_eval.report.results.results_files import read_results
-from refusal_eval.study.files import FILES
+from refusal_eval.study.files import file_of, file_table
 from refusal_eval.study.study import Study
 from refusal_eval.tools.verify.file_differences import differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
 
 # Only these may run: no engine, and nothing that fetches.
-COMPUTING = {rule for file in FILES.values() if file.from_verdicts for rule in file.rules}
-RESULTS = FILES["results"].patterns[0]
+COMPUTING = {rule for file in file_table().values() if file.from_verdicts for rule in file.rules}
+RESULTS = file_of("results").patterns[0]
 PICTURES = (".pdf", ".svg", ".png")
 STEPS = re.compile(r"(\d+) of (\d+) steps")
 _TOLERANCE = 1e-9  # the results table keeps ten digits
@@ -72,7 +72,7 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
         made = Path(temporary, "results", study.name)
         places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
         places["results_dir"] = str(made.parent)
-        rules, others = _planned(study_file, root, made, places)
+        rules, others = _plan_files(study_file, root, made, places)
         names = sorted({name for files in rules.values() for name in files if not name.endswith(PICTURES)})
         for name in others:
             if (stored / name).is_file():
@@ -87,7 +87,7 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
     return {name: problems for name, problems in found.items() if problems}
 
 
-def _planned(
+def _plan_files(
     study_file: Path, root: Path, made: Path, places: Mapping[str, str]
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Return what each rule makes in `made` that computes numbers, and what the others make; names within the study.
