@@ -18,7 +18,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_cards_table import JudgeCardsTable
-from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, judging, scoring
 
@@ -77,7 +76,7 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert not {"judge_flags", "votes_asked_again"} & set(cell("words"))
     config["judge_entries"]["both"]["members"] = ["words", "writer"]
     assert cell("both")["judge_flags"] == cell("writer")["judge_flags"]
-    panel = judging.panel(Study(config), "both")
+    panel = judging.combining(Study(config), "both")
     assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
 
 
@@ -93,7 +92,10 @@ def test_a_card_is_of_own_labels_where_no_threshold_decides_over_them(config: An
     assert of_labels() == ["own"]
 
 
+@pytest.mark.feature("judge_pairs")
 def test_a_panel_shares_an_opinion_with_the_judges_of_a_cascade_in_it(config: Any) -> None:
+    from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
+
     config["judge_entries"] |= {"more": plain("reasoned"), "turns": plain("cascade", first="reader")}
     config["judge_entries"]["both"]["members"] = ["words", "turns"]
     config["judges"] = ["words", "reader", "turns", "both"]

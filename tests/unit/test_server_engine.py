@@ -30,8 +30,6 @@ from refusal_eval.engines.engine_client import Health
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.features.steering.intervention_file import CompiledIntervention
-from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 
 ENTRY = {"max_model_len": 64, "tensor_parallel": 2, "memory_share": 0.5, "start_timeout": 20}
 # Stands where the engine environment's Python does: it tells what it was given, and is healthy.
@@ -137,7 +135,7 @@ def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(
     machine: Machine, tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = count_memory_kills() + kills
-    monkeypatch.setattr("refusal_eval.core.memory.killed_for_memory", lambda: killed)
+    monkeypatch.setattr("refusal_eval.core.memory.count_memory_kills", lambda: killed)
     lines = [
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] Traceback (most recent call last):",
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] RuntimeError: CUDA error: device-side assert triggered",
@@ -168,9 +166,13 @@ HANGS = (
 )
 
 
+@pytest.mark.feature("steering")
 def test_a_steered_server_that_hangs_at_its_proof_is_not_waited_for_without_end(
     machine: Machine, tmp_path: Path
 ) -> None:
+    from refusal_eval.features.steering.intervention_file import CompiledIntervention
+    from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
+
     one = engine(tmp_path, HANGS, stall_timeout=1)
     one._load = replace(
         one._load, changes=[LoadedIntervention([CompiledIntervention("m", "0" * 64, 1, "add", (2,), "file")])]

@@ -10,10 +10,7 @@ from workflow_cases import CELLS, of
 from refusal_eval.config.change import Change
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.kinds import ANALYSES, CHANGES, TABLES
-from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
-from refusal_eval.features.lora import adapter_files
-from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
-from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
+from refusal_eval.features import FEATURES
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, data_stage, generation, judging, scoring, tables_stage, weights_stage
 from refusal_eval.workflow.analysis import estimate_files
@@ -57,7 +54,8 @@ def values(config):
     models, judges = WHOLE_STUDY["models"], WHOLE_STUDY["judges"]
     cells = [(cell["model"], cell["split"]) for cell in CELLS]
     judged = [(judge, *cell) for judge in judges for cell in cells]
-    adapted = [study.engines[study.models[model].engine].weights for model in ("tuned", "tuned-here")]
+    with_adapters = [model for name in ("tuned", "tuned-here") if (model := study.models.get(name))]
+    adapted = [study.engines[model.engine].weights for model in with_adapters]
     return {
         "data.source": [source.param() for _, source in sorted(study.fetched("splits", "gold").items())],
         "data.split_reading": [data_stage.split_reading(study, split, root) for split in WHOLE_STUDY["splits"]],
@@ -65,26 +63,39 @@ def values(config):
         "weights.source": list(map(plain, study.fetched("engines").values())),
         "weights.identified_entry": [weights_stage.identified_entry(study, engine) for engine in study.engines],
         "weights.adapter_source": list(map(plain, study.fetched("models").values())),
-        "weights.identified_adapter": [adapter_files.identified_adapter(study, m) for m in ("tuned", "tuned-here")],
         "weights.adapted": list(map(plain, adapted)),
         "generation.request_params": [generation.request_params(study, *cell) for cell in cells],
         "generation.segments": [generation.segments(study, model) for model in models],
         "judging.asked": [judging.asked(study, "reader")],
         "judging.reading": [judging.reading(study, "reader", model) for model in ("plain", "gold")],
         "judging.deciding": [judging.deciding(study, judge) for judge in ("words", "own")],
-        "judging.panel": [judging.panel(study, "both")],
+        "judging.combining": [judging.combining(study, "both")],
         "scoring.cell": [scoring.cell(study, *cell) for cell in judged],
         "scoring.card": [scoring.card(study, judge, "people") for judge in judges],
-        "scoring.published_reading": [scoring.published_reading(study, model) for model in models],
-        "scoring.published_cell": [scoring.published_cell(study, *cell) for cell in judged],
         "analyses.estimates": [analyses_stage.estimates(study, of(judge="words", model="plain"))],
         "analyses.calibration": [analyses_stage.calibration(study, of(judge="reader", gold="people"))],
         "analyses.card_figure": [labels_of(study, ["judge", "gold"]), study.judges["reader"].own_threshold()],
         "analyses.results": [analyses_stage.results(study, estimate_files(study))],
+        **of_features(study, models, judged),
         **{f"analyses.{name}": [getattr(analyses_stage, name)(study)] for name in OF_STUDY},
         **{f"analysis.{name}": [ANALYSES.get(name)(study).params()] for name in ANALYSES.names()},
         **{f"tables.{table}": [tables_stage.params(study, table)] for table in TABLES.names()},
     }
+
+
+def of_features(study, models, judged):
+    """Return the same of rules that features bring along."""
+    found = {}
+    if "lora" in FEATURES:
+        from refusal_eval.features.lora.adapter_files import identified_adapter
+
+        found["weights.identified_adapter"] = [identified_adapter(study, model) for model in ("tuned", "tuned-here")]
+    if "published" in FEATURES:
+        from refusal_eval.features.published.published_stage import published_cell, published_reading
+
+        found["scoring.published_reading"] = [published_reading(study, model) for model in models]
+        found["scoring.published_cell"] = [published_cell(study, *cell) for cell in judged]
+    return found
 
 
 def plain(source):
@@ -301,7 +312,7 @@ CHANGED_BY_COMPAT = {
             },
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"analyses.floors"}),
-        ("judge_entries.both.ties", "partial", {"judging.panel"}),
+        ("judge_entries.both.ties", "partial", {"judging.combining"}),
         ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell"}),
         ("equivalence_margin", 0.05, {"analysis.comparisons", *of_tables("comparisons", "refusal")}),
         ("multiple_comparisons", "fdr_by", {"analysis.comparisons", *of_tables("comparisons")}),
@@ -314,7 +325,7 @@ CHANGED_BY_COMPAT = {
     ],
 )
 def test_what_decides_a_result_reruns_just_that(config, path, value, wanted):
-    assert rerun(config, (path, value)) == wanted
+    assert rerun(config, (path, value)) == wanted & set(values(config))  # without those of features that are not here
 
 
 @pytest.mark.parametrize("folder", ["weights/model", "adapter/adapter_model"])
@@ -400,11 +411,12 @@ def test_verdicts_by_a_calibrated_threshold_are_read_again_when_another_gold_set
     assert on_gold == still_on_gold
 
 
+@pytest.mark.feature("judge_pairs", "variation")
 def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     config = project.load(WHOLE_STUDY)
     entry = config["judge_entries"]["reader"]
     alone = Study(copy.deepcopy(config))
-    assert "twins" not in JudgeAgreementAnalysis(alone).params()
+    assert "twins" not in ANALYSES.get("judge_agreement")(alone).params()
     config["judge_entries"] |= {
         "soft": entry | {"threshold": "calibrated"},
         "other": entry | {"system_prompt": "Be brief."},
@@ -412,8 +424,8 @@ def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     config["judges"] = [*config["judges"], "soft", "other"]
     study = Study(config)
     assert analyses_stage.opinions(study) == sorted([*analyses_stage.opinions(alone), "other"])
-    assert VarianceAnalysis(study).params()["judges"] == MixedModelAnalysis(study).params()["judges"]
-    asked = JudgeAgreementAnalysis(study).params()
+    assert ANALYSES.get("variance")(study).params()["judges"] == ANALYSES.get("mixed_model")(study).params()["judges"]
+    asked = ANALYSES.get("judge_agreement")(study).params()
     assert asked["twins"] == {"soft": "reader"} and asked["members"]["soft"] == ["reader"]
     # The primary judge is the one that counts, however it is called.
     study = Study(config | {"primary_judge": "soft"})

@@ -14,7 +14,8 @@ from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
-from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
+from refusal_eval.config.kinds import ANALYSES, FIGURES, PROTOCOLS, TABLES
+from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
@@ -63,6 +64,11 @@ class Study:
     def primary_judge(self) -> str:
         """The judge of the headline numbers."""
         return self.settings.primary_judge or self.settings.judges[0]
+
+    @property
+    def protocol(self) -> type[Protocol]:
+        """How it asks its models and scores their answers."""
+        return PROTOCOLS.get(self.settings.protocol)
 
     @cached_property
     def view(self) -> StudyView:
@@ -168,11 +174,11 @@ class Study:
             # wait for the direction.
             whole = (cell.model,) if cell.model in self.with_own_loads else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
-            # What a second judge is asked is known after the first one's verdicts, for which the same engine may load;
+            # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
             read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
-            waits = cell.judge in self._seconds or (read is not None and read.judge is not None)
-            after = AFTER_OTHERS if waits else None
+            reads = cell.judge is not None and bool(self.judges[cell.judge].reads())
+            after = AFTER_OTHERS if reads or (read is not None and read.judge is not None) else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
@@ -225,6 +231,11 @@ class Study:
         """The entry whose engine is asked for the verdicts of each judge that needs one: its own, or its second's."""
         entries = self.settings.judge_entries
         return {name: entries[self._seconds.get(name, name)] for name in self.judges_by("engine")}
+
+    @property
+    def fitted_judges(self) -> list[str]:
+        """The judges that are fitted on gold before they judge."""
+        return [name for name, judge in self.judges.items() if judge.gold_to_fit()]
 
     @cached_property
     def _seconds(self) -> dict[str, str]:
