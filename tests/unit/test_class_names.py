@@ -9,12 +9,8 @@ from refusal_eval.core.code_version import LIBRARY
 # Names that stand more than once, and why. May shrink, must not grow.
 TWICE = {
     "Capture": "the program that captures, which runs without the library, and the capture a study asks for",
-    "Fitted": "the methods that are fitted, as the config writes them, and fitted vectors",
     "Floats": "arrays of float64, in statistics and for activations",
-    "Layer": "a layer of a model (its number in the config, its separation), and a layer of YAML",
-    "Method": "the name that the config has for a method of fitting, and the method",
-    "Names": "names in an entry, and those of a file's wildcards",
-    "Response": "a response of the store as dialogues, judges and the executor see it",
+    "Names": "names in the entry of an intervention, and those of a file's wildcards",
     "Source": "where an entry's files come from, and the text of a YAML file",
     "Study": "what a study file says, whose name the schema shows, and the study that is made of it",
 }

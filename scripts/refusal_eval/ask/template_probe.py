@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from refusal_eval.core.errors import UserError
 
-Rows = Sequence[Mapping[str, str]]
+MessageRows = Sequence[Mapping[str, str]]
 
 MOST_SHAPES = 12  # sequences of roles that are tried
 LONG = 20_000  # characters of a long message
@@ -32,7 +32,7 @@ _NUMBERS = (0, 1, 2, 1_000_000)
 class Render(Protocol):
     """Renders messages as text, with the model's options or with others."""
 
-    def __call__(self, rows: Rows, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
+    def __call__(self, rows: MessageRows, options: Mapping[str, Any] | None = None, generation: bool = True) -> str:
         """Return the text; `generation` asks for the header of the reply.
 
         Raises:
@@ -91,7 +91,7 @@ def message_notes(render: Render, shape: Sequence[str], template: str) -> list[s
     return list(dict.fromkeys(notes))
 
 
-def _order_notes(rows: Rows, rendered: str, template: str) -> list[str]:
+def _order_notes(rows: MessageRows, rendered: str, template: str) -> list[str]:
     """Return notes on how a template changes the order or number of messages, where that may be intended.
 
     Raises:
@@ -166,7 +166,7 @@ def option_notes(
     Args:
         constants: the texts and numbers in the template.
     """
-    dialogues: list[Rows] = list(_USUAL)
+    dialogues: list[MessageRows] = list(_USUAL)
     dialogues += [[{"role": role, "content": _probe_text(n)} for n, role in enumerate(shape)] for shape in shapes]
 
     def seen(changed: Mapping[str, Any]) -> list[str | None]:
@@ -192,7 +192,7 @@ def option_notes(
 
 
 # What options may depend on, whatever prompts a study has: an instruction, and reasoning in an earlier turn.
-_USUAL: Sequence[Rows] = (
+_USUAL: Sequence[MessageRows] = (
     [{"role": "user", "content": "Hello"}],
     [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
     [
@@ -203,7 +203,7 @@ _USUAL: Sequence[Rows] = (
 )
 
 
-def _rendered_or_none(render: Render, rows: Rows, options: Mapping[str, Any]) -> str | None:
+def _rendered_or_none(render: Render, rows: MessageRows, options: Mapping[str, Any]) -> str | None:
     try:
         return render(rows, options)
     except UserError:  # a value of another type may not suit the template

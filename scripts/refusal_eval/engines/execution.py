@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
 from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter, checked_response, writer_is_gone
 from refusal_eval.ask.store_index import KeyNumbers, key_numbers, matches
+from refusal_eval.ask.turns import Response
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
@@ -29,8 +30,6 @@ CHECKS_BETWEEN_REFRESHES = 10
 RECENT_SECONDS = 300.0  # a store file that was written to so lately may have a run that goes on
 COUNTERS_SECONDS = 5.0
 HEALTH_SECONDS = 6.0  # more than the engine itself takes to call a server silent
-
-Response = Mapping[str, Any]
 
 
 @dataclass

@@ -16,9 +16,9 @@ from refusal_eval.judges.verdict_files import read_safely, readable, verdict_row
 from refusal_eval.judges.verdict_judges import DeferringJudge
 from refusal_eval.judges.votes import combined
 
-Place = tuple[str, int, int]
-Row = Mapping[str, Any]
-Rows = Mapping[Place, Row]
+AnswerPlace = tuple[str, int, int]
+JudgedRow = Mapping[str, Any]
+Rows = Mapping[AnswerPlace, JudgedRow]
 ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
 
 
@@ -33,8 +33,8 @@ class AskedAnswer:
 
 def verdict_rows(
     answers: Rows,
-    asked: Mapping[Place, AskedAnswer],
-    unseen: Mapping[str, Row],
+    asked: Mapping[AnswerPlace, AskedAnswer],
+    unseen: Mapping[str, JudgedRow],
     said: Sequence[Rows] = (),
     deferring: DeferringJudge | None = None,
     some_turns: bool = False,
@@ -60,7 +60,7 @@ def verdict_rows(
     return rows
 
 
-def _row(answer: Row, asked: AskedAnswer, unseen: Row | None) -> dict[str, Any]:
+def _row(answer: JudgedRow, asked: AskedAnswer, unseen: JudgedRow | None) -> dict[str, Any]:
     row = dict(unseen) if unseen else verdict_row(answer, combined(asked.votes))
     row["key"] = asked.first.key
     if asked.first.cut:
@@ -68,14 +68,16 @@ def _row(answer: Row, asked: AskedAnswer, unseen: Row | None) -> dict[str, Any]:
     return row
 
 
-def asked_answers(chains: Iterable[Chain], read: ReadVote, rejected: Mapping[str, str]) -> dict[Place, AskedAnswer]:
+def asked_answers(
+    chains: Iterable[Chain], read: ReadVote, rejected: Mapping[str, str]
+) -> dict[AnswerPlace, AskedAnswer]:
     """Return what was asked about each answer, with its votes.
 
     Args:
         chains: of each vote what was asked for it, until it could be read.
         rejected: why the engine rejected a request, by its key.
     """
-    found: dict[Place, AskedAnswer] = {}
+    found: dict[AnswerPlace, AskedAnswer] = {}
     for chain in chains:
         asked = found.setdefault(chain.first.place, AskedAnswer(chain.first))
         asked.votes += (vote_of(chain, read, rejected),)

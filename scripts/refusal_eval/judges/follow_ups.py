@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import Request, RequestFile
+from refusal_eval.ask.turns import Response
 from refusal_eval.config.kinds import JUDGES
 
 if TYPE_CHECKING:
     from refusal_eval.ask.store import StoreReader
     from refusal_eval.ask.turns import Chain, Following
-
-Response = Mapping[str, Any]
 
 
 def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
-from refusal_eval.features.battles.battle_rows import PEOPLE, BattleRows, Names, clusterings
+from refusal_eval.features.battles.battle_rows import PEOPLE, BattleRows, NameArray, clusterings
 from refusal_eval.stats.estimates.estimate import NumberInterval
 from refusal_eval.stats.estimates.intervals import Floats, effective_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums
@@ -21,7 +21,7 @@ MOST = 10.0  # log-odds beyond which the fit only says that one side always wins
 
 
 def log_odds(
-    battles: BattleRows, classes: Names, compared: Sequence[str], controls: bool, level: float
+    battles: BattleRows, classes: NameArray, compared: Sequence[str], controls: bool, level: float
 ) -> dict[str, NumberInterval | None]:
     """Return by how much each class, against the baseline, moves the log-odds of being preferred by people.
 
@@ -70,7 +70,7 @@ def log_odds(
     return found
 
 
-def _error(parts: Floats, names: Names) -> tuple[float, float]:
+def _error(parts: Floats, names: NameArray) -> tuple[float, float]:
     """Return the standard error of a coefficient and its degrees of freedom; NaN where it differs in one cluster.
 
     Args:
@@ -88,12 +88,12 @@ def _rounded(value: float) -> float:
     return round(value, DIGITS) + 0.0  # no -0.0, whose sign differs between machines
 
 
-def _difference(classes: Names, name: str) -> Floats:
+def _difference(classes: NameArray, name: str) -> Floats:
     held = (classes == name).astype(float)
     return np.asarray(held[:, 0] - held[:, 1])
 
 
-def _models(models: Names) -> list[Floats]:
+def _models(models: NameArray) -> list[Floats]:
     """A column for each model but the most frequent one."""
     names, counts = np.unique(models.astype(str), return_counts=True)
     rare = set(names[counts < LEAST_BATTLES])

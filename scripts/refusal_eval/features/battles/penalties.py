@@ -15,7 +15,7 @@ from refusal_eval.features.battles.battle_rows import (
     PROMPTS,
     BattleRows,
     Keep,
-    Names,
+    NameArray,
     baseline_of,
     battles_of,
     clusterings,
@@ -58,20 +58,22 @@ def battle_estimates(units: Units, prompts: Iterable[Mapping[str, Any]]) -> list
 
 
 def class_estimates(
-    battles: BattleRows, classes: Names, names: Sequence[str], level: float, known: Mapping[str, Any]
+    battles: BattleRows, classes: NameArray, names: Sequence[str], level: float, known: Mapping[str, Any]
 ) -> Iterator[Estimate]:
     """Yield the estimates of these classes, each against the baseline of all."""
     base, labels = baseline_of(classes), classes is battles.labels
     there = [name for name in names if (classes == name).any()]
     others = [name for name in there if name != base]
 
-    def made(estimand: str, number: NumberInterval | None, rows: Names, parameter: str | None, **more: Any) -> Estimate:
+    def made(
+        estimand: str, number: NumberInterval | None, rows: NameArray, parameter: str | None, **more: Any
+    ) -> Estimate:
         clusters = battles.clusters[PROMPTS][rows]
         about = {"n_prompts": len(np.unique(rows)), "n_clusters": len(set(clusters))}
         about |= {"flags": few_flags(effective_of(clusters))} | more
         return estimate_from(estimand, number, level, parameter=parameter, **about, **known)
 
-    def rate(estimand: str, values: Floats, rows: Names, parameter: str, **more: Any) -> Estimate:
+    def rate(estimand: str, values: Floats, rows: NameArray, parameter: str, **more: Any) -> Estimate:
         few = few_of(values, battles.clusters[PROMPTS][rows].tolist())
         return made(estimand, _rate(values, rows, battles, level), rows, parameter, flags=few, **more)
 
@@ -134,7 +136,7 @@ def class_estimates(
             yield from contrasts(inside, enough[1:], {"battle_penalty": _penalty}, category=category)
 
 
-def _rate(values: Floats, rows: Names, battles: BattleRows, level: float) -> NumberInterval:
+def _rate(values: Floats, rows: NameArray, battles: BattleRows, level: float) -> NumberInterval:
     """The mean of values of answers, in the battles `rows`."""
     found = {
         what: cluster_wilson(values.tolist(), names.tolist(), level, len(values))
@@ -154,7 +156,7 @@ def _widest(numbers: Mapping[str, NumberInterval]) -> NumberInterval:
 # ---------------------------------------------------------------- differences of win rates, over resamples
 
 
-def _drawn(battles: BattleRows, classes: Names, compared: Sequence[str], name: str) -> dict[str, Floats]:
+def _drawn(battles: BattleRows, classes: NameArray, compared: Sequence[str], name: str) -> dict[str, Floats]:
     """Return win rates by clustering: observed and in each resample, voters x classes; NaN for a class without answers.
 
     All voters and classes are drawn alike, so that differences are paired.
@@ -194,7 +196,7 @@ def _number(
     statistic: Statistic,
     place: int,
     battles: BattleRows,
-    sides: Sequence[Names],
+    sides: Sequence[NameArray],
     level: float,
 ) -> NumberInterval | None:
     """A statistic of win rates; without an interval where the class or the baseline always wins, or never, which no

@@ -29,8 +29,9 @@ from sklearn.manifold import TSNE
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # scikit-learn comes with it
 
+from refusal_eval.activations.groups import Floats
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.separation.separation import Bools, Floats, Layer, indices
+from refusal_eval.features.separation.separation import Bools, LayerSeparation, indices
 
 LOG = logging.getLogger(__name__)
 OVERALL = "overall"
@@ -157,7 +158,7 @@ def aqi_rows(
 def of_points(points: Floats, positive: Bools) -> dict[str, float]:
     """Return the indices of points [prompts, 3]."""
     together = np.zeros(len(points), dtype=np.int64)  # in one fold: the cross-fitted area is not asked for
-    return indices(Layer.of(points), positive, np.ones(len(points)), together)
+    return indices(LayerSeparation.of(points), positive, np.ones(len(points)), together)
 
 
 def fixed_composites(measured: Mapping[str, float], gamma: float) -> dict[str, float]:

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from refusal_eval.activations.groups import Floats
 from refusal_eval.core.errors import UserError
 
 INDICES = ("davies_bouldin", "calinski_harabasz", "xie_beni", "silhouette", "dunn", "auc")
@@ -41,19 +42,18 @@ LOWER_IS_APART = ("davies_bouldin", "xie_beni")
 WITHOUT_INTERVAL = ("dunn",)
 FOLDS = 5
 LEVEL = 0.95
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LayerSeparation:
     """The states of one layer as inner products and distances, [prompts, prompts]."""
 
     products: Floats
     distances: Floats
 
     @classmethod
-    def of(cls, states: NDArray[Any]) -> Layer:
+    def of(cls, states: NDArray[Any]) -> LayerSeparation:
         """Return the layer of states [prompts, width]."""
         centred = states.astype(np.float64) - states.mean(axis=0, dtype=np.float64)
         products = centred @ centred.T
@@ -63,7 +63,7 @@ class Layer:
         return cls(products, distances)
 
 
-def indices(layer: Layer, positive: Bools, weights: Floats, folds: NDArray[np.int64]) -> dict[str, float]:
+def indices(layer: LayerSeparation, positive: Bools, weights: Floats, folds: NDArray[np.int64]) -> dict[str, float]:
     """Return all indices of one layer; NaN where a group has no weight or both have the same mean.
 
     Args:
@@ -119,7 +119,7 @@ def separation(
         raise UserError("separation needs two prompts in each group")
     codes = np.unique(np.asarray(clusters, dtype=object), return_inverse=True)[1]
     folds = cluster_folds(codes, positive, seed)
-    layer = Layer.of(states)
+    layer = LayerSeparation.of(states)
     # Permutations that are the labels themselves count as far apart as these: one formula, to the last bit, for both.
     found = indices(layer, positive, np.ones(len(positive)), folds)
     rng = np.random.default_rng(seed)
@@ -211,13 +211,13 @@ def _drawn(codes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     return weights
 
 
-def _squares_to(layer: Layer, mean: Floats) -> Floats:
+def _squares_to(layer: LayerSeparation, mean: Floats) -> Floats:
     """Return the squared distance of each state to a weighted mean."""
     to_mean = layer.products @ mean
     return np.asarray(np.maximum(np.diag(layer.products) - 2 * to_mean + mean @ to_mean, 0.0))
 
 
-def _silhouette(layer: Layer, positive: Bools, shares: Sequence[Floats]) -> float:
+def _silhouette(layer: LayerSeparation, positive: Bools, shares: Sequence[Floats]) -> float:
     """Return the mean silhouette; a prompt's own copies in a draw are not its neighbours."""
     to_positive, to_negative = layer.distances @ shares[0], layer.distances @ shares[1]
     weights = shares[0] + shares[1]
@@ -232,13 +232,13 @@ def _silhouette(layer: Layer, positive: Bools, shares: Sequence[Floats]) -> floa
     return float(np.average(values, weights=weights))
 
 
-def _dunn(layer: Layer, positive: Bools, weights: Floats) -> float:
+def _dunn(layer: LayerSeparation, positive: Bools, weights: Floats) -> float:
     one, other = positive & (weights > 0), ~positive & (weights > 0)
     widest = max(float(layer.distances[np.ix_(side, side)].max()) for side in (one, other))
     return float(layer.distances[np.ix_(one, other)].min()) / widest if widest > 0 else float("nan")
 
 
-def _cross_fitted_auc(layer: Layer, positive: Bools, weights: Floats, folds: NDArray[np.int64]) -> float:
+def _cross_fitted_auc(layer: LayerSeparation, positive: Bools, weights: Floats, folds: NDArray[np.int64]) -> float:
     """Return the weighted share of pairs in the right order, over the pairs within each fold."""
     right = pairs = 0.0
     for fold in range(FOLDS):

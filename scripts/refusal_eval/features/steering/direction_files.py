@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from refusal_eval.core.files import BadFile, canonical_json, written_whole
-from refusal_eval.features.steering.directions import Fitted
+from refusal_eval.features.steering.directions import FittedVectors
 
 LOG = logging.getLogger(__name__)
 FOLDER, METADATA = "directions", "refusal_eval"
@@ -70,7 +70,7 @@ def read_direction(path: str | Path) -> tuple[dict[str, NDArray[np.float32]], di
     return tensors, said
 
 
-def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], Fitted]) -> Fitted:
+def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], FittedVectors]) -> FittedVectors:
     """Return the stored direction that was made from the same, or fit and store it.
 
     Of two studies that fit it at the same time, both return what the first of them stored.
@@ -94,4 +94,4 @@ def kept_or_fitted(store_dir: str | Path, made_from: str, fit: Callable[[], Fitt
     tensors, said = read_direction(path)
     if missing := {"ranking", "card"} - set(said):
         raise BadFile(f"{path} is not a direction: its metadata lacks `{min(missing)}`; delete it and run again")
-    return Fitted(**tensors, ranking=said["ranking"], card=said["card"])
+    return FittedVectors(**tensors, ranking=said["ranking"], card=said["card"])

@@ -24,9 +24,8 @@ from typing import Any
 
 import numpy as np
 import scipy  # alone: its parts are loaded when first used, and requests are rendered with names of this module only
-from numpy.typing import NDArray
 
-from refusal_eval.activations.groups import Group, States, refuse_not_finite
+from refusal_eval.activations.groups import Floats, Group, States, refuse_not_finite
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 
@@ -34,11 +33,10 @@ LOG = logging.getLogger(__name__)
 FORMULAS_VERSION = 2  # a corrected formula has another: directions are then fitted again
 WEIGHTED, RIDGE = ("wmd", "wrmd"), ("rmd", "wrmd")
 LEAST_FITTED = 2  # prompts of a side that a vector is made from
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Method:
+class FitMethod:
     """How a vector is made of two groups.
 
     Attributes:
@@ -108,7 +106,7 @@ class Method:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedVectors:
     """A fitted direction: arrays [layers, width] in units of the residual stream, and what is known of each layer."""
 
     direction: States
@@ -124,7 +122,9 @@ class Fitted:
         return own if self.controlled is None else own | {"controlled": self.controlled}
 
 
-def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method, hold_out: float, seed: int) -> Fitted:
+def fit(
+    positive: Group, negative: Group, layers: Sequence[int], method: FitMethod, hold_out: float, seed: int
+) -> FittedVectors:
     """Return the direction of two groups.
 
     Held-out clusters enter no mean, no covariance and no vector. Layers are ranked by the area under the ROC curve of
@@ -174,11 +174,11 @@ def fit(positive: Group, negative: Group, layers: Sequence[int], method: Method,
         ],
     }
     direction, mean_positive, mean_negative = (np.asarray(rows, dtype=np.float32) for rows in (vectors, *means))
-    return Fitted(direction, mean_positive, mean_negative, ranking, card)
+    return FittedVectors(direction, mean_positive, mean_negative, ranking, card)
 
 
 def control_of(
-    fitted: Fitted,
+    fitted: FittedVectors,
     positive: Group,
     negative: Group,
     layers: Sequence[int],
@@ -186,7 +186,7 @@ def control_of(
     seed: int,
     controlled: str,
     draw: int,
-) -> Fitted:
+) -> FittedVectors:
     """Return the random control of a direction: its vectors, turned together into a random place.
 
     With V [layers, width] = R' B', where the columns of B are an orthonormal basis of what the vectors span, the
@@ -279,7 +279,7 @@ def _split(positive: Group, negative: Group, held: set[str]) -> tuple[tuple[Grou
     return rest, (positive.of_clusters(held), negative.of_clusters(held))
 
 
-def _cosine_of_halves(method: Method, fitting: tuple[Group, Group], number: int, seed: int) -> float | None:
+def _cosine_of_halves(method: FitMethod, fitting: tuple[Group, Group], number: int, seed: int) -> float | None:
     """Return the cosine of the vectors of two halves of both sides, clusters kept together.
 
     None where a half gives no vector.

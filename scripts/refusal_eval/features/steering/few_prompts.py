@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from refusal_eval.activations.groups import Group, States
+from refusal_eval.activations.groups import Floats, Group, States
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.steering.direction_entry import LEAST_NEGATIVE as LEAST
-from refusal_eval.features.steering.directions import RIDGE, Floats, Method, held_out_clusters
+from refusal_eval.features.steering.directions import RIDGE, FitMethod, held_out_clusters
 
 
 def fitted_groups(positive: Group, negative: Group, hold_out: float, seed: int) -> tuple[Group, Group]:
@@ -25,7 +25,7 @@ def fitted_groups(positive: Group, negative: Group, hold_out: float, seed: int) 
     return positive.of_clusters(held, inside=False), negative.of_clusters(held, inside=False)
 
 
-def refuse_few(method: Method, negative: Group, allowed: bool) -> None:
+def refuse_few(method: FitMethod, negative: Group, allowed: bool) -> None:
     """Raise `UserError` if a covariance would be estimated from fewer than ten prompts, unless that is allowed.
 
     Args:
@@ -42,7 +42,9 @@ def refuse_few(method: Method, negative: Group, allowed: bool) -> None:
         )
 
 
-def support(positive: Group, negative: Group, layers: Sequence[int], method: Method, vectors: States) -> dict[str, Any]:
+def support(
+    positive: Group, negative: Group, layers: Sequence[int], method: FitMethod, vectors: States
+) -> dict[str, Any]:
     """Return what the card says of the prompts behind a direction.
 
     `width`, `n_effective` of each side (the squared sum of the weights over the sum of their squares: how many equally

@@ -41,8 +41,8 @@ def _named_once(names: list[str]) -> list[str]:
 
 
 Names = Annotated[list[Slug], Field(min_length=1), AfterValidator(_named_once)]
-Layer = Annotated[Whole, Field(ge=0)]
-Layers = Annotated[list[Layer], Field(min_length=1), AfterValidator(_each_once)]
+LayerNumber = Annotated[Whole, Field(ge=0)]
+Layers = Annotated[list[LayerNumber], Field(min_length=1), AfterValidator(_each_once)]
 DIRECTION = Field(description="Name of a direction of the catalogue.")
 FACTOR = Field(
     description="Factor of the direction, in units of the difference of means, such as `-0.5`: negative ones lead to "
