@@ -42,11 +42,7 @@ def copy_without(feature: str, folder: Path) -> Path:
     return folder
 
 
-# Its directions, captures, checks and the keys of its entries are in rooms of the kernel still.
-NOT_YET = ("steering",)
-
-
-@pytest.mark.parametrize("feature", [name for name in FEATURES if name not in (*OF_EVERY_STUDY, *NOT_YET)])
+@pytest.mark.parametrize("feature", [name for name in FEATURES if name not in OF_EVERY_STUDY])
 def test_without_a_feature_all_modules_load_and_a_study_is_planned(
     finished: Project, tmp_path: Path, feature: str
 ) -> None:
