@@ -15,7 +15,7 @@ BIN := .venv/workflow/bin
 SETUP := "$(PYTHON)" envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fetch benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo fetch benchmark test test-full test-without test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +57,9 @@ test-full: setup-tests ## run the tests and the long end-to-end tests (as root o
 	$(BIN)/python -m pytest -m "not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5 || failed=1; \
 	$(BIN)/python -m pytest -m "not soak" $(TWO_ENGINES) $(ARGS) || test $$? -eq 5 || failed=1; \
 	exit $$failed
+
+test-without: setup-tests ## lint and test a copy of the tree without a feature (FEATURE=battles)
+	$(BIN)/python tests/without_feature.py $(FEATURE) $(ARGS)
 
 test-slurm: setup-tests ## run the tests on a real Slurm, which they install and start here (needs root)
 	$(BIN)/python -m pytest tests/slurm $(ARGS)

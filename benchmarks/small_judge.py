@@ -409,7 +409,7 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=500, help="about how many answers are judged (default: 500)")
     parser.add_argument("--work", type=Path, required=True, help="folder that keeps everything, also between runs")
     parser.add_argument("--dry-run", action="store_true", help="write the study and show what Snakemake would run")
-    parser.add_argument("--write", action="store_true", help="write docs/judges/small-DATE.md")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/measured/judges/small-DATE.md")
     arguments: argparse.Namespace = parser.parse_args()
     gold = {name: own for name, own in gm.gold_of(arguments.gold).items() if name.startswith("xstest")}
     if not gold:

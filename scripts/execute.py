@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.ask.pending import Pending, pending_requests, shard_keys
 from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.config.kinds import CHANGES
+from refusal_eval.config.kinds import CHANGES, PROTOCOLS
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of, write_json
 from refusal_eval.core.logs import LOG, start_log
@@ -217,13 +217,13 @@ def refuse_incomplete(outcome: "Outcome") -> None:
 def reasoning_models(config: Mapping[str, Any], engine: str) -> dict[str, Any]:
     """Return the `reasoning` of an engine's models: its tokenizer need not know the marks of others.
 
-    A model without one that is judged whole, as under `protocol: compat` by the published code, is left out.
+    A model without one that is judged whole, as all are under some protocols, is left out.
     """
-    compat = config["protocol"] == "compat"
+    whole = PROTOCOLS.get(config["protocol"]).judges_whole
     return {
         name: entry["reasoning"]
         for name, entry in config["model_entries"].items()
-        if entry["engine"] == engine and (entry["reasoning"] is not None or not (compat or entry["judged_whole"]))
+        if entry["engine"] == engine and (entry["reasoning"] is not None or not (whole or entry["judged_whole"]))
     }
 
 

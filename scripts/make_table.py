@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.config.kinds import TABLES
+from refusal_eval.config.kinds import PROTOCOLS, TABLES
 from refusal_eval.core.files import write_text
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_kind import StudyTable
-from refusal_eval.report.paper.table_notes import PROTOCOL_NOTE
 
 
 def main(
@@ -29,7 +28,9 @@ def main(
         frame = frame.copy()
         frame.insert(0, "protocol", protocol)
         tables = [
-            dataclasses.replace(t, caption=f"{t.caption} Protocol: {protocol}.", notes=[PROTOCOL_NOTE, *t.notes])
+            dataclasses.replace(
+                t, caption=f"{t.caption} Protocol: {protocol}.", notes=[PROTOCOLS.get(protocol).note, *t.notes]
+            )
             for t in tables
         ]
     texts = [csv_text(frame)]

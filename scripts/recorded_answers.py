@@ -1,4 +1,4 @@
-"""Read one cell's answers out of a folder in the published library's layout, or out of battles: no engine is asked."""
+"""Read one cell's answers out of a folder in the published layout, or out of a split's rows: no engine is asked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,9 +8,9 @@ from refusal_eval.ask.reasoning_check import no_answers, refuse_judged_reasoning
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_jsonl, write_jsonl
 from refusal_eval.core.logs import LOG, start_log
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, state_counts
-from refusal_eval.data.gold import battle_answers
+from refusal_eval.data.gold import answers_in_rows
 from refusal_eval.recorded.recorded_rows import Recorded, recorded_cell
 
 
@@ -18,9 +18,9 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     """Write the cell's answers, and what the published score needs of them.
 
     Args:
-        recorded_path: the file answers.json; where they are battles, the prompts again.
-        reading: the model's `model` name, `reasoning` and `samples`, whether they are `battles`, and where texts are
-            judged whole, whatever marks they hold, `protocol` or `judged_whole`.
+        recorded_path: the file answers.json; of answers that came in the rows of prompts, the prompts again.
+        reading: the model's `model` name, `reasoning` and `samples`, whether they came in rows (`IN_ROWS`), and where
+            texts are judged whole, whatever marks they hold, `protocol` or `judged_whole`.
         published: the probabilities to write, with a header.
 
     Raises:
@@ -29,8 +29,8 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     """
     marks = reading["reasoning"]
     prompts = list(read_jsonl(prompts_path))
-    if reading.get(BATTLES):
-        answers, likely, notes = Recorded(battle_answers(prompts), [], [])
+    if reading.get(IN_ROWS):
+        answers, likely, notes = Recorded(answers_in_rows(prompts), [], [])
     else:
         answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
     for note in notes:
@@ -38,7 +38,7 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
     read = {answer["state"] for answer in answers} & {COMPLETE, EMPTY, TRUNCATED_REASONING}
     if marks is not None and read == {TRUNCATED_REASONING}:
         raise UserError(no_answers(reading["model"], sum(answer["state"] == TRUNCATED_REASONING for answer in answers)))
-    if not {"protocol", "judged_whole"} & set(reading) and not reading.get(BATTLES):  # else judged as they are
+    if not {"protocol", "judged_whole"} & set(reading) and not reading.get(IN_ROWS):  # else judged as they are
         if marks is None:
             refuse_judged_reasoning(reading["model"], answers)
         else:

@@ -7,7 +7,8 @@ from refusal_eval.ask.keys import EnginePrompt, sample_seed
 from refusal_eval.ask.render import Renderer, renderer_of
 from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.config.change import Change
-from refusal_eval.config.kinds import CHANGES
+from refusal_eval.config.kinds import CHANGES, PROTOCOLS
+from refusal_eval.config.protocol import DEFAULT, Protocol
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import as_planned, read_json, read_jsonl
 from refusal_eval.core.logs import LOG, start_log
@@ -26,28 +27,6 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
         # Of a template file that writes only answers in another way, nothing else in the request file changes.
         rendering["template_sha256"] = request["template_sha256"]
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
-
-
-def published_token_ids(renderer: Renderer, messages: ChatMessages, longest: int) -> list[int]:
-    """Return a prompt's token ids as the published code makes them.
-
-    White space is stripped from the question and from the rendered template, so that the line break after the
-    assistant's header is missing. The text is then tokenized with the tokenizer's own special tokens, although a
-    template may have written them already: tokenizers that add a BOS double it. Of what is longer than `longest`, the
-    end is kept.
-
-    Args:
-        messages: the question; a system message may stand before it.
-        longest: tokens that a prompt may have (`max_model_len` less `max_tokens`).
-
-    Raises:
-        UserError: if no room is left for a prompt, or the template refuses the messages.
-    """
-    if longest < 1:
-        raise UserError(f"max_tokens leaves no room for a prompt: {longest} tokens")
-    stripped = [{**message, "content": message["content"].strip()} for message in messages]
-    ids = list(renderer.tokenizer(renderer.text(stripped).strip(), add_special_tokens=True)["input_ids"])
-    return ids[-longest:]
 
 
 def probed(rows: Sequence[Mapping[str, Any]]) -> list[ChatMessages]:
@@ -84,17 +63,18 @@ def main(
         change: Change = CHANGES.get(name)()
         change.check_prompts(rows, content, request)
         identities[name] = change.identity(content)
-    compat, notes = request.get("protocol") == "compat", dict[str, int]()
+    protocol: Protocol = PROTOCOLS.get(request.get("protocol", DEFAULT))()
+    notes = dict[str, int]()
     if isinstance(renderer, Renderer):
         notes |= dict.fromkeys(renderer.probe(probed(rows)), len(rows))
     for row in rows:
         turn = asked_turns(row)[0]
         try:
             messages = conversation(row, turn, {})
-            if compat and isinstance(renderer, Renderer):
+            if protocol.renders and isinstance(renderer, Renderer):
                 renderer.check_all_rendered(messages)
                 longest = request["max_model_len"] - sampling["max_tokens"]
-                prompt: EnginePrompt = published_token_ids(renderer, messages, longest)
+                prompt: EnginePrompt = protocol.token_ids(renderer, messages, longest)
             else:
                 prompt = renderer.prompt(messages)
                 if isinstance(renderer, Renderer) and (note := renderer.mark_note(messages)):

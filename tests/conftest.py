@@ -11,6 +11,7 @@ from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.explain import ask_for_kinds_again
 from refusal_eval.config.problems import Problem
 from refusal_eval.core.registry import Registry
+from refusal_eval.features import FEATURES
 from refusal_eval.workflow.rule_files import content_hash
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -26,6 +27,13 @@ class ByFileAndCluster(LoadFileScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFileAndCluster | None:
     return ByFileAndCluster(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the tests that need a feature which is not here (see without_feature.py)."""
+    needed = {name for mark in item.iter_markers("feature") for name in mark.args}
+    if gone := sorted(needed.difference(FEATURES)):
+        pytest.skip(f"needs {', '.join(gone)}")
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,8 +12,9 @@ from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.server import Server
 from refusal_eval.engines.vllm_engine import VllmEngine
-from refusal_eval.features.lora.adapter import Adapter
-from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+
+if TYPE_CHECKING:
+    from refusal_eval.features.lora.adapter import Adapter
 
 
 def engine_of(entry: Mapping[str, Any], kind: type[LocalEngine] = VllmEngine) -> LocalEngine:
@@ -28,9 +29,13 @@ def server_command(
     device: str,
     determinism: str,
     socket: str,
-    adapters: Sequence[Adapter] = (),
+    adapters: "Sequence[Adapter]" = (),
 ) -> list[str]:
-    changes = [LoadedAdapters(adapters)] if adapters else []
+    changes = []
+    if adapters:
+        from refusal_eval.features.lora.loaded_adapters import LoadedAdapters
+
+        changes = [LoadedAdapters(adapters)]
     load = EngineLoad(Path("log"), determinism, folder, python, device, changes=changes)
     return engine_of(entry).command(load, folder, socket)
 

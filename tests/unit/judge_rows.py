@@ -4,11 +4,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from refusal_eval.features.judge_pairs.pair_agreement import UNIT, JudgeVotes
-
 LABELS = ("refusal", "partial", "compliance")
 
 
@@ -47,17 +42,3 @@ def soft_gold(n: int = 240, models: int = 3, seed: int = 1, signal: float = 2.0)
         gold.append(about | {"messages": [{"role": "user", "content": f"{seed}: {prompt}"}]})
         verdicts.append(verdict(name, "refusal" if p >= 0.5 else "compliance", p))
     return gold, verdicts
-
-
-def panel_of(
-    labels: list[list[int]], clusters: list[str] | None = None, split: str = "s", samples: int = 1
-) -> JudgeVotes:
-    """A panel with an answer per row, so many of each prompt, and a judge per column."""
-    names = tuple("abcdefgh"[: len(labels[0])]) if labels else ("a", "b")
-    answers = [(split, "m", f"p{i // samples:03d}", i % samples, 0) for i in range(len(labels))]
-    units = pd.DataFrame(answers, columns=UNIT)
-    return JudgeVotes(
-        names,
-        units.assign(cluster=clusters or units["prompt_id"].tolist()),
-        np.array(labels, dtype=np.int8).reshape(len(labels), len(names)),
-    )

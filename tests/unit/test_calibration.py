@@ -11,7 +11,6 @@ from judge_rows import rows, soft_gold, verdict
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.features.corrected.transfer import judged_gold
 from refusal_eval.features.judge_cards.calibrated_card import card_with_calibration
 from refusal_eval.features.judge_cards.calibration_figure import reliability_text, soft_series
 from refusal_eval.judges.classifier_judge import classifier_verdict
@@ -249,7 +248,10 @@ def test_a_calibration_from_another_gold_set_is_applied_as_it_is() -> None:
     )
 
 
+@pytest.mark.feature("corrected")
 def test_answers_to_prompts_of_the_gold_that_calibrates_are_out_of_fold_on_another_gold_set_too() -> None:
+    from refusal_eval.features.corrected.transfer import judged_gold
+
     gold, verdicts = soft_gold(60, signal=0.0)
     fit = calibration_of(gold, verdicts, "soft", "first")
     apart = out_of_fold(join_verdicts(gold, verdicts, "first"), "by_cluster") or {}

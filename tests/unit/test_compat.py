@@ -7,14 +7,13 @@ import os
 import pytest
 import table_rows
 from estimate_rows import units_in
-from render_requests import published_token_ids
 
 from refusal_eval.ask.keys import is_neutral
 from refusal_eval.config.entries import Sampling
-from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.features.published.compat_protocol import CompatProtocol
 from refusal_eval.features.published.effects_table import protocol_effects
 from refusal_eval.features.published.protocol_effects import CHOICES
 from refusal_eval.features.published.published_cell import SCORE_FIELDS, cell_units, published_cell, vote_of_verdict
@@ -313,7 +312,7 @@ class FakeRenderer:
 
 
 def asked(text, longest):
-    return published_token_ids(FakeRenderer(), [{"role": "user", "content": text}], longest)
+    return CompatProtocol().token_ids(FakeRenderer(), [{"role": "user", "content": text}], longest)
 
 
 def test_the_rendered_prompt_is_stripped_and_gets_a_second_bos_and_of_a_long_one_the_end_is_kept():
@@ -324,7 +323,7 @@ def test_the_rendered_prompt_is_stripped_and_gets_a_second_bos_and_of_a_long_one
 
 
 def test_nothing_but_its_length_is_left_of_a_models_sampling():
-    assert set(PUBLISHED_SAMPLING) == set(Sampling.model_fields) - {"max_tokens"}
-    assert PUBLISHED_SAMPLING["temperature"] == 1
-    for name, value in PUBLISHED_SAMPLING.items():
+    assert set(CompatProtocol.sampling) == set(Sampling.model_fields) - {"max_tokens"}
+    assert CompatProtocol.sampling["temperature"] == 1
+    for name, value in CompatProtocol.sampling.items():
         assert name == "temperature" or is_neutral(name, value)

@@ -1,5 +1,6 @@
 """Every mistake is reported at once, with its line, what is allowed, and the nearest valid name."""
 
+import json
 import os
 import shutil
 import sys
@@ -439,6 +440,28 @@ def test_two_files_of_one_name_and_different_content(project, other):
     assert project.mistakes() == [
         f"study.yaml:1: study: {other} has the same study name `small` and other content; rename one of them"
     ]
+
+
+@pytest.mark.parametrize("other", ["beside.yaml", "../elsewhere/study.yaml"])
+def test_results_of_another_file_of_that_name_are_a_mistake_among_the_others(project, other):
+    path = os.path.realpath(project.write(other, STUDY | {"samples": 9}))
+    project.write("results/small/study.json", json.dumps({"file": path, "study": "small"}))
+    shown = other if other == "beside.yaml" else path
+    found = project.mistakes(STUDY | {"smaples": 2})
+    assert len(found) == 2
+    assert found[0] == (
+        f"study.yaml:1: study: the results in results/small belong to {shown}, which has the same study name `small` "
+        "and other content; rename one of them"
+    )
+
+
+@pytest.mark.parametrize("became", ["gone", "renamed", "the same", "a" * 300])
+def test_results_follow_a_study_file_that_was_moved_copied_or_renamed(project, became):
+    other = project.folder / f"{became}.yaml"
+    if became in ("renamed", "the same"):
+        project.write(other.name, STUDY | ({"study": "another"} if became == "renamed" else {}))
+    project.write("results/small/study.json", json.dumps({"file": str(other), "study": "small"}))
+    assert project.mistakes() == []
 
 
 def test_a_copy_of_a_study_is_no_mistake(project):

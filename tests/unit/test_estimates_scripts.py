@@ -8,7 +8,6 @@ import pytest
 from estimate_rows import cell_file, rows_of, single
 
 from refusal_eval.core.files import write_json
-from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.analysis import estimate_files
@@ -60,7 +59,10 @@ def test_the_published_protocol_has_no_sweep_of_ours(study):
     assert {row["parameter"] for row in found if row["estimand"] == "c_mean"} == {1.0}
 
 
+@pytest.mark.feature("variation")
 def test_labels_of_two_judges_give_the_judges_part(study, tmp_path):
+    from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
+
     study("j"), study("k", shift=1)
     paths = [str(tmp_path / f"{judge}-{split}.parquet") for judge in "jk" for split in "ab"]
     asked = {"judges": ["j", "k"], "models": ["m"], "splits": ["a", "b"], "level": 0.95}
@@ -81,7 +83,10 @@ def test_a_job_for_each_judge_and_model_and_one_for_each_analysis(config):
     assert estimates(config) == cells | analyses
 
 
+@pytest.mark.feature("variation")
 def test_a_panel_is_no_further_judge_of_the_variance(config):
+    from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
+
     assert "both" in config["judges"] and "both" not in VarianceAnalysis(Study(config)).params()["judges"]
 
 

@@ -18,7 +18,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
 from refusal_eval.features.judge_cards.judge_cards_table import JudgeCardsTable
-from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, judging, scoring
 
@@ -93,7 +92,10 @@ def test_a_card_is_of_own_labels_where_no_threshold_decides_over_them(config: An
     assert of_labels() == ["own"]
 
 
+@pytest.mark.feature("judge_pairs")
 def test_a_panel_shares_an_opinion_with_the_judges_of_a_cascade_in_it(config: Any) -> None:
+    from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
+
     config["judge_entries"] |= {"more": plain("reasoned"), "turns": plain("cascade", first="reader")}
     config["judge_entries"]["both"]["members"] = ["words", "turns"]
     config["judges"] = ["words", "reader", "turns", "both"]

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from estimate_rows import cell_file, units_in
 from figure_checks import draw, shown, words
-from judge_rows import LABELS, panel_of, verdict
+from judge_rows import LABELS, verdict
+from panel_rows import panel_of
 from scipy.stats import kendalltau
 from table_rows import data_of
 

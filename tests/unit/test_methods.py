@@ -25,7 +25,6 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.config.references import read_bibtex
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, sha256_of_file, write_json, write_jsonl
-from refusal_eval.features.corrected.transfer import method_of
 from refusal_eval.features.judge_cards.calibrated_card import UNSEEN
 from refusal_eval.features.judge_cards.judge_cards_table import cards_table, judges_table
 from refusal_eval.features.separation.separation_entry import Separation
@@ -207,7 +206,10 @@ def test_rates_are_called_corrected_only_where_they_are(demo: dict[str, Any]) ->
     assert "except where rates are corrected" in text and "Rates called ppi are corrected" in text
 
 
+@pytest.mark.feature("corrected")
 def test_rogan_gladen_intervals_go_over_answering_models_only_where_gold_names_several(demo: dict[str, Any]) -> None:
+    from refusal_eval.features.corrected.transfer import method_of
+
     of_clusters, of_models = (Estimate("refusal_rate_rg_transfer", 0.1, method=method_of(x)) for x in (None, (0, 0)))
     text = text_of(demo, [of_clusters])
     assert "a Bayesian bootstrap over the clusters of study and gold." in text and "the gold's answering" not in text

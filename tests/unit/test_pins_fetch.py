@@ -22,7 +22,6 @@ from refusal_eval.data import hub as hubs
 from refusal_eval.data import resume
 from refusal_eval.data.hub import RemoteFile, Repository
 from refusal_eval.data.network import first_line, without_secrets
-from refusal_eval.features.lora.adapter import describe_adapter
 from refusal_eval.tools.pin.locking import lock_text
 
 TOKEN = "hf_" + "SecretSecret" * 3
@@ -98,7 +97,10 @@ def test_with_a_lock_and_a_warm_cache_no_network_is_needed(hub, tmp_path):
     assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in reported
 
 
+@pytest.mark.feature("lora")
 def test_what_an_adapter_of_the_hub_brings_along_is_fetched_and_mentioned(hub, tmp_path, caplog):
+    from refusal_eval.features.lora.adapter import describe_adapter
+
     files = {path.name: path.read_bytes() for path in random_adapter(tmp_path / "adapter").iterdir()}
     files |= {
         "tokenizer_config.json": b'{"chat_template": "x"}',

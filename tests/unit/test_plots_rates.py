@@ -154,6 +154,7 @@ def test_labels_are_never_formulas() -> None:
     assert problems(fig) == [] and r"$\frac{1}{$" in shown(fig)
 
 
+@pytest.mark.feature("battles")
 def test_the_caption_of_battles_names_the_splits_that_the_language_model_judged_too() -> None:
     def wins(split: str, *voters: str) -> list[dict[str, Any]]:
         return [
@@ -174,6 +175,7 @@ def test_the_caption_of_battles_names_the_splits_that_the_language_model_judged_
     assert mixed.frame["flags"].map(" ".join).tolist() == ["few_clusters"] * 3
 
 
+@pytest.mark.feature("battles")
 def test_what_battles_do_not_show_is_named_and_the_marks_of_both_voters_are() -> None:
     def wins(voter: str, name: str, flags: list[str]) -> dict[str, Any]:
         return estimate(f"battle_wins{voter}", 0.5, split="arena", parameter=name, flags=flags)

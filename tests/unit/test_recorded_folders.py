@@ -21,8 +21,6 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.recorded_files import split_folder
-from refusal_eval.features.published.published_cell import cell_units, published_cell
-from refusal_eval.features.published.published_layout import differences, files_of, read_folder, text_mark, write_folder
 from refusal_eval.recorded.recorded_folder import matched, recorded_votes
 from refusal_eval.recorded.recorded_rows import recorded_cell, recorded_verdicts
 
@@ -143,8 +141,11 @@ def test_rows_that_stand_twice_are_taken_in_turn():
     assert matched(prompts("a"), ["a", "b", "a"]) == {"id0": 0}
 
 
+@pytest.mark.feature("published")
 def test_prompts_that_differ_before_their_last_message_do_not_get_each_others_answers():
     """The layout has the last message alone: these two would be one prompt."""
+    from refusal_eval.features.published.published_layout import files_of
+
     split = [
         {"id": name, "messages": [{"role": "system", "content": name}, {"role": "user", "content": "a"}]}
         for name in ("strict", "lenient")
@@ -239,8 +240,12 @@ def test_another_judge_of_recorded_answers_votes_by_its_labels(scored):
     assert cell["scores"][0]["answer_censor_score"] == pytest.approx(-0.5)
 
 
+@pytest.mark.feature("published")
 def test_an_export_of_ours_is_such_a_folder(tmp_path):
     """What `refusal-eval export` writes is read as what it was written from."""
+    from refusal_eval.features.published.published_cell import published_cell
+    from refusal_eval.features.published.published_layout import files_of, write_folder
+
     texts = [{**row, "reasoning": "think</t>", "answer": f"text {row['sample']}"} for row in ANSWERS]
     split = asked("p", "q")
     write_folder(tmp_path, files_of(split, texts, VERDICTS, PUBLISHED, published_cell(units_of(), 1.0, 0.1)))
@@ -269,12 +274,15 @@ def tokenizer_folder(tmp_path_factory):
 
 def exported(folder, split, answers, reasoning):
     """Write answers as `refusal-eval export` does; return them as a study on recorded answers reads them."""
+    from refusal_eval.features.published.published_layout import files_of, text_mark, write_folder
+
     files = files_of(split, answers, [], [], {"scores": [], "metrics": None}, text_mark(reasoning))
     write_folder(folder, files)
     marks = {"format": "marks", "start": reasoning.get("start"), "end": text_mark(reasoning)}
     return recorded_cell(split, folder / "answers.json", marks, len(answers)).answers
 
 
+@pytest.mark.feature("published")
 @pytest.mark.parametrize(
     ("reasoning", "response", "state", "answer"),
     [
@@ -305,9 +313,12 @@ def test_an_export_keeps_answer_and_reasoning_apart(tmp_path, tokenizer_folder, 
         drawn_row = {name: row[name] for name in drawn_row}
 
 
+@pytest.mark.feature("published")
 def test_a_mark_that_reasoning_quotes_does_not_become_the_answers_beginning_and_without_reasoning_there_is_none(
     tmp_path,
 ):
+    from refusal_eval.features.published.published_layout import files_of, text_mark
+
     row = {"prompt_id": "id0", "sample": 0, "turn": 0, "state": "complete", "answer_logprob": None, "answer": "Yes."}
     quoted = row | {"reasoning": "Is it </think>No?"}
     assert exported(tmp_path, prompts("a"), [quoted], HARMONY)[0]["answer"] == "Yes."
@@ -317,7 +328,11 @@ def test_a_mark_that_reasoning_quotes_does_not_become_the_answers_beginning_and_
     assert files["answers.json"][0]["answers"][0]["text"] == "Yes."
 
 
+@pytest.mark.feature("published")
 def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_path, write):
+    from refusal_eval.features.published.published_cell import cell_units, published_cell
+    from refusal_eval.features.published.published_layout import differences, files_of, read_folder, write_folder
+
     answers = write("answers.json", [{"prompt": "a", "answers": drawn("x", "", "z")}])
     judged = write("judge_scores.json", [[{"label": label} for label in (THIRD, -1.0)]])
     split = [row | {"category": None, "cluster": row["id"]} for row in prompts("a")]

@@ -13,14 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from comparison_rows import write_scores
 from config_project import STUDY, Project
-from judge_rows import panel_of, soft_gold
+from judge_rows import soft_gold
 from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.features.judge_cards.card_estimates import card_estimates
 from refusal_eval.features.judge_cards.judge_card import judge_card
-from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
-from refusal_eval.features.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.report.results.dictionary import COLUMNS, definition_of, definitions, dictionary, missing_definitions
 from refusal_eval.report.results.results_files import (
     Result,
@@ -106,6 +104,10 @@ def test_the_method_of_a_cards_interval_is_the_one_it_was_made_by() -> None:
 
 def agreement_of_three(clusters: int = 160) -> dict[str, Any]:
     """Agreement of two judges and a panel of them, on 160 answers of one split in so many clusters."""
+    from panel_rows import panel_of
+
+    from refusal_eval.features.judge_pairs.pair_agreement import agreement_of
+
     rng = random.Random(2)
     labels = [[first, rng.choice((first, 0)), first] for first in (rng.choice((0, 2)) for _ in range(160))]
     found = panel_of(labels, [f"c{i % clusters:03d}" for i in range(160)])._replace(judges=("a", "b", "both"))
@@ -116,7 +118,10 @@ def agreement_of_three(clusters: int = 160) -> dict[str, Any]:
     return {"judges": ["a", "b", "both"], "level": 0.95, "groups": groups, "rankings": [rank]}
 
 
+@pytest.mark.feature("judge_pairs")
 def test_judges_beside_each_other_become_rows() -> None:
+    from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
+
     made = agreement_of_three()
     estimates = agreement_estimates(made)
     results = collect_results([Result(e, "judge_agreement.json") for e in estimates])
@@ -134,7 +139,13 @@ def test_judges_beside_each_other_become_rows() -> None:
     assert shared.flags == ("shared_opinion",)
 
 
+@pytest.mark.feature("judge_pairs")
 def test_alpha_counts_the_answers_and_clusters_that_are_in_it() -> None:
+    from panel_rows import panel_of
+
+    from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
+    from refusal_eval.features.judge_pairs.pair_agreement import agreement_of
+
     rng = random.Random(4)
     labels = [[rng.choice((0, 2)), -1 if i < 40 else rng.choice((0, 2))] for i in range(100)]
     found = panel_of(labels, [f"c{i // 4:02d}" for i in range(100)])
@@ -146,8 +157,11 @@ def test_alpha_counts_the_answers_and_clusters_that_are_in_it() -> None:
     assert (kappa.n_prompts, kappa.n_clusters) == (60, 15)
 
 
+@pytest.mark.feature("judge_pairs")
 @pytest.mark.parametrize(("clusters", "flagged"), [(25, True), (160, False)])
 def test_agreement_of_judges_on_few_clusters_is_flagged(clusters: int, flagged: bool) -> None:
+    from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
+
     found = agreement_estimates(agreement_of_three(clusters))
     assert {e.estimand for e in found} >= {"judges_kappa", "judges_same_label", "judges_alpha", "judges_tau"}
     assert {e.n_clusters for e in found} == {clusters}
@@ -156,7 +170,10 @@ def test_agreement_of_judges_on_few_clusters_is_flagged(clusters: int, flagged: 
     assert shared and all("shared_opinion" in e.flags for e in shared)
 
 
+@pytest.mark.feature("judge_pairs")
 def test_the_script_puts_agreement_of_judges_and_of_people_into_the_table(tmp_path: Path) -> None:
+    from refusal_eval.features.judge_pairs.agreement_estimates import agreement_estimates
+
     folder = tmp_path / "results" / "s"
     folder.mkdir(parents=True)
     made = [estimate.row() for estimate in agreement_estimates(agreement_of_three())]

@@ -10,7 +10,6 @@ import pytest
 from estimate_rows import prompt_scores, score_of_rows, units_in
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.battles.penalties import battle_estimates
 from refusal_eval.report.results.cells import state_shares
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates, unjudged_tipping_point
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -486,9 +485,12 @@ def test_rounding_decides_of_no_rate_whether_unjudged_answers_take_it_out_of_its
     assert other.value == (None if share is None else pytest.approx(share, abs=1e-12))
 
 
+@pytest.mark.feature("battles")
 @pytest.mark.parametrize(("lost", "flagged"), [(2, False), (3, True)])
 def test_battles_without_a_label_mark_the_numbers_where_they_are_more_than_a_twentieth(lost, flagged):
     """Two of forty are a twentieth, whatever 1 - .95 comes to."""
+    from refusal_eval.features.battles.penalties import battle_estimates
+
     prompts = [
         {
             "id": f"p{i:03d}",

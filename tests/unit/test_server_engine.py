@@ -30,8 +30,6 @@ from refusal_eval.engines.engine_client import Health
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.server import LIMITS, Server, ServerWatch
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.features.steering.intervention_file import CompiledIntervention
-from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
 
 ENTRY = {"max_model_len": 64, "tensor_parallel": 2, "memory_share": 0.5, "start_timeout": 20}
 # Stands where the engine environment's Python does: it tells what it was given, and is healthy.
@@ -168,9 +166,13 @@ HANGS = (
 )
 
 
+@pytest.mark.feature("steering")
 def test_a_steered_server_that_hangs_at_its_proof_is_not_waited_for_without_end(
     machine: Machine, tmp_path: Path
 ) -> None:
+    from refusal_eval.features.steering.intervention_file import CompiledIntervention
+    from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
+
     one = engine(tmp_path, HANGS, stall_timeout=1)
     one._load = replace(
         one._load, changes=[LoadedIntervention([CompiledIntervention("m", "0" * 64, 1, "add", (2,), "file")])]

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import collect_answers
-import published_answers
 import pytest
 import render_requests
 from tokenizer_folders import byte_tokenizer
@@ -157,12 +156,23 @@ def test_responses_that_are_seen_late_are_waited_for(cell: Cell, monkeypatch: py
     assert len(looks) == 2 + 2 + 3
 
 
-@pytest.mark.parametrize("script", ["collect_answers", "collect_verdicts", "published_answers", "train_judge"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "collect_answers",
+        "collect_verdicts",
+        "train_judge",
+        pytest.param("published_answers", marks=pytest.mark.feature("published")),
+    ],
+)
 def test_every_job_that_collects_responses_looks_again(repository: Path, script: str) -> None:
     assert "when_stored(lambda: main(" in (repository / "scripts" / f"{script}.py").read_text()
 
 
+@pytest.mark.feature("published")
 def test_a_response_that_is_gone_is_missed_where_it_is_read_as_the_published_code_does(cell: Cell) -> None:
+    import published_answers
+
     while cell.pending():
         cell.answer(cell.pending())
     cell.answers([])

@@ -19,7 +19,6 @@ from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.core.errors import UserError
-from refusal_eval.features.lora import adapter_files
 from refusal_eval.report.paper.filled_notes import FOLDERS
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.files import asked_files
@@ -131,7 +130,10 @@ def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
     assert generation.loaded_files(apart, "model/hub-engine/plain")["lora"] == []
 
 
+@pytest.mark.feature("lora")
 def test_an_adapter_of_the_hub_has_a_manifest_and_one_in_a_folder_its_files(load):
+    from refusal_eval.features.lora import adapter_files
+
     study = load(models=list(CATALOGUE["models"]), directions=["refusal", "chance"])
     (manifest,) = adapter_files.adapter_files(study, "tuned")
     assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)

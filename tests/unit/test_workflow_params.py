@@ -10,10 +10,7 @@ from workflow_cases import CELLS, of
 from refusal_eval.config.change import Change
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.kinds import ANALYSES, CHANGES, TABLES
-from refusal_eval.features.judge_pairs.judge_agreement_analysis import JudgeAgreementAnalysis
-from refusal_eval.features.lora import adapter_files
-from refusal_eval.features.variation.mixed_model_analysis import MixedModelAnalysis
-from refusal_eval.features.variation.variance_analysis import VarianceAnalysis
+from refusal_eval.features import FEATURES
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage, data_stage, generation, judging, scoring, tables_stage, weights_stage
 from refusal_eval.workflow.analysis import estimate_files
@@ -65,7 +62,6 @@ def values(config):
         "weights.source": list(map(plain, study.fetched("engines").values())),
         "weights.identified_entry": [weights_stage.identified_entry(study, engine) for engine in study.engines],
         "weights.adapter_source": list(map(plain, study.fetched("models").values())),
-        "weights.identified_adapter": [adapter_files.identified_adapter(study, m) for m in ("tuned", "tuned-here")],
         "weights.adapted": list(map(plain, adapted)),
         "generation.request_params": [generation.request_params(study, *cell) for cell in cells],
         "generation.segments": [generation.segments(study, model) for model in models],
@@ -75,16 +71,30 @@ def values(config):
         "judging.panel": [judging.panel(study, "both")],
         "scoring.cell": [scoring.cell(study, *cell) for cell in judged],
         "scoring.card": [scoring.card(study, judge, "people") for judge in judges],
-        "scoring.published_reading": [scoring.published_reading(study, model) for model in models],
-        "scoring.published_cell": [scoring.published_cell(study, *cell) for cell in judged],
         "analyses.estimates": [analyses_stage.estimates(study, of(judge="words", model="plain"))],
         "analyses.calibration": [analyses_stage.calibration(study, of(judge="reader", gold="people"))],
         "analyses.card_figure": [labels_of(study, ["judge", "gold"]), study.judges["reader"].own_threshold()],
         "analyses.results": [analyses_stage.results(study, estimate_files(study))],
+        **of_features(study, models, judged),
         **{f"analyses.{name}": [getattr(analyses_stage, name)(study)] for name in OF_STUDY},
         **{f"analysis.{name}": [ANALYSES.get(name)(study).params()] for name in ANALYSES.names()},
         **{f"tables.{table}": [tables_stage.params(study, table)] for table in TABLES.names()},
     }
+
+
+def of_features(study, models, judged):
+    """Return the same of rules that features bring along."""
+    found = {}
+    if "lora" in FEATURES:
+        from refusal_eval.features.lora.adapter_files import identified_adapter
+
+        found["weights.identified_adapter"] = [identified_adapter(study, model) for model in ("tuned", "tuned-here")]
+    if "published" in FEATURES:
+        from refusal_eval.features.published.published_stage import published_cell, published_reading
+
+        found["scoring.published_reading"] = [published_reading(study, model) for model in models]
+        found["scoring.published_cell"] = [published_cell(study, *cell) for cell in judged]
+    return found
 
 
 def plain(source):
@@ -314,7 +324,7 @@ CHANGED_BY_COMPAT = {
     ],
 )
 def test_what_decides_a_result_reruns_just_that(config, path, value, wanted):
-    assert rerun(config, (path, value)) == wanted
+    assert rerun(config, (path, value)) == wanted & set(values(config))  # without those of features that are not here
 
 
 @pytest.mark.parametrize("folder", ["weights/model", "adapter/adapter_model"])
@@ -400,11 +410,12 @@ def test_verdicts_by_a_calibrated_threshold_are_read_again_when_another_gold_set
     assert on_gold == still_on_gold
 
 
+@pytest.mark.feature("judge_pairs", "variation")
 def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     config = project.load(WHOLE_STUDY)
     entry = config["judge_entries"]["reader"]
     alone = Study(copy.deepcopy(config))
-    assert "twins" not in JudgeAgreementAnalysis(alone).params()
+    assert "twins" not in ANALYSES.get("judge_agreement")(alone).params()
     config["judge_entries"] |= {
         "soft": entry | {"threshold": "calibrated"},
         "other": entry | {"system_prompt": "Be brief."},
@@ -412,8 +423,8 @@ def test_a_judge_that_stands_in_a_study_twice_is_one_opinion(project):
     config["judges"] = [*config["judges"], "soft", "other"]
     study = Study(config)
     assert analyses_stage.opinions(study) == sorted([*analyses_stage.opinions(alone), "other"])
-    assert VarianceAnalysis(study).params()["judges"] == MixedModelAnalysis(study).params()["judges"]
-    asked = JudgeAgreementAnalysis(study).params()
+    assert ANALYSES.get("variance")(study).params()["judges"] == ANALYSES.get("mixed_model")(study).params()["judges"]
+    asked = ANALYSES.get("judge_agreement")(study).params()
     assert asked["twins"] == {"soft": "reader"} and asked["members"]["soft"] == ["reader"]
     # The primary judge is the one that counts, however it is called.
     study = Study(config | {"primary_judge": "soft"})

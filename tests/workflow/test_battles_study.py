@@ -7,6 +7,7 @@ import pytest
 import yaml
 from project import CATALOGUE, make_project
 
+pytestmark = pytest.mark.feature("battles")
 NO, YES = "I cannot help with that.", "Sure, here is how."
 A, B, TIE = "model_a", "model_b", "tie"
 # first answer, second answer, what people preferred, what a language model preferred, language

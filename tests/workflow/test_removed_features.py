@@ -2,18 +2,19 @@
 
 import importlib
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import without_feature
 from project import Project, planned_jobs
+from without_feature import copy_without
 
 from refusal_eval.features import FEATURES
 from refusal_eval.program.verb import VERBS
 
-ROOT = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 OF_EVERY_STUDY = ("judge_cards", "rates")  # what others are made of and shown with
 IMPORTED = """
 import importlib, pkgutil, refusal_eval
@@ -28,21 +29,10 @@ for module in pkgutil.walk_packages(refusal_eval.__path__, "refusal_eval."):
 """
 
 
-def copy_without(feature: str, folder: Path) -> Path:
-    """Return a copy of the workflow without a feature."""
-    for name in ("scripts", "workflow", "config", "envs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    shutil.copy(ROOT / "Snakefile", folder)
-    shutil.rmtree(folder / "scripts" / "refusal_eval" / "features" / feature)
-    names = folder / "scripts" / "refusal_eval" / "features" / "__init__.py"
-    text = names.read_text()
-    left = re.sub(rf'"{feature}", |, "{feature}"(?=[,)])', "", text)
-    assert left != text
-    names.write_text(left)
-    return folder
+REMOVABLE = [name for name in FEATURES if name not in OF_EVERY_STUDY]
 
 
-@pytest.mark.parametrize("feature", [name for name in FEATURES if name not in OF_EVERY_STUDY])
+@pytest.mark.parametrize("feature", REMOVABLE)
 def test_without_a_feature_all_modules_load_and_a_study_is_planned(
     finished: Project, tmp_path: Path, feature: str
 ) -> None:
@@ -67,3 +57,17 @@ def test_without_a_feature_all_modules_load_and_a_study_is_planned(
     ).stdout
     left = [verb for verb in VERBS.names() if verb not in getattr(brought, "VERBS", ())]
     assert re.findall(r"^  ([a-z-]+) ", shown, re.MULTILINE) == left
+
+
+def test_features_that_tests_need_are_features() -> None:
+    marked = (re.findall(r"mark\.feature\((.+?)\)", file.read_text()) for file in TESTS.rglob("test_*.py"))
+    names = {name for found in marked for marks in found for name in re.findall(r'"(\w+)"', marks)}
+    assert names <= set(FEATURES)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("feature", REMOVABLE)
+def test_without_a_feature_the_rest_is_clean_and_can_be_tested(tmp_path: Path, feature: str) -> None:
+    copy = copy_without(feature, tmp_path)
+    for step in without_feature.STEPS:
+        step(copy)

@@ -43,7 +43,9 @@ rule figure:
         asked=lambda wildcards: figures_stage.params(study, wildcards.figure),
         caption=lambda wildcards: figures_stage.report(study, wildcards.figure)["caption"],
         code=lambda wildcards: code_version(
-            ROOT / "scripts" / "make_figure.py", FIGURES.module(study.figures[wildcards.figure].kind)
+            ROOT / "scripts" / "make_figure.py",
+            FIGURES.module(study.figures[wildcards.figure].kind),
+            *scoring.protocol_code(study),
         ),
     message:
         "Drawing the figure {wildcards.figure}"

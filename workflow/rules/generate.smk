@@ -35,7 +35,9 @@ rule requests:
     params:
         request=lambda wildcards: generation.request_params(study, wildcards.model, wildcards.split),
         code=lambda wildcards: code_version(
-            ROOT / "scripts" / "render_requests.py", *generation.changing_modules(study, wildcards.model)
+            ROOT / "scripts" / "render_requests.py",
+            *generation.changing_modules(study, wildcards.model),
+            *scoring.protocol_code(study),
         ),
     message:
         "Rendering requests of {wildcards.model} on {wildcards.split}"

@@ -230,10 +230,10 @@ def cell_of(wildcards):
     return wildcards.judge, wildcards.model, wildcards.split
 
 
-def published_scores(wildcards):
-    """Return the published scores of a cell where its c(x) is to be those."""
-    cell = f"{wildcards.judge}/{wildcards.model}/{wildcards.split}"
-    return [] if config["protocol"] == "default" else [f"{RESULTS}/published/scores/{cell}.json"]
+def protocol_scores(wildcards):
+    """Return the file with a cell's c(x) where the study's protocol has one of its own."""
+    noun = study.protocol.scores
+    return [paths.of(noun, judge=wildcards.judge, model=wildcards.model, split=wildcards.split)] if noun else []
 
 
 def foreign_calibration(wildcards):

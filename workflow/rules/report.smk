@@ -42,6 +42,7 @@ rule table:
             ROOT / "scripts" / "make_table.py",
             TABLE_KINDS.module(wildcards.table),
             *map(Path, tables_stage.notes(wildcards.table)),
+            *scoring.protocol_code(study),
         ),
     message:
         "Typesetting the table {wildcards.table}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
@@ -83,7 +83,41 @@ class OfKind:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema of all kinds."""
-        return handler.generate_schema(self.registry.annotation())
+        return handler.generate_schema(self.annotation())
+
+    def annotation(self) -> Any:
+        """Return the type that it stands for."""
+        return self.registry.annotation()
+
+
+@dataclass(frozen=True)
+class NameIn:
+    """Marks a text as the name of a class of a registry: `Annotated[str, NameIn(PROTOCOLS)]`.
+
+    Attributes:
+        only: the attribute that must be true of the class.
+    """
+
+    registry: Registry
+    only: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of all names."""
+        return handler.generate_schema(self.annotation())
+
+    def annotation(self) -> Any:
+        """Return the type that it stands for."""
+        names = self.registry.names()
+        if self.only:
+            names = [name for name in names if getattr(self.registry.get(name), self.only)]
+        if not names:  # their feature is not here
+            return Annotated[str, AfterValidator(functools.partial(refuse_any, self.registry))]
+        return Literal[tuple(names)]
+
+
+def refuse_any(registry: Registry, value: Any) -> Any:
+    """Refuse what only a feature that is not here could make of a value."""
+    raise ValueError(f"there is no {registry.noun} in this copy of refusal-eval that could stand here; leave it out")
 
 
 ENGINES = Kinds(
@@ -162,6 +196,8 @@ ACTIVATION_USES = Registry("use of activations", "ACTIVATION_USES")
 ANALYSES = Registry("analysis", "ANALYSES")
 
 TABLES = Registry("table", "TABLES")
+
+PROTOCOLS = Registry("protocol", "PROTOCOLS", {"default": "refusal_eval.config.protocol:Protocol"})
 
 
 def feature_files(file: str) -> list[Path]:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from refusal_eval.config.kinds import OfKind
+from refusal_eval.config.kinds import NameIn, OfKind
 from refusal_eval.core.files import inner_name
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 
 KeyPath = tuple[str | int, ...]
 
@@ -103,7 +103,7 @@ FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder", check=_wrong_with_model_folder)]
-AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(BATTLES,))]
+AnswersFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("answers folder", words=(IN_ROWS,))]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
 Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"), template=True)]
@@ -229,8 +229,8 @@ def leaves(annotation: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         base, *more = typing.get_args(annotation)
-        kinds = next((mark for mark in more if isinstance(mark, OfKind)), None)
-        yield from leaves(base if kinds is None else kinds.registry.annotation(), (*marks, *more))
+        kinds = next((mark for mark in more if isinstance(mark, OfKind | NameIn)), None)
+        yield from leaves(base if kinds is None else kinds.annotation(), (*marks, *more))
     elif origin in (typing.Union, types.UnionType):
         for member in typing.get_args(annotation):
             yield from leaves(member, marks)

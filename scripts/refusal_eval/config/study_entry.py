@@ -1,21 +1,18 @@
 """The study: what a config file says, and what the workflow gets after validation."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.engine_entry import AnyEngine
-from refusal_eval.config.entries import Gold, Model, Sampling
+from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.feature_keys import CONFIG_KEYS, STUDY_KEYS, with_feature_keys
 from refusal_eval.config.figure_entry import AnyFigure
 from refusal_eval.config.judge_entry import Judge
+from refusal_eval.config.kinds import PROTOCOLS, TABLES, NameIn
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
-
-# How `protocol: compat` draws answers, as the published code does: it reads temperature, top_p and top_k of a config
-# and does not use them; of the rest it asks nothing. So everything but the length is off, as by default.
-PUBLISHED_SAMPLING = Sampling(max_tokens=1).model_dump(exclude={"max_tokens"})
 
 
 class Scoring(Entry):
@@ -98,7 +95,7 @@ class Study(Entry):
     prompts_per_split: PromptSample | None = Field(
         None, description="Keep a seeded sample of every split, after the split's `sample`."
     )
-    protocol: Literal["default", "compat"] = Field(
+    protocol: Annotated[str, NameIn(PROTOCOLS)] = Field(
         "default",
         description="`compat` does what the published code of Refusal Steering really does, to reproduce its numbers. "
         "In the request key: temperature 1 and no other sampling parameter, whatever the models say; rows that occur "
@@ -107,7 +104,7 @@ class Study(Entry):
         "tokens count, tau is 1 and the band 0.1, and prompts whose answers have no tokens are dropped. Tables, "
         "figures and the manifest say so. Not for dialogues.",
     )
-    tables: list[Literal["protocol_effects"]] = Field(
+    tables: list[Annotated[str, NameIn(TABLES, "on_request")]] = Field(
         [],
         description="Further tables. `protocol_effects`: the effect of each choice of `protocol: compat` on each cell, "
         "on the same responses and verdicts; a study with that protocol always has it.",

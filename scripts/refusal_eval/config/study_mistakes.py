@@ -14,13 +14,13 @@ from refusal_eval.config.checked_study import LISTS, SHOWN, CheckedStudy
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.figure_entry import name_mistakes
-from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.kinds import ENGINES, PROTOCOLS, TABLES
 from refusal_eval.config.problems import Mistake, one_of
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.core.recorded_files import BATTLES, CHANNEL_ENDS, JUDGE_SCORES, split_folder
+from refusal_eval.core.recorded_files import CHANNEL_ENDS, IN_ROWS, JUDGE_SCORES, split_folder
 
 # Where entries of the catalogue name others: section, key, and what is named.
 NAMED_BY_ENTRIES = (
@@ -29,7 +29,6 @@ NAMED_BY_ENTRIES = (
     ("judges", "then", "judge"),
     ("gold", "seen_by", "judge"),
 )
-COMPAT_SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has written into it
 
 
 def study_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
@@ -153,12 +152,10 @@ def _rendered_elsewhere(study: CheckedStudy, name: str, model: Model, engine: En
         message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
         yield ("models", name, key), message
     yield from _without_tokens(name, model, engine)
-    if study.settings.protocol == "compat":
-        message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
-        yield ("protocol",), message
-    if "protocol_effects" in study.settings.tables and "log_probabilities" not in engine.capabilities:
-        message = f"`protocol_effects` needs log-probabilities, which an engine of kind `{engine.kind}` does not give"
-        yield ("tables",), f"{message} (model `{name}`)"
+    for table in study.settings.tables:
+        for lacks in sorted(set(TABLES.get(table).engine_needs) - engine.capabilities):
+            message = f"needs {lacks.replace('_', '-')}, which an engine of kind `{engine.kind}` does not give"
+            yield ("tables",), f"`{table}` {message} (model `{name}`)"
 
 
 def _sampling(study: CheckedStudy) -> Iterator[Mistake]:
@@ -168,8 +165,8 @@ def _sampling(study: CheckedStudy) -> Iterator[Mistake]:
             continue  # nothing is drawn: its sampling stands for the record
         sampling, engine, here = model.sampling, study.engine_of(model), ("models", name, "sampling")
         for parameter, said in sampling.greedy_by:
-            if samples is None or samples <= 1 or study.settings.protocol == "compat":
-                continue  # `compat` draws at temperature 1, whatever the entry says
+            if samples is None or samples <= 1 or PROTOCOLS.get(study.settings.protocol).sampling:
+                continue  # whatever the entry says
             message = f"{said} gives the same answer every time, so `samples` must be 1 (it is {samples})"
             yield (*here, parameter), message
         longest, length = engine.max_model_len if engine else None, sampling.max_tokens
@@ -205,12 +202,12 @@ def _recorded(study: CheckedStudy) -> Iterator[Mistake]:
     for name, model in study.models.items():
         if model.recorded:
             yield from ((("models", name, *path), text) for path, text in _of_entry(model))
-        if model.recorded == BATTLES:
+        if model.recorded == IN_ROWS:
             yield from _battles(name, study)
         elif model.recorded:
             for text in _wrong_with_answers(model.recorded, study, judged=bool(readers)):
                 yield ("models", name, "recorded"), text
-    asked = [name for name, model in study.models.items() if model.recorded in (None, BATTLES)]
+    asked = [name for name, model in study.models.items() if model.recorded in (None, IN_ROWS)]
     for reader in readers:
         here = ("judges", reader, "kind")
         if asked:
@@ -224,15 +221,13 @@ def _battles(name: str, study: CheckedStudy) -> Iterator[Mistake]:
     """Yield what a study lacks for a model whose answers are those of battles."""
     without = [split for split, entry in study.splits.items() if entry.battles is None]
     if without:
-        message = f"`{BATTLES}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
+        message = f"`{IN_ROWS}` takes the answers from the splits, and `{without[0]}` has no `battles` (docs/arena.md)"
         yield ("models", name, "recorded"), message
     if study.settings.samples not in (None, 2):
         message = (
             f"a battle has two answers, so `samples` must be 2 with model `{name}` (it is {study.settings.samples})"
         )
         yield ("samples",), message
-    if study.settings.protocol == "compat":
-        yield ("protocol",), f"`compat` reads log-probabilities, which battles (model `{name}`) do not have"
 
 
 def _of_entry(model: Model) -> Iterator[Mistake]:
@@ -242,7 +237,7 @@ def _of_entry(model: Model) -> Iterator[Mistake]:
             f"reasoning in these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
         )
         yield ("reasoning", "format"), message
-    if model.reasoning is not None and model.recorded == BATTLES:
+    if model.reasoning is not None and model.recorded == IN_ROWS:
         yield ("reasoning",), "answers of battles are taken whole; leave it out"
     for change in changes_of(model):
         yield (change.name,), "recorded answers are read and not drawn; leave it out"
@@ -269,22 +264,7 @@ def _wrong_with_answers(folder: str, study: CheckedStudy, judged: bool) -> Itera
 
 
 def _protocol(study: CheckedStudy) -> Iterator[Mistake]:
-    """The published code asks one question, knows no channels, and has two numbers written into it."""
-    if study.settings.protocol != "compat":
-        return
-    for name, split in study.splits.items():
-        if split.dialogue:
-            yield ("protocol",), f"`compat` asks one question per prompt, but split `{name}` asks several turns"
-    for name, model in study.models.items():
-        if model.reasoning is not None and model.reasoning.format == "harmony" and not model.recorded:
-            message = (
-                "under `protocol: compat`, which knows no channels, c(x) would weigh the tokens of the reasoning; "
-            )
-            message += "take the default protocol or leave `reasoning` out, so that the whole response is the answer"
-            yield ("models", name, "reasoning", "format"), message
-    for key, fixed in COMPAT_SCORING.items():
-        if getattr(study.settings.scoring, key) != fixed:
-            yield ("scoring", key), f"is {fixed:g} under `protocol: compat`; leave it out"
+    yield from PROTOCOLS.get(study.settings.protocol)().mistakes(study)
 
 
 def _figures(study: CheckedStudy) -> Iterator[Mistake]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from refusal_eval.core.errors import UserError
 
 ANSWERS, JUDGE_SCORES = "answers.json", "judge_scores.json"
-BATTLES = "battles"  # in place of a folder: the rows of the splits hold the answers, two to each prompt
+IN_ROWS = "battles"  # in place of a folder: the rows of the splits hold the answers, two to each prompt
 # What may end the reasoning in the text of a model that writes harmony's channels: its tokens, what is left of them
 # where special tokens are dropped, and the mark that an export of ours puts in their place.
 CHANNEL_ENDS = ("<|channel|>final<|message|>", "assistantfinal", "</think>")

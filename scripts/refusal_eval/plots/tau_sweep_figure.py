@@ -9,6 +9,7 @@ from pydantic import Field
 
 from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, too_many_curves
 from refusal_eval.config.problems import Mistake
+from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import prompts_words, study_words
@@ -48,7 +49,7 @@ class TauSweepFigure(Ordered):
     def unasked(cls, study: StudyView) -> list[Self]:
         """Return one if c(x) depends on tau, unless its curves are too many to distinguish."""
         drawable = min(len(study.models), len(study.splits)) <= MOST_CURVES
-        wanted = study.samples > 1 and study.protocol == "default" and drawable
+        wanted = study.samples > 1 and study.protocol == DEFAULT and drawable
         return [cls(name="tau_sweep", kind="tau_sweep")] if wanted else []
 
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
@@ -56,8 +57,8 @@ class TauSweepFigure(Ordered):
         here = ("kind",)
         if study.samples == 1:
             yield here, "`tau_sweep` needs several answers per prompt: with `samples: 1` c(x) does not depend on tau"
-        if study.protocol == "compat":
-            yield here, "`tau_sweep` is not for `protocol: compat`, whose c(x) has a tau of its own"
+        if study.protocol != DEFAULT:
+            yield here, f"`tau_sweep` is not for `protocol: {study.protocol}`, whose c(x) has a tau of its own"
         yield from too_many_curves(self.shown(study))
 
     def draw(self, data: FigureData) -> Drawn:

@@ -194,6 +194,14 @@ KERNEL: dict[str, File] = {
         asked=False,
     ),
     "answers": File(("answers/{model}/{split}.jsonl",), ("answers", "recorded_answers"), _answers),
+    # How likely these are, in the place of what else is read of responses.
+    "recorded_likelihoods": File(
+        ("published/answers/{model}/{split}.jsonl",),
+        ("recorded_answers",),
+        lambda study: list(itertools.product(study.recorded_models, study.splits)),
+        "answers",
+        of_report=True,
+    ),
     # Verdicts
     "judge_requests": File(("judge_requests/{judge}/{model}/{split}.jsonl",), ("judge_requests",), _judge_requests),
     "judge_receipts": File(
@@ -350,7 +358,7 @@ def job_files(study: Study) -> dict[tuple[str, ...], str]:
     for noun, file in file_table().items():
         for names in file.names(study):
             path = study.paths.of(noun, **dict(zip(file.wildcards, names, strict=True)))
-            found[*file.logs.split("/"), *names] = path
+            found.setdefault((*file.logs.split("/"), *names), path)
     return found
 
 

@@ -14,7 +14,8 @@ from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.feature_keys import SECTIONS as OF_FEATURES
 from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.judge_entry import Way
-from refusal_eval.config.kinds import ANALYSES, FIGURES, TABLES
+from refusal_eval.config.kinds import ANALYSES, FIGURES, PROTOCOLS, TABLES
+from refusal_eval.config.protocol import Protocol
 from refusal_eval.config.source_entries import Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.config.study_view import StudyView
@@ -63,6 +64,11 @@ class Study:
     def primary_judge(self) -> str:
         """The judge of the headline numbers."""
         return self.settings.primary_judge or self.settings.judges[0]
+
+    @property
+    def protocol(self) -> type[Protocol]:
+        """How it asks its models and scores their answers."""
+        return PROTOCOLS.get(self.settings.protocol)
 
     @cached_property
     def view(self) -> StudyView:

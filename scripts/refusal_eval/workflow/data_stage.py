@@ -44,9 +44,9 @@ def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
     if entry.get("match"):
         reading["match"] = entry["match"]
     if entry.get("battles"):
-        reading |= {"battles": entry["battles"], "copies": True}  # one prompt may be fought over again and again
-    if study.settings.protocol == "compat":
-        reading["copies"] = True  # the published code asks and scores every row
+        reading |= {"battles": entry["battles"], "copies": True}  # rows with one prompt have other answers
+    if study.protocol.keeps_copies:
+        reading["copies"] = True
     return reading
 
 

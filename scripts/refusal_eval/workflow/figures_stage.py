@@ -5,7 +5,7 @@ from typing import Any
 
 from refusal_eval.study.files import needed_files
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.scoring import protocol_label
+from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits, sources_of
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
@@ -40,7 +40,7 @@ def params(study: Study, name: str) -> dict[str, Any]:
             for split in shown_splits(study)
             if split["name"] in shown.splits
         ],
-        **protocol_label(study),
+        **named_protocol(study),
     }
 
 

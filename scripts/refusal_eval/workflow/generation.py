@@ -10,8 +10,8 @@ from typing import Any
 
 from refusal_eval.config.change import changes, changes_of
 from refusal_eval.config.kinds import CHANGES
-from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
-from refusal_eval.core.recorded_files import ANSWERS, BATTLES, split_folder
+from refusal_eval.config.protocol import DEFAULT
+from refusal_eval.core.recorded_files import ANSWERS, IN_ROWS, split_folder
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.rule_files import content_hash
 
@@ -28,8 +28,8 @@ def request_params(study: Study, model: str, split: str) -> dict[str, Any]:
         "samples": study.config["samples"],
         "seed": study.config["seed"],
     }
-    if study.config["protocol"] == "compat":
-        params |= {"protocol": "compat", "sampling": entry["sampling"] | PUBLISHED_SAMPLING}
+    if study.protocol.name != DEFAULT:
+        params |= {"protocol": study.protocol.name, "sampling": entry["sampling"] | study.protocol.sampling}
     for change in changes_of(entry):
         params |= change.request_params(entry, split in study.splits)
     if study.config["split_entries"][split].get("dialogue"):
@@ -47,13 +47,13 @@ def segments(study: Study, model: str) -> dict[str, Any]:
 
 def _whole(study: Study, model: str) -> dict[str, Any]:
     """Return why responses are judged whole, whatever marks they hold, where they are."""
-    published = {"protocol": "compat"} if study.config["protocol"] == "compat" else {}
-    return published | ({"judged_whole": True} if study.config["model_entries"][model]["judged_whole"] else {})
+    by_protocol = {"protocol": study.protocol.name} if study.protocol.judges_whole else {}
+    return by_protocol | ({"judged_whole": True} if study.config["model_entries"][model]["judged_whole"] else {})
 
 
 def recorded_file(study: Study, model: str, split: str, name: str) -> str:
-    """Return a file of a cell's recorded answers; those of battles are in the file of prompts."""
-    if study.models[model].recorded == BATTLES:
+    """Return a file of a cell's recorded answers; those that came in rows are in the file of prompts."""
+    if study.models[model].recorded == IN_ROWS:
         return study.paths.of("prompts", split=split)
     return str(split_folder(str(study.models[model].recorded), split) / name)
 
@@ -62,8 +62,8 @@ def recorded_reading(study: Study, model: str, split: str) -> dict[str, Any]:
     """Return what decides how a cell's recorded answers are read."""
     reasoning = study.config["model_entries"][model]["reasoning"]
     how = {"model": model, "reasoning": reasoning, "samples": study.config["samples"]} | _whole(study, model)
-    if study.models[model].recorded == BATTLES:
-        return how | {BATTLES: True}
+    if study.models[model].recorded == IN_ROWS:
+        return how | {IN_ROWS: True}
     return how | {"sha256": content_hash(recorded_file(study, model, split, ANSWERS))}
 
 

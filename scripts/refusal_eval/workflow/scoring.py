@@ -1,15 +1,23 @@
 """What the rules in workflow/rules/score.smk ask of a study: what decides a cell's numbers, and a judge's card."""
 
+from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.change import changes_of
+from refusal_eval.config.kinds import PROTOCOLS
+from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.study.study import Study
 
 
-def protocol_label(study: Study) -> dict[str, str]:
+def named_protocol(study: Study) -> dict[str, str]:
     """Return the protocol for what shows it; nothing for the default one."""
-    protocol = study.settings.protocol
-    return {} if protocol == "default" else {"protocol": protocol}
+    protocol = study.protocol.name
+    return {} if protocol == DEFAULT else {"protocol": protocol}
+
+
+def protocol_code(study: Study) -> list[Path]:
+    """Return the module of the study's protocol, for `code_version`; nothing for the default one."""
+    return [PROTOCOLS.module(name) for name in named_protocol(study).values()]
 
 
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
@@ -30,7 +38,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
         **turns,
         **({"match": entry.match} if entry.match else {}),
         **({"fitted_prompts": True} if fitted else {}),
-        **protocol_label(study),
+        **named_protocol(study),
         **_noticed(study, judge),
     }
 
@@ -42,20 +50,6 @@ def _noticed(study: Study, judge: str) -> dict[str, Any]:
     again = asks is not None and asks.votes_asked().retries > 0
     found = {"judge_flags": entry.flags(study.view), "kinds": kinds, "votes_asked_again": again}
     return {name: value for name, value in found.items() if value}
-
-
-def published_reading(study: Study, model: str) -> dict[str, Any]:
-    """Return what decides how the published code reads a model's responses."""
-    entry = study.models[model]
-    trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
-    return {"end_mark": entry.reasoning.end if entry.reasoning else None, "trust_remote_code": trust}
-
-
-def published_cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
-    """Return what, besides its files, decides a cell's published scores."""
-    decided = cell(study, judge, model, split)
-    names = ("judge", "model", "split", "samples", "tau", "band")
-    return {name: decided[name] for name in names} | {"scored": decided.get("scored")}
 
 
 def card(study: Study, judge: str, gold: str) -> dict[str, Any]:

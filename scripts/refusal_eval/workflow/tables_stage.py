@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.config.kinds import ANALYSES, TABLES
 from refusal_eval.study.files import needed_files
 from refusal_eval.study.study import NOUNS, Study
-from refusal_eval.workflow.scoring import protocol_label
+from refusal_eval.workflow.scoring import named_protocol
 from refusal_eval.workflow.whole_study import labels_of, shown_splits
 
 if TYPE_CHECKING:
@@ -59,5 +59,5 @@ def params(study: Study, table: str) -> dict[str, Any]:
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
     return {
         **shown, "labels": labels_of(study, nouns), "protocol": "default",
-        **protocol_label(study),
+        **named_protocol(study),
     }  # fmt: skip

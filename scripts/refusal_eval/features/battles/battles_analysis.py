@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.features.battles.measure_battles import measure
 from refusal_eval.workflow.analysis import Analysis
 
@@ -27,4 +27,4 @@ class BattlesAnalysis(Analysis):
         return {"cells": sorted(cells), "splits": sorted(study.splits)}
 
     def _models(self) -> list[str]:
-        return [name for name, model in self.study.models.items() if model.recorded == BATTLES]
+        return [name for name, model in self.study.models.items() if model.recorded == IN_ROWS]

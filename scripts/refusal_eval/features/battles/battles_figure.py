@@ -11,7 +11,7 @@ from refusal_eval.config.figure_entry import SPLITS, OfModels
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_rows, new_figure, numbers_inside, settle, wrap_to
 from refusal_eval.plots.captions import study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, ResultRow, fits
@@ -49,7 +49,7 @@ class BattlesFigure(OfModels):
     def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that no answers of the study are those of battles."""
         if not _fought(study):
-            yield ("kind",), f"`battles` needs a model with `recorded: {BATTLES}`, and the study has none"
+            yield ("kind",), f"`battles` needs a model with `recorded: {IN_ROWS}`, and the study has none"
 
     def draw(self, data: FigureData) -> Drawn:
         """Return the share of answers that won outright, by split and class, with a mark for people and one for the
@@ -89,7 +89,7 @@ class BattlesFigure(OfModels):
 
 
 def _fought(study: StudyView) -> bool:
-    return any(getattr(model, "recorded", None) == BATTLES for model in study.entries.get("models", {}).values())
+    return any(getattr(model, "recorded", None) == IN_ROWS for model in study.entries.get("models", {}).values())
 
 
 def _rows(data: FigureData) -> list[ResultRow]:

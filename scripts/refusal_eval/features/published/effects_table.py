@@ -92,8 +92,10 @@ class ProtocolEffectsTable(StudyTable):
     needs = ("published", "estimates", "cards")
     shows = OF_STUDY
     report = ("Protocols", "What each published choice does")
+    on_request = True
+    engine_needs = ("log_probabilities",)
     make = staticmethod(protocol_effects)
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:
-        return "protocol_effects" in study.settings.tables or study.settings.protocol == "compat"
+        return cls.name in study.settings.tables or study.settings.protocol == "compat"

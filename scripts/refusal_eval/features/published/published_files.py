@@ -11,13 +11,13 @@ def _shown(study: Study) -> bool:
 
 
 def _answers(study: Study) -> list[Names]:
-    """Return all cells where what the published code makes of them is shown, else those that come with theirs."""
-    return list(itertools.product(study.models if _shown(study) else study.recorded_models, study.splits))
+    """Return the cells whose responses are in the store; recorded answers come with what is made of them."""
+    return list(itertools.product(study.asked_models, study.splits)) if _shown(study) else []
 
 
 PUBLISHED_ANSWERS = File(
     ("published/answers/{model}/{split}.jsonl",),
-    ("published_answers", "recorded_answers"),
+    ("published_answers",),
     _answers,
     of_report=True,
     after="scores",

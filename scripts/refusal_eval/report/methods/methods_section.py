@@ -14,7 +14,7 @@ from refusal_eval.config.change import changes_of
 from refusal_eval.config.engine_entry import Capability
 from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.kinds import ANALYSES, ENGINES, JUDGES, feature_files
-from refusal_eval.core.recorded_files import BATTLES
+from refusal_eval.core.recorded_files import IN_ROWS
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.side_words import position_text, side_text
 from refusal_eval.report.methods.study_sources import (
@@ -150,7 +150,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     entries = config["model_entries"]
     elsewhere = [name for name in config["models"] if entries[name].get("recorded")]
     asked = [name for name in config["models"] if name not in elsewhere]
-    fought = [name for name in elsewhere if entries[name]["recorded"] == BATTLES]
+    fought = [name for name in elsewhere if entries[name]["recorded"] == IN_ROWS]
 
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)

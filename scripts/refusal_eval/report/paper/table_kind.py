@@ -25,6 +25,8 @@ class StudyTable:
         report: category and name in Snakemake's report.
         of_analysis: the analysis whose numbers it shows; a study without it has no such table.
         typeset: whether it is made for a paper; else it is a CSV alone, for a program or a spreadsheet.
+        on_request: whether a study may ask for it under `tables`.
+        engine_needs: what the engines of all models must be able to do for a study that asks for it (see `Capability`).
     """
 
     name: ClassVar[str]
@@ -33,6 +35,8 @@ class StudyTable:
     report: ClassVar[tuple[str, str]]
     of_analysis: ClassVar[str | None] = None
     typeset: ClassVar[bool] = True
+    on_request: ClassVar[bool] = False
+    engine_needs: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def wanted(cls, study: "Study") -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.config.kinds import PROTOCOLS
+from refusal_eval.config.protocol import DEFAULT
 from refusal_eval.report.paper.display import (
     NO_DATA,
     Card,
@@ -30,10 +32,6 @@ NOT_MEASURED = "agreement with people: not measured"
 PEOPLES = "agreement with people on"
 INTENDED = "agreement with the author's intended labels on"
 FEW_OF_A_KIND = "kappa not shown (fewer than 20 rows of a kind)"
-PROTOCOL_NOTE = (
-    "Protocol compat follows the published code of Refusal Steering: requests have temperature 1, a stripped template "
-    "and special tokens twice; in c(x) failed verdicts vote 0 and prompts without answer tokens are dropped."
-)
 # Behind "prompts" where scored turns are counted.
 OF_TURNS = " (scored turns in dialogues)"
 TURNS_NOTE = "In dialogues each scored turn counts as a prompt."
@@ -105,7 +103,7 @@ def c_notes(scores: Collection[Score]) -> list[str]:
     blocked = any(score["states"]["blocked"] for score in scores)
     notes = ["c leaves out answers that a provider blocked; the refusal rate counts them as refusals."] * blocked
     own = [score["c"]["n"] for score in scores if score["c"]["n"] < score["n_scored_turns"]]
-    if own and not any(score["protocol"] == "compat" for score in scores):  # which has a score of its own
+    if own and not any(score.get("protocol", DEFAULT) != DEFAULT for score in scores):  # which has a score of its own
         notes.append(
             "A prompt has no c if a judged answer has no log-probability, or none is judged: c rests on fewer prompts "
             f"than the rate in {len(own)} of {len(scores)} cells, in {own.count(0)} of them on none."
@@ -149,8 +147,9 @@ def flags_notes(flags: Iterable[Iterable[str]]) -> list[str]:
 
 
 def protocol_notes(scores: Iterable[Score]) -> list[str]:
-    """Return the note for scores under the published protocol, if there are any."""
-    return [PROTOCOL_NOTE] if any(score.get("protocol") == "compat" for score in scores) else []
+    """The note of a figure's scores; none for scores under the default protocol."""
+    names = {score.get("protocol") or DEFAULT for score in scores} - {DEFAULT}
+    return [PROTOCOLS.get(name).note for name in sorted(names)]
 
 
 # ---------------------------------------------------------------- a judge's agreement with people, in words

@@ -32,8 +32,8 @@ def schema() -> pa.Schema:
     `label`, `kind` and `quality` are null unless the judge gave them. `logprob` is the mean raw log-probability of the
     answer's tokens in nats, null without one. `loops` says whether the answer's text ends in a loop, `correct` whether
     it is right, null in a split without right answers. `cut` says whether the judge saw only head and tail.
-    `published_c` is c(x) as the published code computes it, the same for all samples of a prompt; null but under
-    `protocol: compat`.
+    `published_c` is c(x) as the study's protocol computes it, the same for all samples of a prompt; null under the
+    default one.
     """
     import pyarrow as pa  # late: planning a study imports this module
 
@@ -57,7 +57,7 @@ def sample_rows(
     Args:
         outcomes: of `estimands.cell_outcomes`; they say which turns are scored.
         match: how answers are compared with the right one (`right_answers.is_right`); None where none are right.
-        published: c(x) by (prompt id, turn) as the published code computes it; None under the default protocol.
+        published: c(x) by (prompt id, turn) as the study's protocol computes it; None under the default one.
     """
     by_id = {prompt["id"]: prompt for prompt in prompts}
     rows = []

@@ -176,10 +176,8 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         labels[(label == word) & (verdict == JUDGED)] = place
     labels[state == BLOCKED] = BLOCKED_LABEL
     logprobs = samples["logprob"].to_numpy(float).reshape(-1, k)
-    if facts.get("protocol") == "compat":
-        c = first["published_c"].to_numpy(float)
-    else:
-        c = c_at(facts["tau"], labels, logprobs)
+    # Protocols with a c(x) of their own are among the facts.
+    c = first["published_c"].to_numpy(float) if "protocol" in facts else c_at(facts["tau"], labels, logprobs)
     frame = pd.DataFrame(
         {
             "category": first["category"].fillna("").to_numpy(object),

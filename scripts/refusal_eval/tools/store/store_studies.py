@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import know_kinds_of, load_study
 from refusal_eval.config.problems import ConfigError
+from refusal_eval.config.study_record import RECORD, recorded_file
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
 from refusal_eval.program.snakemake_summary import summary
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.snakemake_records import RECORD
 from refusal_eval.study.study import Study
-from refusal_eval.study.study_folder import recorded_file, study_notes
+from refusal_eval.study.study_folder import study_notes
 from refusal_eval.tools.status.status_jobs import requests_file
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
