@@ -135,7 +135,7 @@ def test_the_cause_of_a_death_comes_before_the_noise_of_the_shutdown(
     machine: Machine, tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = count_memory_kills() + kills
-    monkeypatch.setattr("refusal_eval.core.memory.killed_for_memory", lambda: killed)
+    monkeypatch.setattr("refusal_eval.core.memory.count_memory_kills", lambda: killed)
     lines = [
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] Traceback (most recent call last):",
         "(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] RuntimeError: CUDA error: device-side assert triggered",

@@ -23,7 +23,7 @@ def scans(monkeypatch):
         seen.append((path.name, start))
         return scanned(path, start)
 
-    monkeypatch.setattr(store_index, "_scanned", noted)
+    monkeypatch.setattr(store_index, "_scan", noted)
     return seen
 
 

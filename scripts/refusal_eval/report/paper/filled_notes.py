@@ -15,7 +15,7 @@ from refusal_eval.report.paper import display, table_notes
 from refusal_eval.stats.estimates.intervals import RATE_INTERVAL
 
 FOLDERS = sorted(Path(refusal_eval.__file__).parent.glob("features/*/notes"))
-_WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "joined", "percent")
+_WORDS = ("NO_DATA", "MINUS", "clean", "headlines", "join_texts", "percent")
 _SENTENCES = (
     *(
         "OF_TURNS",
