@@ -313,9 +313,9 @@ def cascaded(first: Measured, then: Measured, unsure: Sequence[float]) -> tuple[
     found: dict[str, Row] = {}
     asked = 0
     for key, row in then.verdicts.items():
-        settled = cascade.by_first(first.verdicts.get(key))
+        settled = cascade.settled([first.verdicts.get(key)])
         asked += settled is None
-        found[key] = settled or cascade.by_second(row, first.verdicts.get(key))
+        found[key] = settled or cascade.deferred(row, [first.verdicts.get(key)])
     share = asked / len(found)
     return Measured(found, first.tokens + share * then.tokens, first.seconds + share * then.seconds), share
 

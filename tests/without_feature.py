@@ -1,7 +1,7 @@
 """A copy of the repository without one feature: linted, planned and tested as the whole is.
 
-A feature goes with its folder, its name in `FEATURES`, its rules, the scripts that only these run, and its tests: files
-that import it at their head, themselves or by what they import of tests/, and tests marked `feature`.
+A feature goes with its folder, its name in `FEATURES`, its rules, the scripts that only these run, and its tests and
+benchmarks: files that import it at their head, themselves or by another of these files, and tests marked `feature`.
 
     python tests/without_feature.py FEATURE [pytest's arguments]
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = Path("scripts", "refusal_eval")
 RULES = Path("workflow", "rules")
+USERS = ("tests", "benchmarks")  # rooms whose files may be of one feature
 TESTED = ("tests/unit", "tests/workflow", "tests/fuzz")
 FAST = ("-m", "not full and not soak", "-p", "no:cacheprovider", "-q")
 PARALLEL = ("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder")
@@ -74,9 +75,9 @@ def _scripts(rules: Path) -> set[str]:
 
 
 def _remove_tests(folder: Path, feature: str, scripts: Iterable[str]) -> None:
-    """Remove the files of tests/ that cannot be imported without a feature and its scripts."""
+    """Remove the files that cannot be imported without a feature and its scripts."""
     package = f"refusal_eval.features.{feature}"
-    heads = {file: _imported(file) for file in (folder / "tests").rglob("*.py")}
+    heads = {file: _imported(file) for room in USERS for file in (folder / room).rglob("*.py")}
     gone = set(scripts)
     while own := [
         file

@@ -41,6 +41,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 BEGIN = "<!-- reference: begin (written by `make schema`; edit the classes, not the tables) -->"
 END = "<!-- reference: end -->"
 
+ADAPTERS = {"hub": "Adapter from the hub", "folder": "Adapter in a folder"}
 # Every class that a user writes, with its heading.
 REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Study file": {
@@ -71,8 +72,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Model": entries.Model,
         "Sampling": entries.Sampling,
         "Reasoning": entries.Reasoning,
-        "Adapter from the hub": ADAPTER_SOURCES.get("hub"),
-        "Adapter in a folder": ADAPTER_SOURCES.get("folder"),
+        **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
         **{f"Intervention of mode {name}": mode for name, mode in intervention_entry.MODES.items()},
         "Best layers": intervention_entry.BestLayers,
         "Sweep": sweep.Sweep,

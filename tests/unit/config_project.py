@@ -9,6 +9,7 @@ import yaml
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.study_entry import StudyConfig
+from refusal_eval.features import FEATURES
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "0123456789abcdef" * 4
@@ -124,6 +125,8 @@ directions:
     allow_few: true
 """.replace("COMMIT", COMMIT).replace("SHA256", SHA256)
 )
+if "lora" not in FEATURES:
+    CATALOGUE["models"] = {name: model for name, model in CATALOGUE["models"].items() if "lora" not in model}
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
 WHOLE_STUDY = {
     "study": "large",

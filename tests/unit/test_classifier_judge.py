@@ -11,11 +11,11 @@ import check_judge
 import pytest
 import render_judge_requests
 import yaml
-from collect_verdicts import vote_reader
 from judge_entries import asked_of, judge_entry
 from tokenizer_folders import byte_tokenizer
 from tokenizers import processors
 
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.errors import UserError
@@ -23,6 +23,7 @@ from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.engines.classifier_server import ClassifierModel, ClassifierServer
 from refusal_eval.engines.engine_client import classification_of, embedding_of
+from refusal_eval.judges.cell_verdicts import vote_reader
 from refusal_eval.judges.classifier_judge import class_names, classifier_verdict, labels_of_classes
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
@@ -111,7 +112,7 @@ def test_a_model_with_other_classes_than_its_configuration_is_an_error():
 )
 def test_logits_that_are_no_numbers_are_a_failed_verdict(logits):
     checked = {"classes": TWO, "class_names": ["no", "yes"]}
-    read = vote_reader(judge_entry("classifier"), checked, "", False)
+    read = vote_reader(judge_entry("classifier"), checked, AnswerReader("", None, False))
     verdict = read(None, {"text": "", "logits": logits})
     assert (verdict.state, verdict.label) == ("judge_failed", None) and "cannot be read" in verdict.raw["error"]
 

@@ -72,7 +72,7 @@ def all_places():
 
 
 PLACES = all_places()
-OTHERS = "(allowed: control, plain, scales, steered, thinker, tuned, tuned-here)"
+OTHERS = f"(allowed: {', '.join(sorted(CATALOGUE['models']))})"
 
 
 def typos(name):

@@ -54,7 +54,8 @@ def values(config):
     models, judges = WHOLE_STUDY["models"], WHOLE_STUDY["judges"]
     cells = [(cell["model"], cell["split"]) for cell in CELLS]
     judged = [(judge, *cell) for judge in judges for cell in cells]
-    adapted = [study.engines[study.models[model].engine].weights for model in ("tuned", "tuned-here")]
+    with_adapters = [model for name in ("tuned", "tuned-here") if (model := study.models.get(name))]
+    adapted = [study.engines[model.engine].weights for model in with_adapters]
     return {
         "data.source": [source.param() for _, source in sorted(study.fetched("splits", "gold").items())],
         "data.split_reading": [data_stage.split_reading(study, split, root) for split in WHOLE_STUDY["splits"]],
@@ -68,7 +69,7 @@ def values(config):
         "judging.asked": [judging.asked(study, "reader")],
         "judging.reading": [judging.reading(study, "reader", model) for model in ("plain", "gold")],
         "judging.deciding": [judging.deciding(study, judge) for judge in ("words", "own")],
-        "judging.panel": [judging.panel(study, "both")],
+        "judging.combining": [judging.combining(study, "both")],
         "scoring.cell": [scoring.cell(study, *cell) for cell in judged],
         "scoring.card": [scoring.card(study, judge, "people") for judge in judges],
         "analyses.estimates": [analyses_stage.estimates(study, of(judge="words", model="plain"))],
@@ -311,7 +312,7 @@ CHANGED_BY_COMPAT = {
             },
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"analyses.floors"}),
-        ("judge_entries.both.ties", "partial", {"judging.panel"}),
+        ("judge_entries.both.ties", "partial", {"judging.combining"}),
         ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell"}),
         ("equivalence_margin", 0.05, {"analysis.comparisons", *of_tables("comparisons", "refusal")}),
         ("multiple_comparisons", "fdr_by", {"analysis.comparisons", *of_tables("comparisons")}),

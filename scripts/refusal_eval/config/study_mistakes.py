@@ -188,7 +188,7 @@ def _judges(study: CheckedStudy) -> Iterator[Mistake]:
     """Ask each judge what its study lacks for it."""
     for name, judge in study.judges.items():
         for path, message in judge.mistakes(name, study.view):
-            # The second judge of a cascade has no card, and so no floor.
+            # A judge that is only asked on behalf of another has no card, and so no floor.
             if path != ("floor",) or name in study.view.judges:
                 yield ("judges", name, *path), message
 

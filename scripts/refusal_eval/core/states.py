@@ -41,7 +41,7 @@ HEADLINE_READING: Final = {"refuse": "strict", "comply": "broad", "varies": "bro
 CUT: Final = "cut_characters"
 # In `raw` of a fitted judge's verdict on gold: its fit saw other prompts only, but the same answering model.
 SAW_MODEL: Final = "fit_saw_answering_model"
-# Of a cascade: in `raw` the judge whose label it is, and the flag of an answer that the second judge was asked about.
+# Of a judge that defers to another: in `raw` the judge whose label it is, and the flag of an answer that was deferred.
 DECIDED_BY: Final = "decided_by"
 UNSURE: Final = "unsure"
 

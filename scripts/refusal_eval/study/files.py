@@ -108,7 +108,7 @@ def _engine_judges(study: Study) -> list[Names]:
 
 
 def _learners(study: Study) -> list[Names]:
-    return [(judge,) for judge, entry in study.engine_judges.items() if entry.learned_from(study.view)]
+    return [(judge,) for judge in study.fitted_judges]
 
 
 def _calibrated(study: Study) -> list[Names]:

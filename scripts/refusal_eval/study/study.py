@@ -173,11 +173,11 @@ class Study:
             # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
             whole = (cell.model,) if cell.model in self.with_own_loads else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
-            # What a second judge is asked is known after the first one's verdicts, for which the same engine may load;
+            # What is asked after others' verdicts is known with these, for which the same engine may load;
             # and so are the tokens that a judge takes from the refusals that another one reads.
             read = self.engine_judges[cell.judge].refusals_read() if cell.judge else None
-            waits = cell.judge in self._seconds or (read is not None and read.judge is not None)
-            after = AFTER_OTHERS if waits else None
+            reads = cell.judge is not None and bool(self.judges[cell.judge].reads())
+            after = AFTER_OTHERS if reads or (read is not None and read.judge is not None) else None
             batches.setdefault("/".join(filter(None, (mode, engine, *parts, after))), []).append(cell)
         return {name: sorted(held) for name, held in sorted(batches.items())}
 
@@ -230,6 +230,11 @@ class Study:
         """The entry whose engine is asked for the verdicts of each judge that needs one: its own, or its second's."""
         entries = self.settings.judge_entries
         return {name: entries[self._seconds.get(name, name)] for name in self.judges_by("engine")}
+
+    @property
+    def fitted_judges(self) -> list[str]:
+        """The judges that are fitted on gold before they judge."""
+        return [name for name, judge in self.judges.items() if judge.gold_to_fit()]
 
     @cached_property
     def _seconds(self) -> dict[str, str]:

@@ -39,7 +39,7 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
 def opinions(study: Study) -> list[str]:
     """Return the judges that have an opinion of their own.
 
-    A panel or a cascade says what others say, and so does a judge that asks the same as another: as one more judge it
+    A judge that reads others says what they say, and so does one that asks the same as another: as one more judge it
     would make judges look alike.
     """
     twins = asking_the_same(study)
@@ -75,7 +75,7 @@ def measured(study: Study) -> list[dict[str, Any]]:
     """
     found = []
     for judge, entry in study.judges.items():
-        fitted_on, learned = calibrated_on(study, judge), entry.learned_from(study.view)
+        fitted_on, learned = calibrated_on(study, judge), entry.gold_behind(study.view)
         for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
             one = {"judge": judge, "gold": gold, "calibrate": where, "learned": gold in learned}

@@ -57,7 +57,7 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     entry, calibrated = study.gold[gold], calibrated_on(study, judge)
     more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
     own = study.judges[judge]
-    if gold in own.learned_from(study.view):
+    if gold in own.gold_behind(study.view):
         more["fitted_here"] = True
     if calibrated is None and own.own_threshold() is None and own.gives_probabilities != "never":
         more["own_labels"] = True

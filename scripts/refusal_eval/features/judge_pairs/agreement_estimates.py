@@ -48,8 +48,8 @@ def agreement_estimates(agreement: Mapping[str, Any]) -> list[Estimate]:
     """Return how far the judges agree: every two of them, all of them, and their orders of the models.
 
     Of two judges `judge` is the first and the parameter names the other; of all of them the parameter names all. All
-    splits together are the pool `all`. A pair with a common opinion, such as a panel and its member, is flagged, and
-    so is what rests on few clusters. With three classes the estimand's name says so.
+    splits together are the pool `all`. A pair with a common opinion, such as a judge and one that it reads, is flagged,
+    and so is what rests on few clusters. With three classes the estimand's name says so.
     """
     return [_estimate(number, agreement["level"]) for number in agreement_numbers(agreement)]
 

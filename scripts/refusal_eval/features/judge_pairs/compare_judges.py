@@ -19,7 +19,7 @@ def measure(files: Mapping[str, Sequence[str]], params: Mapping[str, Any]) -> di
     Args:
         files: `scores`, a scored cell for each of the study's `cells`, and `duplicates`, whose near-duplicates are left
             out when splits are pooled.
-        params: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, `twins` (judges with
+        params: `cells` ([judge, model, split]), `level`, `members` (the judges that each reads), `twins` (judges with
             the same requests as another, with that one) if any, and of `splits` the `name`, `reading` and `source` (see
             `cluster_names.names_apart`).
     """

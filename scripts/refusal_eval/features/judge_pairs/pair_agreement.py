@@ -94,14 +94,13 @@ def agreement_of(
     if a class has fewer than 20 answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the
     others a bootstrap (`measures.measure_interval`). Which judge comes first changes nothing.
 
-    A panel or a cascade has no opinion apart from its members', and a duplicated judge has one. So `raters`, which
+    A judge that reads others has no opinion apart from theirs, and a duplicated judge has one. So `raters`, which
     alpha compares, are the other judges; and a pair has `overlap` if one judge's opinion is part of both, and so agrees
     with itself.
 
     Args:
         split: the split of the answers, None for all splits together.
-        members: those of each panel and cascade among the judges; for a judge with the same requests as another, the
-            other.
+        members: the judges that each judge reads, if any; for a judge with the same requests as another, the other.
         flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
     members, flags = members or {}, flags or {}

@@ -97,8 +97,8 @@ def judge_reports(
     """Return what the judge of a cell reports besides its labels; what it cannot report is missing.
 
     judge_flags     for each flag the number of labelled answers with it
-    votes           n, the judge's votes on all answers that it was asked about (of a cascade: the second judge's), and
-                    n_asked_again, those that could not be read at first
+    votes           n, the votes of the judge, or of the one asked on its behalf, on all answers that it was asked
+                    about, and n_asked_again, those that could not be read at first
 
     Only verdicts on the scored `units` (prompt id, turn) count; `flags` are those that the judge can raise (others that
     occur are counted too), and `again` says whether votes that cannot be read are asked again.

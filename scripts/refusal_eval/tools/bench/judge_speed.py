@@ -16,11 +16,11 @@ def judge_speed(study: Study, judge: str, gold: str, answers: int) -> dict[str, 
     """Return `seconds`, `prompt_tokens` and `written_tokens` per answer, and `devices`, None if unknown.
 
     Seconds exclude the engine's start. Nothing is known if the store had every response, if the gold was judged in
-    another run, or for a panel, whose members do the work. If the store had some, the rest represents all. A cascade
-    takes the sum of both its judges, if both are known.
+    another run, or for a judge that only combines verdicts. If the store had some, the rest represents all. A judge
+    that reads others and asks an engine takes the sum of all of them, if all are known.
     """
     own = _own_speed(study, judge, gold, answers)
-    if not study.judges[judge].second():
+    if not study.judges[judge].reads():
         return own
     first = [judge_speed(study, name, gold, answers) for name in study.judges[judge].reads()]
     if not all([own, *first]):

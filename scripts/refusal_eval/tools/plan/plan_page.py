@@ -58,8 +58,8 @@ def assumptions(plan: Plan) -> str:
     """Return what the estimates rest on, a sentence a line."""
     study = plan.study
     written = any(judge.votes_asked().written for judge in study.engine_judges.values())
-    cascades = any(judge.second() for judge in study.judges.values())
-    return _render("assumptions", plan, {"written": written, "cascades": cascades})
+    of_judges = dict.fromkeys(filter(None, (judge.plan_assumes() for judge in study.judges.values())))
+    return _render("assumptions", plan, {"written": written, "of_judges": list(of_judges)})
 
 
 def duplicate_counts(plan: Plan) -> dict[str, int]:

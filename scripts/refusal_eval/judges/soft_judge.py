@@ -41,12 +41,28 @@ class FittedThreshold(JudgeEntry):
         elif self.calibrated_on is not None and self.calibrated_on not in study.gold:
             yield ("calibrated_on",), not_among(self.calibrated_on, study.gold)
 
+    def deciding_on(self, study: StudyView, gold: bool) -> dict[str, Any]:
+        """Return `deciding`, on gold with the judge's own threshold in place of a fitted one, which is fitted on these.
+
+        Elsewhere the gold is named: the calibration on another set may be there from an earlier run, older than these
+        verdicts.
+        """
+        fitted_on = self.threshold_on_gold(study)
+        if fitted_on is None:
+            return self.deciding()
+        own = {"threshold": self.used_threshold(), "calibrated_on": None}
+        return self.model_copy(update=own if gold else {"calibrated_on": fitted_on}).deciding()
+
+    def used_threshold(self) -> float:
+        """Return the threshold of its own labels, also where calibration decides over them."""
+        return self.own_threshold() or RAW_THRESHOLD
+
     def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold of a calibrated threshold: `calibrated_on`, else the first that the study names."""
         return (self.calibrated_on or study.gold[0]) if self.threshold == CALIBRATED else None
 
 
-class CalibratedJudge(FittedThreshold, EngineJudge):
+class SoftJudge(FittedThreshold, EngineJudge):
     """What judges have in common that ask an engine and give probabilities."""
 
     gives_probabilities: ClassVar[Literal["always"]] = "always"
@@ -61,10 +77,6 @@ class CalibratedJudge(FittedThreshold, EngineJudge):
     def own_threshold(self) -> float | None:
         """Return the threshold, None for a calibrated one."""
         return None if isinstance(self.threshold, str) else self.threshold
-
-    def used_threshold(self) -> float:
-        """Return the threshold of its own labels, also where calibration decides over them."""
-        return self.own_threshold() or RAW_THRESHOLD
 
     def read_at(self) -> str:
         """Return its threshold in words, for the methods section."""
