@@ -21,9 +21,9 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.features.steering.intervention import write_intervention
 from refusal_eval.features.steering.intervention_file import CompiledIntervention
 from refusal_eval.features.steering.loaded_intervention import LoadedIntervention
+from refusal_eval.features.steering.made_up_intervention import NEUTRAL, made_up_direction
 from refusal_eval.tools.check.checked_model import CheckedModel, prepare
 from refusal_eval.tools.check.model_checks import engine_of_plan
-from refusal_eval.tools.check.steering_checks import NEUTRAL, made_up_direction
 
 SCALES = {"add": 1e-6, "ablate": 1.0, "gated": 1e-6, "pull": 1e-6, "constellation": 1e-6}
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import typing
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, StringConstraints
@@ -26,13 +27,11 @@ from refusal_eval.config.kinds import ADAPTER_SOURCES, FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kind_key, kinds_of, leaves
 from refusal_eval.config.study_entry import Scoring, Study
+from refusal_eval.core.registry import at_place
 from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine, EncoderEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
-from refusal_eval.features.comparisons import comparison_entries
-from refusal_eval.features.corrected import corrected_keys
-from refusal_eval.features.separation import separation_entry
-from refusal_eval.features.steering import direction_entry, intervention_entry, sweep
+from refusal_eval.features import FEATURES
 from refusal_eval.judges.first_token_judge import FirstTokens
 from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
@@ -42,16 +41,33 @@ BEGIN = "<!-- reference: begin (written by `make schema`; edit the classes, not 
 END = "<!-- reference: end -->"
 
 ADAPTERS = {"hub": "Adapter from the hub", "folder": "Adapter in a folder"}
+
+
+def of_features(places: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `feature.module:NAME` names, without what lies in a feature that is not here."""
+    here = {key: place for key, place in places.items() if place.partition(".")[0] in FEATURES}
+    return {key: at_place(f"refusal_eval.features.{place}") for key, place in here.items()}
+
+
+MODES: dict[str, type[BaseModel]] = of_features({"modes": "steering.intervention_entry:MODES"}).get("modes", {})
 # Every class that a user writes, with its heading.
 REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Study file": {
         "Study": Study,
         "Scoring": Scoring,
-        "Comparison family": comparison_entries.ComparisonFamily,
-        "Corrected rates": corrected_keys.Corrected,
+        **of_features(
+            {
+                "Comparison family": "comparisons.comparison_entries:ComparisonFamily",
+                "Corrected rates": "corrected.corrected_keys:Corrected",
+            }
+        ),
         "Prompt sample": datasets.PromptSample,
-        "Separation of activations": separation_entry.Separation,
-        "AQI composites": separation_entry.Aqi,
+        **of_features(
+            {
+                "Separation of activations": "separation.separation_entry:Separation",
+                "AQI composites": "separation.separation_entry:Aqi",
+            }
+        ),
     },
     "Figures": {
         **{kind.replace("_", " ").capitalize(): FIGURES.get(kind) for kind in FIGURES.names()},
@@ -73,9 +89,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Sampling": entries.Sampling,
         "Reasoning": entries.Reasoning,
         **{title: ADAPTER_SOURCES.get(kind) for kind, title in ADAPTERS.items() if kind in ADAPTER_SOURCES.names()},
-        **{f"Intervention of mode {name}": mode for name, mode in intervention_entry.MODES.items()},
-        "Best layers": intervention_entry.BestLayers,
-        "Sweep": sweep.Sweep,
+        **{f"Intervention of mode {name}": mode for name, mode in MODES.items()},
+        **of_features({"Best layers": "steering.intervention_entry:BestLayers", "Sweep": "steering.sweep:Sweep"}),
     },
     "Data sets": {
         "Data set": datasets.Dataset,
@@ -103,9 +118,9 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Anchor": entries.Anchor,
     },
     "Directions": {
-        "Direction": direction_entry.Direction,
+        **of_features({"Direction": "steering.direction_entry:Direction"}),
         "Side of a direction": capture_entry.Side,
-        "Ridge": direction_entry.Ridge,
+        **of_features({"Ridge": "steering.direction_entry:Ridge"}),
     },
 }
 TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titles.items()}

@@ -105,7 +105,7 @@ rule manifest:
         runtime=60,
     params:
         manifest={"results": RESULTS},
-        of_activations=OF_ACTIVATIONS,  # a separation that is taken away leaves no newer file
+        of_activations=OF_ACTIVATIONS,  # what is taken away leaves no newer file
         # Of the methods section, which reads the study out of the manifest.
         citations=citations_of(study),
         settings=settings_of(study),

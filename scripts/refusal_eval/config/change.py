@@ -31,8 +31,8 @@ class Change:
         wants: what is taken from there, in one word, as lists of downloads show it.
         captured: whether activations can be captured under it.
         may_spoil: whether it may change more of answers than whether they refuse, so that a table shows what.
-        load_code, words_code, damage_code: `module:function` for `loaded`, `methods_words` and `damage_by`. They are no
-            imports: the code of a load, or of a report, must not make requests again.
+        load_code, words_code, damage_code, made_up_code: `module:function` for `loaded`, `methods_words`, `damage_by`
+            and `made_up`. They are no imports: the code of a load, or of a report, must not make requests again.
     """
 
     name: ClassVar[str]
@@ -46,6 +46,7 @@ class Change:
     load_code: ClassVar[str] = ""
     words_code: ClassVar[str] = ""
     damage_code: ClassVar[str] = ""
+    made_up_code: ClassVar[str] = ""
 
     def not_captured(self, value: Any) -> str | None:
         """Return why activations cannot be captured under this value of an entry, as words after the model's name."""
@@ -117,6 +118,17 @@ class Change:
             folder: the study's, to which paths in these files are relative.
         """
         loaded: LoadedChange = named(self.load_code)(files, folder)
+        return loaded
+
+    def made_up(self, weights: str, folder: Path, alike: bool) -> LoadedChange:
+        """Return a made-up change, which `check --model` serves in place of a model's own if `made_up_code` names one.
+
+        Args:
+            weights: the folder of the model's weights.
+            folder: where its files go.
+            alike: whether it makes all tokens of all prompts equally likely; else it has no effect.
+        """
+        loaded: LoadedChange = named(self.made_up_code)(weights, folder, alike)
         return loaded
 
     def damage_by(self, serving: Mapping[str, Any]) -> str | None:

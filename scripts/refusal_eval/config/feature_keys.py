@@ -15,7 +15,7 @@ EntryT = TypeVar("EntryT", bound=type[Entry])
 
 STUDY_KEYS = Registry("keys of a study", "STUDY_KEYS")
 MODEL_KEYS = Registry("keys of a model", "MODEL_KEYS")
-# The entries in use of a section of the catalogue: `direction_entries`.
+# The entries in use of a section of the catalogue: `{noun}_entries`.
 CONFIG_KEYS = Registry("keys of a validated study", "CONFIG_KEYS")
 # The class is the schema of one entry of the section.
 SECTIONS = Registry("section of the catalogue", "SECTIONS")

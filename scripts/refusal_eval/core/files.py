@@ -32,7 +32,7 @@ class BadFile(UserError):
     """A file that cannot be used; the message names the file and the line."""
 
 
-# Temporary files as `written_whole` names them, and those of directions and activations.
+# Temporary files as `written_whole` names them, and those of the store.
 LEFT_OVER = re.compile(r"\..+\.([a-z0-9_]{8}|[0-9a-f]{32}|safetensors)\.tmp", re.DOTALL)
 LEFT_OVER_SECONDS = 86400.0  # no writer takes so long for a file
 NOT_WRITTEN = {

@@ -151,7 +151,7 @@ def all_cells(study: Study) -> list[Names]:
 
 
 def _scores(study: Study) -> list[Names]:
-    """Return the cells, and those whose c(x) chooses the prompts of a direction."""
+    """Return the cells, and those whose c(x) chooses the prompts of a side."""
     sides = [(made.model, side) for made in study.captures for side in made.sides.values()]
     return [*all_cells(study), *((side.judge, model, side.split) for model, side in sides if side.judge)]
 

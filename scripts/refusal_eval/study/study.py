@@ -170,8 +170,7 @@ class Study:
         """Return cells by the batch of their engine. The mode begins its name: no cell's name can meet an engine's."""
         mode, batches = self.settings.batch, dict[str, list[Cell]]()
         for engine, cell in cells:
-            # So are its verdicts: a direction may wait for those of other models, and the answers of a steered model
-            # wait for the direction.
+            # So are its verdicts: what changes it may wait for those of other models, and its answers wait for that.
             whole = (cell.model,) if cell.model in self.with_own_loads else ()
             parts = {"engine": whole, "model": (cell.model,), "cell": (cell.model, cell.split, cell.judge)}[mode]
             # What is asked after others' verdicts is known with these, for which the same engine may load;

@@ -22,6 +22,7 @@ class SteeringChange(Change):
     captured: ClassVar[bool] = True
     may_spoil: ClassVar[bool] = True
     load_code: ClassVar[str] = "refusal_eval.features.steering.loaded_intervention:loaded_intervention"
+    made_up_code: ClassVar[str] = "refusal_eval.features.steering.made_up_intervention:made_up_intervention"
     words_code: ClassVar[str] = "refusal_eval.features.steering.steering_words:intervention_words"
 
     def not_captured(self, value: Any) -> str | None:

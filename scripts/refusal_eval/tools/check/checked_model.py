@@ -15,8 +15,9 @@ import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.change import changes_of
+from refusal_eval.config.change import changes, changes_of
 from refusal_eval.config.entries import Sampling
+from refusal_eval.config.feature_keys import MODEL_KEYS
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import lock_path
 from refusal_eval.config.problems import ConfigError
@@ -39,7 +40,12 @@ SPLITS = {
 MOST_TOKENS = 64
 MOST_REASONING_TOKENS = 2048  # or a reasoning model would not come to its end mark
 LAST_LINES = 40
-PLAIN = {"intervention": None, "sweep": None}
+
+
+def plain_keys() -> dict[str, None]:
+    """Return the keys of an entry that are left out: changes that the checks make up, and what makes several models."""
+    several = (MODEL_KEYS.get(name).makes_several for name in MODEL_KEYS.names())
+    return dict.fromkeys([change.name for change in changes() if change.made_up_code] + [key for key in several if key])
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,8 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         for name, (file, expectation) in SPLITS.items()
     }
     return {
-        # Without its intervention, whose direction is made from answers of a study; `steering_checks` make one up.
-        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **PLAIN}},
+        # Without what is made from answers of a study: `steering_checks` make it up.
+        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **plain_keys()}},
         "datasets": {"gpu-check": {"splits": splits}},
     }
 
@@ -136,7 +142,7 @@ def prepare(
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
     manifest = [source.copy_file(paths.cache)] if (source := weight_source(weights)).fetched else []
     requests = [paths.of("requests", model=CHECKED, split=split) for split in SPLITS]
-    changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | PLAIN)}
+    changed = {change.name: change.loaded_files(paths, CHECKED) for change in changes_of(entry | plain_keys())}
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
     _make([*requests, *missing, *itertools.chain(*changed.values())], study)
@@ -162,7 +168,8 @@ def written_entry(model: str, catalogues: Sequence[str]) -> tuple[str, bool]:
     catalogue = Catalogue([*shipped, *filter(os.path.isfile, catalogues)], len(shipped), [])
     name = next((name for name, models in catalogue.swept.items() if model in models), model)
     written = catalogue.written["models"].get(name)
-    return name, written is not None and written.get("intervention") is not None
+    made_up = [change.name for change in changes() if change.made_up_code]
+    return name, written is not None and any(written.get(key) is not None for key in made_up)
 
 
 def checked_entry(
@@ -175,7 +182,7 @@ def checked_entry(
 ) -> dict[str, Any]:
     """Return the validated entry of a model with everything pinned; the lock file lies next to the check's study.
 
-    For a steered model it is the plain model's: no control and no direction is requested.
+    For a steered model it is the plain model's: no control is requested, and nothing that it is made from.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
@@ -184,7 +191,7 @@ def checked_entry(
     asking = asking_study(model, catalogues, plugins)
     if steered:
         plain = check.with_name("plain.yaml")
-        plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **PLAIN}}}), encoding="utf-8")
+        plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **plain_keys()}}}), encoding="utf-8")
         asking = asking_study(CHECKED, [*catalogues, str(plain)], plugins)
     _load(check, asking, open_pins=True)
     try:

@@ -116,7 +116,7 @@ def _weights(plan: Plan) -> tuple[float, str]:
 
 
 def _activations(plan: Plan) -> tuple[float, str]:
-    """Return the bytes of the activations that directions need, as stored, and their number in words.
+    """Return the bytes of the activations that are captured, as stored, and their number in words.
 
     A model's width comes from its config.json, which exists once its engine is identified.
     """
