@@ -11,8 +11,8 @@ import yaml
 from project import ROOT
 from real import STUDY
 
+from refusal_eval.config.kinds import LOAD_CHECKS, MODEL_CHECKS
 from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS
-from refusal_eval.tools.check.steering_checks import STEERING
 
 pytestmark = pytest.mark.full
 
@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedP
 def test_the_small_model_passes_every_check(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     done, _ = run
     assert done.returncode == 0, done.stdout + done.stderr
-    checks = len(WHILE_IT_RUNS) + len(AFTER_IT_STOPPED) + len(STEERING)
+    checks = len(WHILE_IT_RUNS) + len(AFTER_IT_STOPPED) + len(MODEL_CHECKS.names()) + len(LOAD_CHECKS.names())
     assert len(re.findall(r"^(ok|WARN|-) +\S", done.stdout, re.MULTILINE)) == checks
     assert re.search(r"^passed: 1[5-9] ok", done.stdout, re.MULTILINE)
     assert re.search(r"^ok +steering of every token +\d+ answers", done.stdout, re.MULTILINE)

@@ -17,8 +17,8 @@ from engine_entries import engine_of
 
 from refusal_eval.__main__ import main
 from refusal_eval.engines.devices.nvidia_smi import Seen, parse_gpus
+from refusal_eval.program.check_lines import any_failed, count_outcomes, fail, ok, text_of, warn
 from refusal_eval.tools.check import environment_checks, machine_checks
-from refusal_eval.tools.check.check_lines import any_failed, count_outcomes, fail, ok, text_of, warn
 from refusal_eval.tools.check.gpu_checks import gpu_lines
 from refusal_eval.tools.check.study_needs import EngineHere, NeededSource, Needs
 from refusal_eval.tools.plan import disk_use

@@ -18,7 +18,7 @@ from test_server_engine import ENTRY
 from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.config.entries import Sampling
-from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.kinds import ENGINES, MODEL_CHECKS
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
@@ -28,9 +28,9 @@ from refusal_eval.engines.devices.lease import lease_devices
 from refusal_eval.engines.devices.nvidia_smi import Gpu, computing
 from refusal_eval.engines.listeners import Listener
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.program.check_lines import any_failed
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.check import check_command, checked_model, model_checks
-from refusal_eval.tools.check.check_lines import any_failed
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import (
     SPLITS,
@@ -161,7 +161,7 @@ def machine(monkeypatch):
 
 
 def lines_of(made):
-    return asyncio.run(made.lines(WHILE_IT_RUNS))
+    return asyncio.run(made.lines([*WHILE_IT_RUNS, *map(MODEL_CHECKS.get, MODEL_CHECKS.names())]))
 
 
 def states(made):
@@ -342,12 +342,12 @@ def test_an_engine_that_answers_a_question_no_more_holds_up_none_of_the_others()
 def test_what_is_left_of_a_stopped_engine_is_reported():
     made = trial()
     made.processes, made.devices = [os.getpid()], ()
-    left = asyncio.run(model_checks.check_release(made))
+    left = asyncio.run(model_checks.released(made))
     assert left.state == "fail" and "1 of the engine's 1 processes are left" in left.seen
     gone = subprocess.Popen(["true"])
     gone.wait()
     made.processes = [gone.pid]
-    assert asyncio.run(model_checks.check_release(made)).seen == "none of the engine's 1 processes is left"
+    assert asyncio.run(model_checks.released(made)).seen == "none of the engine's 1 processes is left"
 
 
 def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch):
@@ -356,10 +356,10 @@ def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch)
     made.devices = lease.devices
     with monkeypatch.context() as patch:
         patch.setattr(model_checks, "LEASE_SECONDS", 0.3)
-        held = asyncio.run(model_checks.check_release(made))
+        held = asyncio.run(model_checks.released(made))
     assert held.state == "fail" and "its GPUs are not free" in held.seen
     lease.release()
-    free = asyncio.run(model_checks.check_release(made))
+    free = asyncio.run(model_checks.released(made))
     assert free.state == "ok" and "its 2 GPUs could be leased again" in free.seen
 
 

@@ -13,9 +13,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.features.steering.intervention_file import read_compiled
 from refusal_eval.features.steering.made_up_intervention import SIZE
-from refusal_eval.tools.check import steering_checks
+from refusal_eval.features.steering.steering_checks import steering_by_0, steering_of_every_token
+from refusal_eval.tools.check import model_checks
 from refusal_eval.tools.check.checked_model import written_entry
-from refusal_eval.tools.check.steering_checks import steering_by_0, steering_of_every_token
 
 LAYERS, WIDTH = 3, 8
 
@@ -50,8 +50,8 @@ def made(tmp_path, monkeypatch):
     def give(steered=True, **wrong):
         found = trial(entry=MODEL)
         plan = replace(found.model.plan, folder=str(tmp_path))
-        found.model = replace(found.model, plan=plan, log=tmp_path / "engine.server.log", steered=steered)
-        monkeypatch.setattr(steering_checks, "engine_of_plan", lambda plan, log: Steered(found.samples, **wrong))
+        found.model = replace(found.model, plan=plan, log=tmp_path / "engine.server.log", left_out=steered)
+        monkeypatch.setattr(model_checks, "engine_of_plan", lambda plan, log: Steered(found.samples, **wrong))
         return found
 
     return give

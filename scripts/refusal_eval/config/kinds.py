@@ -197,6 +197,10 @@ ANALYSES = Registry("analysis", "ANALYSES")
 
 TABLES = Registry("table", "TABLES")
 
+# Functions of `refusal-eval check --model` (tools/check): those that ask the running engine, and those that start one.
+MODEL_CHECKS = Registry("check of a model", "MODEL_CHECKS")
+LOAD_CHECKS = Registry("check of a load", "LOAD_CHECKS")
+
 PROTOCOLS = Registry("protocol", "PROTOCOLS", {"default": "refusal_eval.config.protocol:Protocol"})
 
 

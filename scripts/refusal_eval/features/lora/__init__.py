@@ -8,4 +8,5 @@ FILES = {
     "adapters": "lora_files:ADAPTERS",
     "checked_adapters": "lora_files:CHECKED_ADAPTERS",
 }
+MODEL_CHECKS = {"adapter": "adapter_check:adapter"}
 CHANGES = {"lora": "lora_change:LoraChange"}

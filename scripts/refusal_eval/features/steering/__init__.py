@@ -15,5 +15,9 @@ CHECKS = {
     "directions": "direction_mistakes:direction_mistakes",
 }
 ACTIVATION_USES = {"directions": "direction_use:DirectionUse"}
+LOAD_CHECKS = {
+    "steering_by_0": "steering_checks:steering_by_0",
+    "steering_of_every_token": "steering_checks:steering_of_every_token",
+}
 CHANGES = {"intervention": "steering_change:SteeringChange"}
 FIGURES = {"dose_response": "dose_response_figure:DoseResponseFigure"}

@@ -20,9 +20,9 @@ from refusal_eval.core.texts import visible
 from refusal_eval.engines.devices.lease import may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.stopping import end_with_parent, run_stoppable
+from refusal_eval.program.check_lines import any_failed, count_outcomes, text_of
 from refusal_eval.program.study_file import ROOT, Directory, working_in
 from refusal_eval.study.engine_environment import built_for
-from refusal_eval.tools.check.check_lines import any_failed, count_outcomes, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import prepare
 from refusal_eval.tools.check.environment_checks import environment_lines
@@ -31,7 +31,6 @@ from refusal_eval.tools.check.machine_checks import machine_lines
 from refusal_eval.tools.check.model_checks import Trial
 from refusal_eval.tools.check.network_checks import network_lines, read_slurm
 from refusal_eval.tools.check.no_network import take_network_away
-from refusal_eval.tools.check.steering_checks import STEERING
 from refusal_eval.tools.check.study_needs import study_needs
 
 
@@ -114,7 +113,7 @@ def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] |
         if trial.local_engine.nodes_used() == 1:
             trial.network = take_network_away()
         try:
-            lines = run_stoppable(trial.run(say, STEERING))
+            lines = run_stoppable(trial.run(say))
             print(block(model, trial, lines), flush=True)
             failed = any_failed(lines)
         except UserError as error:

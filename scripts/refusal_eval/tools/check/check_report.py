@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from refusal_eval.core.log_text import SERVER_LINES, clean, serious_lines, server_cause
 from refusal_eval.core.version import VERSION
 from refusal_eval.data.network import without_secrets
-from refusal_eval.tools.check.check_lines import CheckLine, any_failed, count_outcomes, fail, text_of
+from refusal_eval.program.check_lines import CheckLine, any_failed, count_outcomes, fail, text_of
 
 if TYPE_CHECKING:
     from refusal_eval.tools.check.model_checks import Trial

@@ -57,7 +57,7 @@ class CheckedModel:
     prompts: Sequence[Path]  # the files of their prompts
     plan: LoadPlan  # how to execute
     log: Path  # file for the server's output
-    steered: bool = False  # whether its entry has an intervention, which is left out
+    left_out: bool = False  # whether its entry has a change that the checks make up, which is left out
 
 
 def asking_study(model: str, catalogues: Sequence[str], plugins: Sequence[str] = ()) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         for name, (file, expectation) in SPLITS.items()
     }
     return {
-        # Without what is made from answers of a study: `steering_checks` make it up.
+        # Without what is made from answers of a study: the checks make it up.
         "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter, **plain_keys()}},
         "datasets": {"gpu-check": {"splits": splits}},
     }
@@ -131,8 +131,8 @@ def prepare(
         UserError: if the model is not pinned, or a rule fails.
     """
     study, own = folder / "study.yaml", folder / "catalogue.yaml"
-    written, steered = written_entry(model, catalogues)
-    entry = checked_entry(written, catalogues, study, study_file, steered, plugins)
+    written, left_out = written_entry(model, catalogues)
+    entry = checked_entry(written, catalogues, study, study_file, left_out, plugins)
     own.write_text(yaml.safe_dump(checking_catalogue(written, entry)), encoding="utf-8")
     config = _load(study, checking_study(entry, [*catalogues, str(own)], cache_dir, plugins))
     paths = Paths(config)
@@ -158,12 +158,13 @@ def prepare(
         prompts=[folder / paths.of("prompts", split=split) for split in SPLITS],
         plan=dataclasses.replace(plan, store_dir=str(folder / config["store_dir"])),
         log=folder / "engine.server.log",
-        steered=steered,
+        left_out=left_out,
     )
 
 
 def written_entry(model: str, catalogues: Sequence[str]) -> tuple[str, bool]:
-    """Return the name of the entry that makes a model (of a sweep: the sweep's), and whether it is a steered model."""
+    """Return the name of the entry that makes a model (of a sweep: the sweep's), and whether the checks make up
+    a change of it."""
     shipped = shipped_files(str(ROOT))
     catalogue = Catalogue([*shipped, *filter(os.path.isfile, catalogues)], len(shipped), [])
     name = next((name for name, models in catalogue.swept.items() if model in models), model)
@@ -177,19 +178,19 @@ def checked_entry(
     catalogues: Sequence[str],
     check: Path,
     study_file: Path | None,
-    steered: bool = False,
+    left_out: bool = False,
     plugins: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the validated entry of a model with everything pinned; the lock file lies next to the check's study.
 
-    For a steered model it is the plain model's: no control is requested, and nothing that it is made from.
+    It is the plain model's if the checks make up its change: no control is requested, and nothing it is made from.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
         UserError: if it is not pinned.
     """
     asking = asking_study(model, catalogues, plugins)
-    if steered:
+    if left_out:
         plain = check.with_name("plain.yaml")
         plain.write_text(yaml.safe_dump({"models": {CHECKED: {"like": model, **plain_keys()}}}), encoding="utf-8")
         asking = asking_study(CHECKED, [*catalogues, str(plain)], plugins)

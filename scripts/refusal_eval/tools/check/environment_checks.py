@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from refusal_eval.program.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.program.study_file import ROOT
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
-from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import Needs
 
 ASK_INSTALLED = """

@@ -16,7 +16,7 @@ from refusal_eval.engines.devices.device_pool import (
 )
 from refusal_eval.engines.devices.lease import SHARED_VARIABLE
 from refusal_eval.engines.devices.nvidia_smi import MOST_FOREIGN_MEMORY, Seen
-from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
+from refusal_eval.program.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere
 
 # The oldest Linux driver that runs programs built for a CUDA version, as NVIDIA's release notes list it.

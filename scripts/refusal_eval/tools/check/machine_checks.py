@@ -18,7 +18,7 @@ from refusal_eval.core.memory import main_memory
 from refusal_eval.data.resume import PARTIAL, being_written
 from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
-from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
+from refusal_eval.program.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere, Needs
 from refusal_eval.tools.plan.disk_use import SPARE, disks, nearest_folder, read_free
 

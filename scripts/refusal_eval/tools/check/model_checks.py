@@ -24,6 +24,7 @@ from refusal_eval.ask.reasoning_marks import marks_in
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.config.kinds import LOAD_CHECKS, MODEL_CHECKS
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.packing import unpack_floats
@@ -42,7 +43,16 @@ from refusal_eval.engines.process import process_start
 from refusal_eval.engines.server import OFFLINE, Server, ask_versions, read_versions
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
+from refusal_eval.program.check_lines import (
+    ISSUE,
+    SAME_LOGPROB,
+    CheckLine,
+    CheckOutcome,
+    fail,
+    not_applicable,
+    ok,
+    warn,
+)
 from refusal_eval.tools.check.check_report import first_line
 from refusal_eval.tools.check.checked_model import CheckedModel, is_greedy
 
@@ -50,7 +60,6 @@ from refusal_eval.tools.check.checked_model import CheckedModel, is_greedy
 # constraint that got into log-probabilities shows tenths.
 MOST_DIFFERENCE = 0.05
 # The same between two readings of single tokens, one of them perhaps from the cache.
-MOST_NAMED_DIFFERENCE = 0.1
 REPEATED_TOKENS = 64  # repeats run one by one, so they are kept short
 TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
 NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
@@ -60,7 +69,6 @@ STOP_AT = 5  # the token of an answer that is made a stop token, counted from 0
 AT_ONCE = {"cpu": (32,), "cuda": (256, 1024)}  # requests whose tokens per second are measured
 LEASE_SECONDS = 60.0  # until the GPUs of a stopped engine must be free
 MESSAGES = "gpu-check"
-ISSUE = "paste this block into an issue"
 # What comes of a check that gets no answer, or an odd one; also where there is no sample to ask with.
 NO_ANSWER = (OSError, TimeoutExpired, ValueError, ArithmeticError, LookupError, TypeError, Rejected)
 
@@ -97,10 +105,8 @@ class Trial:
     processes: Sequence[int] = ()  # the numbers of the server's processes
     devices: Sequence[Device] = ()  # what the engine leased
 
-    async def run(self, say: Callable[[str], None], own_loads: Sequence[Check] = ()) -> list[CheckLine]:
+    async def run(self, say: Callable[[str], None]) -> list[CheckLine]:
         """Start the engine, ask it everything, and stop it; return a line for each check.
-
-        `own_loads` are further checks, which start engines of their own.
 
         Raises:
             UserError: if the engine does not start, or dies.
@@ -116,9 +122,9 @@ class Trial:
             self.serving, self.devices = self.engine.serving_record(), self.engine.devices
             say(f"healthy after {self.start_seconds:.0f} s; asking ...")
             await self._answer()
-            lines = await self.lines(WHILE_IT_RUNS)
+            lines = await self.lines([*WHILE_IT_RUNS, *map(MODEL_CHECKS.get, MODEL_CHECKS.names())])
             self.processes = self.engine.processes()
-        return lines + await self.lines([*AFTER_IT_STOPPED, *own_loads])
+        return lines + await self.lines([*AFTER_IT_STOPPED, *map(LOAD_CHECKS.get, LOAD_CHECKS.names())])
 
     async def lines(self, checks: Sequence[Check]) -> list[CheckLine]:
         """Run checks and return their outcomes by name. A check that cannot run fails, unless the engine has died."""
@@ -132,6 +138,40 @@ class Trial:
                 outcome = fail(f"{type(error).__name__}: {str(error)[:200]}", ISSUE)
             lines.append((check.__name__.replace("_", " "), outcome))
         return lines
+
+    def other_engine(self, plan: LoadPlan, log: Path) -> Server:
+        """Return an engine that is not running yet; its output goes to `log`."""
+        return engine_of_plan(plan, log)
+
+    async def same_scores(self, engine: Server) -> CheckOutcome:
+        """Return whether an engine that reads (the first tokens of) answers gives the log-probabilities they have."""
+        read = [(sample.logprobs, await self.score(engine, sample)) for sample in self.one_per_prompt]
+        apart = [np.subtract(first[: len(again)], again) for first, again in read if again]
+        mean, token = (max(map(size, apart)) for size in (lambda one: abs(one.mean()), lambda one: abs(one).max()))
+        seen = f"{len(apart)} answers, means differ by at most {mean:.1e} nats per token, single tokens by {token:.1e}"
+        if mean <= MOST_DIFFERENCE:
+            return ok(seen)
+        todo = f"more than {MOST_DIFFERENCE}: they are not the model's own, or its kernels disagree; {ISSUE}"
+        return fail(seen, todo)  # also for NaN
+
+    async def score(self, engine: Server, sample: CheckSample, changed: bool = True) -> list[float]:
+        """Return the log-probabilities of an answer's tokens, read as part of a prompt.
+
+        Args:
+            changed: whether the model is asked, or the one that the engine serves without a change.
+        """
+        name = self.settings({}).served_as
+        served = {"model": name} if changed and name else {}
+        prompt = list(sample.request.token_ids)
+        answer = sample.ids[: self.local_engine.max_model_len - len(prompt) - 1]
+        body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False} | served)
+        rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
+        return [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
+
+    def failure(self, error: UserError) -> CheckOutcome:
+        """Return the outcome of an engine that did not start or broke off."""
+        return fail(first_line(str(error)), ISSUE)
 
     async def _answer(self) -> None:
         """Execute the requests into the store, and read the answers back from it, as the rules do."""
@@ -195,6 +235,7 @@ class Trial:
         return reply
 
 
+# Its name, with blanks, is that of its line in the report.
 Check = Callable[[Trial], Coroutine[Any, Any, CheckOutcome]]
 
 
@@ -310,44 +351,9 @@ async def rendering(trial: Trial) -> CheckOutcome:
     return ok("messages are whole, and every template option has an effect")
 
 
-async def check_scores(trial: Trial) -> CheckOutcome:
+async def scored_again(trial: Trial) -> CheckOutcome:
     """Check that answers keep their log-probabilities when they are scored as part of a prompt."""
-    return await compared(trial, trial.engine)
-
-
-async def compared(trial: Trial, engine: Server) -> CheckOutcome:
-    """Return whether an engine that reads (the first tokens of) answers gives the log-probabilities they came with."""
-    read = [(sample.logprobs, await score_answer(trial, engine, sample)) for sample in trial.one_per_prompt]
-    apart = [np.subtract(first[: len(again)], again) for first, again in read if again]
-    mean, token = (max(map(measure, apart)) for measure in (lambda one: abs(one.mean()), lambda one: abs(one).max()))
-    seen = f"{len(apart)} answers, means differ by at most {mean:.1e} nats per token, single tokens by {token:.1e}"
-    if mean <= MOST_DIFFERENCE:
-        return ok(seen)
-    todo = f"more than {MOST_DIFFERENCE}: they are not the model's own, or its kernels disagree; {ISSUE}"
-    return fail(seen, todo)  # also for NaN
-
-
-async def score_answer(trial: Trial, engine: Server, sample: CheckSample, adapted: bool = True) -> list[float]:
-    """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
-    name = trial.settings({}).served_as
-    served = {"model": name} if adapted and name else {}
-    prompt = list(sample.request.token_ids)
-    answer = sample.ids[: trial.local_engine.max_model_len - len(prompt) - 1]
-    body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-    reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False} | served)
-    rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
-    return [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
-
-
-async def adapter(trial: Trial) -> CheckOutcome:
-    """The model's adapter is in use: without it an answer has other log-probabilities."""
-    if trial.settings({}).served_as is None:
-        return not_applicable("the model's entry has no `lora`")
-    sample = trial.one_per_prompt[0]
-    with_it, without = [await score_answer(trial, trial.engine, sample, adapted) for adapted in (True, False)]
-    mean = abs(np.subtract(with_it, without)).mean()
-    seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
-    return ok(seen) if mean > 0 else fail(seen, f"it changes nothing; {ISSUE}")
+    return await trial.same_scores(trial.engine)
 
 
 async def same_seed_twice(trial: Trial) -> CheckOutcome:
@@ -433,7 +439,7 @@ async def named_log_probabilities(trial: Trial) -> CheckOutcome:
     values = unpack_floats(response["named_logprobs"])[: len(likeliest)]
     mean = abs(np.subtract(list(likeliest.values()), values)).mean()
     seen = f"{len(likeliest)} tokens, by their ids and among the likeliest: {mean:.1e} nats apart on average"
-    return ok(seen) if mean <= MOST_NAMED_DIFFERENCE else fail(seen, f"judges read them; {ISSUE}")
+    return ok(seen) if mean <= SAME_LOGPROB else fail(seen, f"judges read them; {ISSUE}")
 
 
 async def forms(trial: Trial) -> CheckOutcome:
@@ -535,7 +541,7 @@ async def network(trial: Trial) -> CheckOutcome:
 # ---------------------------------------------------------------- after it was stopped
 
 
-async def check_release(trial: Trial) -> CheckOutcome:
+async def released(trial: Trial) -> CheckOutcome:
     """Nothing of the engine is left, and its GPUs can be leased again."""
     count, left = len(trial.processes), sum(process_start(pid) is not None for pid in trial.processes)
     if left:
@@ -566,8 +572,8 @@ async def tensor_parallel(trial: Trial) -> CheckOutcome:
         return not_applicable("there is one GPU")
     plan = dataclasses.replace(plan, engine=engine.model_copy(update={"tensor_parallel": other}))
     try:
-        async with engine_of_plan(plan, trial.model.log.with_suffix(".parallel.log")) as server:
-            outcome = await compared(trial, server)
+        async with trial.other_engine(plan, trial.model.log.with_suffix(".parallel.log")) as server:
+            outcome = await trial.same_scores(server)
     except UserError as error:
         seen = f"`tensor_parallel: {other}` does not start: {first_line(str(error))}"
         return warn(seen, f"not every model can be split so, and weights may not fit; with {size} it works")
@@ -581,11 +587,11 @@ WHILE_IT_RUNS: Sequence[Check] = (
         template_ids,
         reasoning_marks,
         log_probabilities,
-        check_scores,
+        scored_again,
         same_seed_twice,
         seeds_under_load,
     ),
-    *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, adapter, prefix_cache, throughput),
+    *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, prefix_cache, throughput),
     *(compiled_path, leased_gpus, offline_start, network),
 )
-AFTER_IT_STOPPED: Sequence[Check] = (check_release, tensor_parallel)
+AFTER_IT_STOPPED: Sequence[Check] = (released, tensor_parallel)

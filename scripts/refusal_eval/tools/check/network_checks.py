@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from refusal_eval.core.slurm_jobs import NoAnswer, slurm_answer
 from refusal_eval.data.addresses import PASSING
 from refusal_eval.data.hub import offline, token_is_set
+from refusal_eval.program.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.study.row_sources import addresses_of
-from refusal_eval.tools.check.check_lines import CheckLine, CheckOutcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import NeededSource, Needs
 
 SECONDS = 10.0  # for a connection, and for the first bytes

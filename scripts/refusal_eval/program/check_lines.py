@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
+ISSUE = "paste this block into an issue"
+# Nats per token by which log-probabilities of one distribution may differ.
+SAME_LOGPROB = 0.1
 SHOWN = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "not applicable": "-"}
 
 
