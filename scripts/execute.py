@@ -109,7 +109,7 @@ def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]
 async def quick_counters(engine: "RunningEngine") -> dict[str, float]:
     """Return what the server counted so far.
 
-    A server that does not tell keeps nobody: then the log says why there is nothing. Of another party none is expected.
+    Missing metrics never block a load; the log says why they are missing. Hosted engines have none.
     """
     try:
         return await within(METRICS_SECONDS, engine.metrics())

@@ -20,7 +20,7 @@ from refusal_eval.core.hints import nearest, nearest_name
 TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
 UNKNOWN_KIND = ("union_tag_invalid", "union_tag_not_found")
 SLIP = 0.8  # so near to a key of its own level is a slip
-# Where a list or a mapping may stand: what one says of the other.
+# Errors of the other member of a union of a list and a mapping.
 OTHER_MEMBER = (("list_type", dict), ("model_type", list))
 WORDS = {
     str: "text",

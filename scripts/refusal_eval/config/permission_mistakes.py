@@ -65,7 +65,7 @@ def citation_mistakes(study: CheckedStudy) -> Iterator[Mistake]:
 
 
 def _what_has_terms(study: CheckedStudy, section: str, name: str) -> tuple[Any, str]:
-    """Return the valid entry that is on or off, and words for whose it is: of a model or a judge that of its engine."""
+    """Return the valid entry whose terms apply (for models and judges, their engine), and words for whose they are."""
     valid = study.catalogue.valid
     if section in ("splits", "gold"):
         return valid[section].get(name), ""

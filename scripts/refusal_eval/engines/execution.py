@@ -245,9 +245,9 @@ class Execution:
                     LOG.warning("%s", error)
 
     def _take_in(self) -> None:
-        """Drop what other runs have answered since, and come towards one that answers the same requests.
+        """Drop requests that other runs have answered, and approach a run with the same requests from the other end.
 
-        In the same order both would ask the same ones to the end; from the two ends they share the work.
+        In the same order both would send the same ones to the end; from the two ends they share the work.
         """
         changed = self.store.refresh() - {self.writer.path}
         indexes = [self.store.files[path].entries for path in changed if path in self.store.files]

@@ -73,8 +73,8 @@ class PanelJudge(CombiningJudge):
     ) -> Verdict:
         """Return its verdict on one answer.
 
-        Kind and flags are those of the members that gave the panel's label: the kind that more than half of those say
-        which tell one, and a flag that more than half of those raise which can. At a draw there is none.
+        Kind and flags are majority votes among the members that gave the panel's label: each over the members that give
+        a kind, or can raise the flag; none on a tie.
 
         Args:
             votes: each member's name and verdict (None where it gave none), in the order of the panel.

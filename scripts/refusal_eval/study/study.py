@@ -135,7 +135,7 @@ class Study:
 
     @cached_property
     def captured_cells(self) -> list[Cell]:
-        """The cells beyond `splits` of whose activations answers, or verdicts where a judge is named, are a part."""
+        """Cells outside `splits` whose answers or verdicts are needed only for captured activations."""
         found = dict[Cell, None]()
         for capture in self.captures:
             for side in capture.sides.values():

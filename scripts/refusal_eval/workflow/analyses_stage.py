@@ -70,8 +70,9 @@ def asking_the_same(study: Study) -> dict[str, str]:
 
 
 def measured(study: Study) -> list[dict[str, Any]]:
-    """Return every judge on every gold set, where its threshold is fitted (nowhere, there, or elsewhere), and whether
-    its verdicts are; also, only where it is so, that no person labelled the gold, and that the judge was chosen on it.
+    """Return, for each judge and gold set, which gold fits its threshold and whether it was trained on this one.
+
+    Two keys appear only if true: no person labelled the gold, or the judge was chosen on it.
     """
     found = []
     for judge, entry in study.judges.items():

@@ -60,7 +60,7 @@ def options(workflow: Any, wildcards: Iterable[Any], earlier: Sequence[SlurmJob]
 def _default(workflow: Any, name: str) -> str | None:
     """Return what a profile says in `default-resources`, as it is written there: an expression until a job asks.
 
-    Of a quoted word the quotes are Python's: Snakemake itself asks for them where a word is no expression.
+    Values are unevaluated Python expressions, so a plain word is a quoted string; its quotes are removed.
     """
     value = getattr((workflow.resource_settings.default_resources or {}).get(name), "raw", None)
     with suppress(ValueError, SyntaxError):
