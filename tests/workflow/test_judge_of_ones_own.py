@@ -114,4 +114,4 @@ def test_a_kind_is_fitted_on_gold_and_says_of_it_what_it_says_unseen(finished: P
     people = {row["id"]: row["label"] for row in read_jsonl(finished.results / "gold" / "people.jsonl")}
     assert all(row["label"] != people[row["prompt_id"]] for row in on_gold), "half of the gold each: the rest is more"
     card = read_json(finished.results / "judge_cards" / "fitted" / "people.json")
-    assert "had not seen" in card["labels_from"]
+    assert "judged it out of fold" in card["labels_from"]
